@@ -212,9 +212,9 @@ def cut_short(machine: Topology, task: Collective, options: Options, log: Path |
 
 def _kind(sweep: str) -> type[Sweep]:
     if sweep == "blind":
-        from synth.pareto.sccl_sweep import BlindSweep
+        from synth.pareto.sccl_sweep import ScclSweep
 
-        return BlindSweep
+        return ScclSweep
     if sweep != "guided":
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     from synth.pareto.sweep import Sweep

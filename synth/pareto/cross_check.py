@@ -13,7 +13,7 @@ from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.portfolio import race
-from synth.pareto.portfolio.members import Racer
+from synth.pareto.portfolio.members import Member
 from synth.pareto.queries import record
 from synth.solvers.processes import jobs
 
@@ -63,11 +63,11 @@ def _problem(frontier: Frontier, point: Point, rounds: int) -> Problem:
 
 
 def _ask(problem: Problem, budget: Budget) -> Verdict:
-    """z3's answer: its racers where the problem copies or is the reversal of one that does, else the complete direct
+    """z3's answer: its members where the problem copies or is the reversal of one that does, else the complete direct
     encoding."""
     if not problem.collective.combining or problem.collective.reversible:
         return race.solve(problem, budget=budget, solver="z3")
-    job = jobs.alone(Racer("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
+    job = jobs.alone(Member("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
     return (
         job.result[1] if job.result and job.result[0] == "ok" else Unknown("time" if job.result is None else "memory")
     )

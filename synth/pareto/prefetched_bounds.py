@@ -11,19 +11,21 @@ from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Budget, Sat, Unknown
 from synth.model.topology import Network
-from synth.pareto.portfolio.members import Racer
+from synth.pareto.portfolio.members import Member
 from synth.solvers.processes import jobs
 from synth.solvers.processes.fork_server import Job
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
-RACER = Racer("tree")
+TREE_MEMBER = Member("tree")
 
 
 def begin(
     ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget
 ) -> Job:
     """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
-    return jobs.begin(RACER.imports, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
+    return jobs.begin(
+        TREE_MEMBER.imports, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget
+    )
 
 
 def _in_order(network: Network) -> Network:
@@ -52,7 +54,7 @@ def drop(job: Job | None) -> None:
 
 def begin_quick(network: Network, collective: Collective, budget: Budget) -> Job:
     """Starts on a bound for any number of steps whose search for cuts is not let go on; `finish_quick` has it."""
-    return jobs.begin(RACER.imports, _quick, (network, collective), budget)
+    return jobs.begin(TREE_MEMBER.imports, _quick, (network, collective), budget)
 
 
 def finish_quick(job: Job, end: float) -> LowerBound | None:
@@ -66,7 +68,7 @@ def _quick(network: Network, collective: Collective) -> LowerBound:
 
 
 @dataclass
-class Ahead:
+class PrefetchedBounds:
     """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there
     is an `end` or many ranks.
 
@@ -85,7 +87,7 @@ class Ahead:
         """Starts on the bound for `steps` (None: for any number), once."""
         if steps not in self.jobs and steps not in self.lost:
             self.jobs[steps] = jobs.begin(
-                RACER.imports, bounds.flow, (self.network, self.collective, steps), self.budget
+                TREE_MEMBER.imports, bounds.flow, (self.network, self.collective, steps), self.budget
             )
 
     def bound(self, steps: int | None) -> LowerBound | Unknown:

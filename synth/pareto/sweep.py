@@ -17,11 +17,11 @@ from synth.checker.documents import exact_frontier
 from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
 from synth.model.rational import show
-from synth.pareto import bound_notes, close_step_count, notes, prefetched_bounds
+from synth.pareto import close_step_count, notes, prefetched_bounds
 from synth.pareto.combining import sweep
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
-from synth.pareto.portfolio.members import Racer
-from synth.pareto.sweep_state import Ledger
+from synth.pareto.portfolio.members import Member
+from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes import jobs
 
 STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
@@ -33,7 +33,7 @@ LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot ga
 
 
 @dataclass
-class Sweep(Ledger):
+class Sweep(SweepState):
     """One run of the guided sweep; `run()` returns the frontier. State: what was found so far."""
 
     def run(self) -> Frontier:
@@ -41,7 +41,7 @@ class Sweep(Ledger):
         try:
             direct = self.collective.combining and not self.collective.reversible
             if not direct:
-                jobs.warm(Racer("quotient", "cadical", 0).imports)  # while the bounds are computed
+                jobs.warm(Member("quotient", "cadical", 0).imports)  # while the bounds are computed
             first = self._least_steps()
             if first == 0:
                 self.complete = True
@@ -114,7 +114,7 @@ class Sweep(Ledger):
         if steps == end and bound.value > floor.value and not self.out_of_time:
             self.notes += (notes.unattained(self, steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
-        self.notes = bound_notes.settled(self.notes, self.best, floor.value)
+        self.notes = notes.drop_unproven_bound(self.notes, self.best, floor.value)
         self.last = None if self.best == floor.value else end
 
     def _again(self) -> None:
@@ -149,7 +149,7 @@ class Sweep(Ledger):
         go on."""
         limit = self.options.time_limit
         if limit is None or self.network.ranks <= FEW_RANKS:
-            found = self.ahead.bound(None)
+            found = self.prefetched.bound(None)
             return (
                 self._noted(found, bounds.flow(self.network, self.collective, None, cycles=1))
                 if isinstance(found, Unknown)
@@ -157,7 +157,7 @@ class Sweep(Ledger):
             )
         quick = prefetched_bounds.begin_quick(self.network, self.collective, replace(self.budget(None), seconds=None))
         try:
-            found = self.ahead.bound(None)
+            found = self.prefetched.bound(None)
             if not isinstance(found, Unknown):
                 return found
             least = prefetched_bounds.finish_quick(quick, max(self.started + limit, time.monotonic()) + GRACE)
@@ -169,12 +169,12 @@ class Sweep(Ledger):
 
     def _noted(self, why: Unknown, bound: LowerBound) -> LowerBound:
         """`bound`, with a note that there may be a higher one, and why that was not found."""
-        self.notes += (bound_notes.note(ENDED.get(why.reason, "its search ended early")),)
+        self.notes += (notes.unproven_bound(ENDED.get(why.reason, "its search ended early")),)
         return bound
 
     def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
         """The bound at so many steps; where the time or the memory is over the one that holds for any number."""
-        found = self.ahead.bound(steps)
+        found = self.prefetched.bound(steps)
         return floor if isinstance(found, Unknown) else found
 
     def _keep_seeds(self, steps: range, floor: LowerBound) -> None:

@@ -25,7 +25,7 @@ TREE_RANKS = 32  # up to here trees are searched well enough to be asked before 
 
 
 @dataclass
-class Ledger:
+class SweepState:
     """The state of a sweep. Seconds are wall time from `started` on, but for `spent`, `work` and `left`."""
 
     network: Network
@@ -108,12 +108,12 @@ class Ledger:
         return self.free and (self.network.ranks <= TREE_RANKS or self.few)
 
     @cached_property
-    def ahead(self) -> prefetched_bounds.Ahead:
+    def prefetched(self) -> prefetched_bounds.PrefetchedBounds:
         """Flow bounds, begun before they are needed."""
         limit = (
             self.options.time_limit if self.network.ranks > LEAST_RANKS else None
         )  # of few ranks they take less than a process
-        return prefetched_bounds.Ahead(
+        return prefetched_bounds.PrefetchedBounds(
             self.network, self.collective, self.budget(None), None if limit is None else self.started + limit
         )
 

@@ -15,7 +15,7 @@ LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a
 
 
 @dataclass
-class Awaited:
+class ResumableJobs:
     """What was asked, by key, and what came of it: an answer, or why there is none (memory, crash), which is not asked
     again.
 
