@@ -58,7 +58,7 @@ def record(problem: Problem, verdict: Verdict) -> Answer:
 
 
 def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> Job:
-    """Begin `query`, a function of the tree engine, in a process of its own, with up to `max_chunks` chunks per unit."""
+    """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
     return prefetched_bounds.begin(
         query, *state.forwards(), steps, bound, max_chunks, state.budget(TREE_SECONDS * state.longer)
     )

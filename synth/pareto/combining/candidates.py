@@ -269,7 +269,7 @@ class Candidates:
             distances.append([d for d in row if d is not None])
             if len(distances[-1]) < self.network.ranks:
                 return None
-        inward = [max(distances[n][r] for n in ranks) for r in ranks]
+        inward = [max(column) for column in zip(*distances, strict=True)]
         least = min(inward[r] + max(distances[r]) for r in ranks)
         links = {(r.src, r.dst) for r in self.network.routes}
         for a, b in links:

@@ -106,7 +106,10 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
 
 @dataclass
 class _MemberRun:
-    """A member at work on a query. `ran`: CPU seconds that count for its turns. `seen`: CPU seconds at the last call of `worked`."""
+    """A member at work on a query.
+
+    `ran`: CPU seconds that count for its turns. `seen`: CPU seconds at the last call of `worked`.
+    """
 
     member: Member
     generators: tuple
