@@ -49,7 +49,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
         return
     if resumed:
         state.keep(resumed)
-    if not state.out_of_time and state.some:
+    if not state.out_of_time and state.tree_search:
         _near(state, steps, bound, began)
     if not state.out_of_time:
         _search(state, steps, bound, state.work + min(SEARCH_SECONDS * state.longer, state.point_seconds()), began)
@@ -86,7 +86,7 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
 
     state.tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
     chunks = min(state.options.max_chunks or NEAR_CHUNKS, NEAR_CHUNKS // state.collective.units)
-    away = 0.0 if state.few else CLOSE_ON_TREES
+    away = 0.0 if state.exact_pricing else CLOSE_ON_TREES
     if state.best is not None:
         away = min(away, float(state.best / bound.value - 1) / 2)  # or it would not improve on the best
     query = partial(search.near, close=away)
@@ -105,7 +105,7 @@ def _search(state: SweepState, steps: int, bound: LowerBound, until: float, bega
     for chunks in range(1, min(SEARCH_CHUNKS, state.options.max_chunks or SEARCH_CHUNKS) + 1):
         least = max(steps, ceil(bound.value * chunks))
         for rounds in range(least, least + 2 + (chunks <= 2) * steps):
-            if rounds <= state.options.most_rounds(steps):
+            if rounds <= state.options.max_rounds(steps):
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
     enough = bound.value * (1 + CLOSE)
     for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):

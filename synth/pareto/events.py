@@ -56,7 +56,7 @@ class Options:
     proof: Path | None = None
     memory: int | None = 4 << 30
 
-    def most_rounds(self, steps: int) -> float:
+    def max_rounds(self, steps: int) -> float:
         """Return the maximum number of rounds of schedules with `steps` steps."""
         return inf if self.max_extra_rounds is None else steps + self.max_extra_rounds
 
@@ -66,7 +66,7 @@ class Options:
             return False
         if self.max_chunks is not None and chunks > self.max_chunks:
             return False
-        return rounds <= self.most_rounds(steps)
+        return rounds <= self.max_rounds(steps)
 
     @property
     def limits(self) -> dict[str, int]:

@@ -48,21 +48,21 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
     """
     from synth.encodings.tree_packing import search as trees
 
-    few, some, units, beside = state.few, state.some, state.collective.units, None
-    max_chunks = MOST_CHUNKS if not few else max(MOST_ON_TREES, (state.options.max_chunks or 0) * units)
+    exact_pricing, tree_search, units, beside = state.exact_pricing, state.tree_search, state.collective.units, None
+    max_chunks = MOST_CHUNKS if not exact_pricing else max(MOST_ON_TREES, (state.options.max_chunks or 0) * units)
     if bound.value.denominator * units > max_chunks:
         return None, f"{_needed(bound.value.denominator, units)} would meet the bound, more than are tried", bound
-    first = (QUICK_SLICE,) if few else FIRST_SLICES[:1]
-    many = some and bound.value.denominator * units > QUICK_CHUNKS
-    if many or (few and bound.value.denominator >= QUICK_EACH):
+    first = (QUICK_SLICE,) if exact_pricing else FIRST_SLICES[:1]
+    many = tree_search and bound.value.denominator * units > QUICK_CHUNKS
+    if many or (exact_pricing and bound.value.denominator >= QUICK_EACH):
         first = ()
-    if some and not few and state.options.jobs > 1 and not state.options.deterministic:
+    if tree_search and not exact_pricing and state.options.jobs > 1 and not state.options.deterministic:
         beside = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
     verdict, why = _query_multiples(state, steps, bound, first, until, beside=beside)
     reached = False
     if verdict is not None or (state.left(until) <= 0 and not (beside and beside.result)):
         prefetched_bounds.drop(beside)
-    elif some:
+    elif tree_search:
         verdict, reached, why = _on_trees(state, steps, bound, beside)
     else:
         reached, multiples = _suggested(state, steps, bound, min(SUGGESTED_SLICE, state.left(until)))
@@ -73,7 +73,7 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
             bound = higher
             if state.best is not None and bound.value >= state.best:
                 return None, why, bound
-            if some and bound.value.denominator * units <= max_chunks:
+            if tree_search and bound.value.denominator * units <= max_chunks:
                 verdict, reached, why = _on_trees(state, steps, bound)
         if verdict is None:
             again, start = (0 if higher is not None else 1), least_multiple(steps, bound)
@@ -121,8 +121,8 @@ def _query_multiples(
         max_chunks = state.options.max_chunks
         if max_chunks is not None and q * m > max_chunks:
             return None, f"chunks are limited to {max_chunks}, {q * m} would be next"
-        if p * m > state.options.most_rounds(steps):
-            return None, f"rounds are limited to {state.options.most_rounds(steps)}, {p * m} would be next"
+        if p * m > state.options.max_rounds(steps):
+            return None, f"rounds are limited to {state.options.max_rounds(steps)}, {p * m} would be next"
         remaining_seconds = min(seconds * state.longer, state.left(until))
         if remaining_seconds <= 0:
             break
@@ -158,7 +158,7 @@ def _max_chunks_on_trees(state: SweepState, steps: int, bound: LowerBound) -> in
     More chunks would make long files, or would need more rounds than are allowed to meet the bound.
     """
     max_chunks = state.options.max_chunks or MOST_ON_TREES // state.collective.units
-    return int(min(max_chunks, state.options.most_rounds(steps) / bound.value))
+    return int(min(max_chunks, state.options.max_rounds(steps) / bound.value))
 
 
 def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float) -> tuple[bool, list[int]]:

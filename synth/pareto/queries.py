@@ -70,7 +70,7 @@ def finish_tree_query(state: SweepState, job: Job, steps: int, bound: LowerBound
     Meanwhile the bound of the next S is computed where there is another processor.
     """
     options = state.options
-    if not state.few and options.jobs > 1 and steps != options.max_steps and bound.value > state.floor:
+    if not state.exact_pricing and options.jobs > 1 and steps != options.max_steps and bound.value > state.floor:
         state.prefetched.begin(steps + 1)
     limit = state.budget(TREE_SECONDS * state.longer).seconds or TREE_SECONDS
     verdict = prefetched_bounds.answer(job, limit * (1.0 if options.time_limit is not None else PATIENCE))

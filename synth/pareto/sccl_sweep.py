@@ -43,7 +43,7 @@ class ScclSweep(Sweep):
         ceiling = self.best if self.best is not None else Fraction(self.collective.units * self.network.ranks)
         pairs = sorted(
             {(Fraction(r, c), c, r) for c in range(1, chunks_limit + 1) for r in range(steps, int(ceiling * c) + 1)
-             if floor.value * c <= r <= self.options.most_rounds(steps)}
+             if floor.value * c <= r <= self.options.max_rounds(steps)}
         )  # fmt: skip
         undecided = None
         for ratio, chunks, rounds in pairs:

@@ -95,7 +95,7 @@ class SweepState:
         return self.options.encoding == "auto" and self.options.solver == "auto" and not self.options.limits
 
     @cached_property
-    def few(self) -> bool:
+    def exact_pricing(self) -> bool:
         """True where trees are priced exactly, because there are few ranks, and the options name no engine."""
         from synth.bounds.trees.cheapest_trees import Holders
 
@@ -103,12 +103,12 @@ class SweepState:
         return self.free and all(Holders.fits(network, pre) for pre in collective.pre)
 
     @property
-    def some(self) -> bool:
+    def tree_search(self) -> bool:
         """True where trees are searched well, and the options name no engine.
 
         That is up to `TREE_RANKS` ranks, or where each unit has few ranks to reach.
         """
-        return self.free and (self.network.ranks <= TREE_RANKS or self.few)
+        return self.free and (self.network.ranks <= TREE_RANKS or self.exact_pricing)
 
     @cached_property
     def prefetched(self) -> prefetched_bounds.PrefetchedBounds:

@@ -173,7 +173,7 @@ class StepSearches:
                 if fresh:
                     search.run()
                 else:
-                    search.go_on(limits[0], upper)
+                    search.resume(limits[0], upper)
             except KeyboardInterrupt as stop:
                 interrupted = stop
             spent = spent or search.spent or search.brief

@@ -137,7 +137,7 @@ class SearchAtSteps:
     constructed: bool = False
     fractions: float | None = None
 
-    def go_on(self, end: float, upper: Fraction | None) -> None:
+    def resume(self, end: float, upper: Fraction | None) -> None:
         """Continue a search that its time ended, until `end` (monotonic seconds), for schedules below `upper`."""
         self.until, self.visits = end, self.visits + 1
         if upper is not None and (self.upper is None or upper < self.upper):
