@@ -21,7 +21,7 @@ from synth.model.topology import Link, Topology
 from synth.pareto.combining import combining_frontier
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
-from synth.pareto.combining.symmetry_candidates import shapes
+from synth.pareto.combining.symmetry_candidates import symmetry_candidates
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
 
@@ -85,7 +85,7 @@ def test_later_points(name, steps, value):
 def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
     network = net(name)
     task = collective(coll, network.ranks)
-    shape = next(s for s in shapes(network, task) if not s.inner and len(s.moves) == moves)
+    shape = next(s for s in symmetry_candidates(network, task) if not s.inner and len(s.moves) == moves)
     model, read = engine.encode(Translation(network, task, shape.moves, chunks, copies), steps, rounds)
     answer = Cadical().solve(model)
     if answer.status != "sat":

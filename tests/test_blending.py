@@ -17,7 +17,7 @@ from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule
 from synth.model.symmetry import Generator
 from synth.model.topology import Cap, Network, Route
-from synth.pareto.combining.attempts import Try, attempt
+from synth.pareto.combining.attempts import Attempt, run_attempt
 from synth.topologies import topology
 
 SCAN = collective("scan", 8)
@@ -103,11 +103,13 @@ def test_a_try_blends() -> None:
     same = Generator(tuple(range(4)), tuple(range(len(RING.routes))), (0,))
     task = collective("scan", 4)
     least = bounds.allreduce(RING, task, 4).value
-    asked = Try("blending", Translation(RING, task, (same,), 1), 4, 0, FEW, 0, least=least)
-    outcome = attempt(asked)
+    asked = Attempt("blending", Translation(RING, task, (same,), 1), 4, 0, FEW, 0, least=least)
+    outcome = run_attempt(asked)
     assert outcome.status == "sat"
     assert outcome.schedule is not None
-    refused = attempt(Try("blending", asked.translation, 4, 0, FEW, 0, least=least, below=outcome.schedule.bandwidth))
+    refused = run_attempt(
+        Attempt("blending", asked.translation, 4, 0, FEW, 0, least=least, below=outcome.schedule.bandwidth)
+    )
     assert (refused.status, refused.schedule) == ("gave-up", None)
 
 

@@ -15,7 +15,7 @@ from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Budget, Unknown
 from synth.pareto.combining import candidates, constructions
 from synth.pareto.combining.candidates import COUNTED, Candidates
-from synth.pareto.combining.constructions import Built
+from synth.pareto.combining.constructions import Constructions
 from synth.topologies import importers
 
 BRIDGES = importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt").network()
@@ -61,7 +61,7 @@ def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
         constructions.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
     )
     for value, tried in ((FINE, []), (Fraction(4, 5), [5])):
-        made = Built(BRIDGES, ALLREDUCE, Budget())
+        made = Constructions(BRIDGES, ALLREDUCE, Budget())
         monkeypatch.setattr(made, "_bound", lambda *_, value=value: LowerBound(value, {}))
         assert list(made.schedules(2, None)) == []
         assert asked == tried * 2 or asked == tried

@@ -18,13 +18,13 @@ from synth.model.outcome import Budget, Unknown
 from synth.model.scale_frontier import Large
 from synth.pareto import prefetched_bounds
 from synth.pareto.combining import bounds_over_steps, combining_frontier
-from synth.pareto.combining.bounds_over_steps import Bounding
+from synth.pareto.combining.bounds_over_steps import StepBounds
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.scale import search as large
 from synth.solvers.processes import jobs
-from synth.solvers.processes.resumable_jobs import Awaited
+from synth.solvers.processes.resumable_jobs import ResumableJobs
 from synth.topologies import topology
 
 NINE, ALL = topology("torus:3x3").network(), collective("allreduce", 9)
@@ -42,8 +42,8 @@ def made():
     """A maker of bounds with so many seconds for all of them."""
     everything = []
 
-    def make(seconds: float | None, network=NINE, task=ALL) -> Bounding:
-        everything.append(Bounding(network, task, Budget(seconds)))
+    def make(seconds: float | None, network=NINE, task=ALL) -> StepBounds:
+        everything.append(StepBounds(network, task, Budget(seconds)))
         return everything[-1]
 
     yield make
@@ -56,7 +56,7 @@ def never(*_):
 
 
 def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
-    asked = Awaited(Budget(), prefetched_bounds.RACER.imports)
+    asked = ResumableJobs(Budget(), prefetched_bounds.TREE_MEMBER.imports)
     gate = tmp_path / "gate"
     asked.begin("late", doze_until, gate)
     asked.wait(["late"], time.monotonic())
@@ -71,7 +71,7 @@ def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
 
 
 def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
-    asked = Awaited(Budget(), prefetched_bounds.RACER.imports)
+    asked = ResumableJobs(Budget(), prefetched_bounds.TREE_MEMBER.imports)
     asked.begin("wrong", time.sleep, "long")
     with pytest.raises(TypeError):
         asked.wait(["wrong"], time.monotonic() + LATE)
@@ -172,7 +172,7 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
         for p in combining_frontier.points(network, task, budget=Budget(), max_steps=4)
         if isinstance(p, Point)
     ]
-    monkeypatch.setattr(combining_frontier.Search, "_limits", no_share)
+    monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
     found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
     assert [(p.steps, p.bandwidth) for p in found.points] == whole
     assert found.complete and not found.open
@@ -185,7 +185,7 @@ def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
     """What was found meets the bound at its S, which rested."""
     task = collective("allreduce", 9)
     monkeypatch.setattr(bounds_over_steps, "STEPS_SHARE", 0.0)
-    monkeypatch.setattr(combining_frontier.Search, "_limits", no_share)
+    monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
     found = list(combining_frontier.points(NINE, task, budget=Budget(60.0), max_steps=2))
     points = [p for p in found if isinstance(p, Point)]
     assert points[-1].status == "optimal" and points[-1].bandwidth == bounds.allreduce(NINE, task, 2).value
@@ -195,8 +195,8 @@ def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
 
 def test_an_interval_ends_where_a_point_of_fewer_steps_meets_its_bound():
     nothing: object = None
-    search = combining_frontier.Search(nothing, nothing)  # type: ignore[arg-type]
-    search._reached = {2: Fraction(1), 4: Fraction(1, 2)}
-    assert [search._upper(s) for s in (1, 2, 3, 5)] == [None, 1, 1, Fraction(1, 2)]
-    assert list(search._told(3, LowerBound(Fraction(1), {}), None)) == [(3, LowerBound(Fraction(1), {}))]
-    assert list(search._told(3, LowerBound(Fraction(1, 2), {}), None)) == []
+    searches = combining_frontier.StepSearches(nothing, nothing)  # type: ignore[arg-type]
+    searches._reached = {2: Fraction(1), 4: Fraction(1, 2)}
+    assert [searches._upper(s) for s in (1, 2, 3, 5)] == [None, 1, 1, Fraction(1, 2)]
+    assert list(searches._items(3, LowerBound(Fraction(1), {}), None)) == [(3, LowerBound(Fraction(1), {}))]
+    assert list(searches._items(3, LowerBound(Fraction(1, 2), {}), None)) == []

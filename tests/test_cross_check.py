@@ -17,7 +17,7 @@ from synth.model.outcome import Budget, Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.pareto import cross_check as crosscheck
 from synth.pareto.cross_check import cross_check
-from synth.pareto.portfolio.selection import entrants
+from synth.pareto.portfolio.selection import select_members
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,9 @@ def question(found: Frontier, chunks=2, steps=2, rounds=3) -> Problem:
 
 
 def test_z3_is_among_those_that_race_by_default(ring):
-    assert "step/z3" in [str(racer) for racer, _ in entrants(question(ring), "auto", "auto")]
-    assert {racer.solver for racer, _ in entrants(question(ring), "auto", "z3") if racer.solver} == {"z3"}
-    assert "sccl" in [str(racer) for racer, _ in entrants(question(ring), "auto", "z3")]
+    assert "step/z3" in [str(member) for member, _ in select_members(question(ring), "auto", "auto")]
+    assert {member.solver for member, _ in select_members(question(ring), "auto", "z3") if member.solver} == {"z3"}
+    assert "sccl" in [str(member) for member, _ in select_members(question(ring), "auto", "z3")]
 
 
 def test_every_point_has_an_answer_in_the_document(ring):

@@ -124,13 +124,13 @@ def test_a_stage_is_named_once():
 
 def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):
     network, task = topology("ring:4").network(), collective("scan", 4)
-    whole = search_at_steps.AtSteps.run
+    whole = search_at_steps.SearchAtSteps.run
 
     def stopped(here):
         whole(here)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search_at_steps.AtSteps, "run", stopped)
+    monkeypatch.setattr(search_at_steps.SearchAtSteps, "run", stopped)
     kept = []
     with pytest.raises(KeyboardInterrupt):
         for item in combining_frontier.points(network, task, budget=Budget(), max_steps=3):

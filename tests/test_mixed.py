@@ -14,7 +14,7 @@ from synth.frontiers import engine_choice, merge_scale_points
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open, Point
-from synth.pareto import bound_notes
+from synth.pareto import notes
 from synth.pareto.events import Options
 from synth.scale import search
 from synth.scale.greedy.bulk_expansion import schedule as expanded
@@ -174,8 +174,8 @@ def test_what_the_time_does_not_allow_to_be_written_out_is_told(monkeypatch):
 def test_no_higher_bound_is_spoken_of_where_one_is_attained():
     """A bound that a schedule attains is the highest; elsewhere the note stays."""
     machine, found = left_open("torus:3x3", "allgather")
-    doubt = bound_notes.note("the time limit ended its search")
+    doubt = notes.unproven_bound("the time limit ended its search")
     made = merge_scale_points.mixed(replace(found, notes=(doubt, "other")), machine, "allgather")
     assert made.points[-1].status == "optimal" and doubt not in made.notes and "other" in made.notes
-    assert bound_notes.settled((doubt,), Fraction(2), Fraction(1)) == (doubt,)
-    assert bound_notes.settled((doubt,), None, Fraction(1)) == (doubt,)
+    assert notes.drop_unproven_bound((doubt,), Fraction(2), Fraction(1)) == (doubt,)
+    assert notes.drop_unproven_bound((doubt,), None, Fraction(1)) == (doubt,)

@@ -17,7 +17,7 @@ from synth.model.frontier import LowerBound
 from synth.model.outcome import Budget, Unknown
 from synth.model.scale_frontier import Large
 from synth.pareto import prefetched_bounds, sweep
-from synth.pareto.combining.constructions import Built
+from synth.pareto.combining.constructions import Constructions
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -43,13 +43,13 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     assert found.seconds >= 0.2
 
 
-def ahead(monkeypatch, end: float | None = None, **job) -> prefetched_bounds.Ahead:
+def ahead(monkeypatch, end: float | None = None, **job) -> prefetched_bounds.PrefetchedBounds:
     """Bounds whose jobs end as `job` says, and that nobody computes here."""
     made = SimpleNamespace(**{"result": None, "over_memory": False, "ended": False} | job)
     monkeypatch.setattr(jobs, "begin", lambda *_: made)
     monkeypatch.setattr(jobs, "finish", lambda job, until: job)
     monkeypatch.setattr(bounds, "flow", lambda *_, **__: pytest.fail("was computed here"))
-    return prefetched_bounds.Ahead(NETWORK, TASK, Budget(), end)
+    return prefetched_bounds.PrefetchedBounds(NETWORK, TASK, Budget(), end)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,18 @@ def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
 
 
 def test_bounds_under_a_limit_are_the_bounds():
-    some = prefetched_bounds.Ahead(NETWORK, TASK, Budget(1000), time.monotonic() + 1000)
+    some = prefetched_bounds.PrefetchedBounds(NETWORK, TASK, Budget(1000), time.monotonic() + 1000)
     for steps in (None, 2):
         made = some.bound(steps)
         assert isinstance(made, LowerBound) and made.value == bounds.flow(NETWORK, TASK, steps).value
 
 
 def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(monkeypatch):
-    bound = prefetched_bounds.Ahead.bound
+    bound = prefetched_bounds.PrefetchedBounds.bound
     monkeypatch.setattr(
-        prefetched_bounds.Ahead, "bound", lambda self, steps: bound(self, steps) if steps is None else Unknown("memory")
+        prefetched_bounds.PrefetchedBounds,
+        "bound",
+        lambda self, steps: bound(self, steps) if steps is None else Unknown("memory"),
     )
     found = Sweep(NETWORK, TASK, Options(jobs=1, max_steps=3), Log(None, "")).run()
     assert found.points and found.points[-1].status == "optimal"
@@ -124,7 +126,7 @@ LARGER = topology("random-regular:20")
 @pytest.fixture
 def late(monkeypatch):
     """No bound comes before the time is over."""
-    monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: Unknown("time"))
+    monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda self, steps: Unknown("time"))
     monkeypatch.setattr(prefetched_bounds, "finish_quick", lambda job, end: None)
     monkeypatch.setattr(engine_choice, "seeds", lambda *_: ())
 
@@ -158,7 +160,7 @@ def test_without_any_bound_auto_takes_flow_methods_alone(late, tmp_path):
 
 def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
     monkeypatch.setattr(sweep, "GRACE", 1000)
-    monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: Unknown("time"))
+    monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda self, steps: Unknown("time"))
     task = collective("allgather", 20)
     found = Sweep(
         LARGER.network(), task, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2
@@ -170,8 +172,8 @@ def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
 
 @pytest.mark.parametrize("seconds", [None, 100.0])
 def test_trees_of_an_allreduce_are_not_packed_beyond_the_limit(seconds):
-    def made(began: float) -> Built:
-        return Built(NETWORK, collective("allreduce", 9), Budget(seconds), began)
+    def made(began: float) -> Constructions:
+        return Constructions(NETWORK, collective("allreduce", 9), Budget(seconds), began)
 
     assert made(time.monotonic()).forest is not None
     assert (made(time.monotonic() - 200).forest is None) == (seconds is not None)

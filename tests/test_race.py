@@ -104,7 +104,7 @@ def fail():
 
 
 def test_a_crash_is_unknown(monkeypatch):
-    monkeypatch.setattr(race, "attempt", _crash_instead)
+    monkeypatch.setattr(race, "run_member", _crash_instead)
     verdict = race.solve(dgx1("allgather", 1, 2, 2), budget=Budget(20), encoding="step")
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "crash"
@@ -116,22 +116,22 @@ def _crash_instead(*_):
 
 def test_the_quick_solver_goes_first_except_on_large_problems():
     small = dgx1("allgather", 6, 3, 7)
-    names = [str(racer) for racer, _ in selection.entrants(small, "auto", "auto")]
+    names = [str(member) for member, _ in selection.select_members(small, "auto", "auto")]
     assert names[:4] == ["quotient@0/minicard", "quotient@1/minicard", "step/minicard", "quotient@0/cadical"]
-    late = race._handicaps([racer for racer, _ in selection.entrants(small, "auto", "auto")], small)
+    late = race._start_delays([member for member, _ in selection.select_members(small, "auto", "auto")], small)
     assert late == sorted(late)
     net = topology("torus:8x8").network()
     large = [
-        str(racer)
-        for racer, _ in selection.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")
+        str(member)
+        for member, _ in selection.select_members(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")
     ]
     assert large[:2] == ["quotient@0/cadical", "tree"]
     assert set(names) >= set(large)
 
 
 def test_solvers_of_one_library_share_a_nursery():
-    assert members.Racer("step", "minicard").imports == members.Racer("quotient", "cadical", 0).imports
-    assert members.Racer("step", "minicard").imports != members.Racer("step", "z3").imports
+    assert members.Member("step", "minicard").imports == members.Member("quotient", "cadical", 0).imports
+    assert members.Member("step", "minicard").imports != members.Member("step", "z3").imports
 
 
 def test_nursery_jobs_fail_alone():

@@ -15,7 +15,7 @@ from synth.model.frontier import Open, Point
 from synth.model.outcome import Budget
 from synth.model.topology import Link, Topology
 from synth.pareto.combining import combining_frontier
-from synth.pareto.combining.symmetry_candidates import shapes
+from synth.pareto.combining.symmetry_candidates import symmetry_candidates
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
 
@@ -57,7 +57,9 @@ def test_scan_on_a_dgx1_attains_what_cuts_say_in_two_and_three_steps():
 def test_all_prefixes_of_a_pair(rounds):
     network = topology("line:2").network()
     task = collective("scan", 2)
-    model, read = contributions.encode(Translation(network, task, shapes(network, task)[-1].moves, rounds), 1, rounds)
+    model, read = contributions.encode(
+        Translation(network, task, symmetry_candidates(network, task)[-1].moves, rounds), 1, rounds
+    )
     answer = Cadical().solve(model)
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
     assert replay.schedule(schedule).bandwidth == 1
@@ -105,7 +107,7 @@ def test_a_rank_that_holds_nothing_sends_nothing(machine):
         task = Collective("custom", network.ranks, (frozenset(pre),), (post,), True, (), (tuple(wants),))
         for chunks, steps in ((1, 2), (2, 4), (3, 5)):
             model, read = contributions.encode(
-                Translation(network, task, shapes(network, task)[-1].moves, chunks), chunks, steps
+                Translation(network, task, symmetry_candidates(network, task)[-1].moves, chunks), chunks, steps
             )
             answer = Cadical(seed=chunks).solve(model)
             if answer.status == "sat":

@@ -94,7 +94,7 @@ def test_no_return_when_the_time_is_over(monkeypatch):
     some.started = time.monotonic() - 2
     some.open = [Open(2, Fraction(1), None, "time")]
     monkeypatch.setattr(close_step_count, "close", lambda *_: pytest.fail("was returned to"))
-    some._again()
+    some._return_to_open()
     assert [o.reason for o in some.open] == ["time"]
 
 
@@ -107,5 +107,5 @@ def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
 
     monkeypatch.setattr(close_step_count, "close", stop)
     with pytest.raises(KeyboardInterrupt):
-        some._again()
+        some._return_to_open()
     assert [o.steps for o in some.open] == [2]

@@ -49,7 +49,7 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
         assert isinstance(answer, Sat)
         assert answer.schedule.bandwidth == bound.value == F(15, 13)
     assert told
-    assert not any(text.startswith("tree ") for text in told)  # no racer does what the job does
+    assert not any(text.startswith("tree ") for text in told)  # no member does what the job does
 
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
@@ -71,7 +71,7 @@ def test_a_job_that_nobody_needs_is_ended():
 
 
 def test_bounds_ahead_are_the_bounds():
-    ahead = prefetched_bounds.Ahead(MACHINE, TASK, Budget())
+    ahead = prefetched_bounds.PrefetchedBounds(MACHINE, TASK, Budget())
     ahead.begin(3)
     assert list(ahead.jobs) == [3]
     made, other = ahead.bound(3), ahead.bound(2)

@@ -17,7 +17,7 @@ from synth.model.collective import collective
 from synth.model.outcome import Budget, Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import race
-from synth.pareto.portfolio.members import Racer
+from synth.pareto.portfolio.members import Member
 from synth.solvers.cadical import Cadical
 from synth.solvers.processes import jobs
 from synth.topologies import topology
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_schedule():
 
 
 def test_a_process_that_sleeps_spends_nothing():
-    job = jobs.alone(Racer("step", "minicard").imports, time.sleep, (1.0,), Budget(), 60)
+    job = jobs.alone(Member("step", "minicard").imports, time.sleep, (1.0,), Budget(), 60)
     assert job.result == ("ok", None)
     assert job.pid > 0
     spent = job.spent()
@@ -95,13 +95,13 @@ def test_a_process_that_sleeps_spends_nothing():
 
 
 def test_a_call_that_takes_too_long_is_ended():
-    job = jobs.alone(Racer("step", "minicard").imports, time.sleep, (60.0,), Budget(), 0.5)
+    job = jobs.alone(Member("step", "minicard").imports, time.sleep, (60.0,), Budget(), 0.5)
     assert job.result is None
     assert not job.ended
 
 
 def test_a_race_counts_work_and_not_time(monkeypatch):
-    monkeypatch.setattr(race, "attempt", dozing.doze)
+    monkeypatch.setattr(race, "run_member", dozing.doze)
     problem = Problem(DGX1, collective("allgather", 8), 7, 3, 8)
     began = time.monotonic()
     verdict = race.solve(problem, budget=Budget(0.3), encoding="step", patience=5.0)

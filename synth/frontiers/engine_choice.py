@@ -1,5 +1,4 @@
-"""The frontier of a machine and a collective by the engine that suits it: exact synthesis with its log, or flow
-methods."""
+"""Choice of the engine for a machine and a collective: exact synthesis with its log, or flow methods."""
 
 from __future__ import annotations
 
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
     from synth.pareto.sweep import Sweep
 
 ENGINES = ("auto", "exact", "flow")
-# Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
+# Above this many ranks "auto" means flow methods: exact synthesis would spend its budget without an end.
 EXACT_RANKS = 64
-# And of these collectives, whose units are pairs of ranks, above so many: the flow methods' bounds and points are no
-# worse, in seconds.
+# The same number for collectives whose units are pairs of ranks. Above it flow methods have bounds and points that are
+# no worse, in seconds.
 EXACT_PAIRED = {"alltoall": 40}
-# What greedy schedules may take of a time limit, which is one for them and the sweep.
+# Share of a time limit, which is one for incumbents and sweep, that incumbents may take.
 SEEDED = 0.4
-# Seconds of a time limit that are kept for flow methods above so many ranks, and no more than this share of it: they
-# take 2 to 3.
+# Seconds of a time limit that are reserved for flow methods, which take 2 to 3; the maximum share of the time limit for
+# them; and the number of ranks above which they are reserved.
 KEPT, KEPT_SHARE, KEPT_RANKS = 3.0, 0.4, 16
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
-    """ "exact" or "flow": what `engine` means for this machine and collective. Raises UsageError."""
+    """Return the engine, "exact" or "flow", that `engine` means for this machine and collective. Raises UsageError."""
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
     if engine != "auto":
@@ -47,50 +46,52 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
 
     try:
         name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
-    except UsageError:  # a file, uneven sizes, or no such name: the exact side says which
+    except UsageError:  # a file, uneven sizes, or an unknown name: exact synthesis reports which
         return "exact"
     return "flow" if machine.ranks > exact_ranks(name) and name in COLLECTIVES else "exact"
 
 
 def exact_ranks(name: str) -> int:
-    """The most ranks for which `auto` takes exact synthesis of this collective, where flow methods know it."""
+    """Return the maximum ranks for which "auto" means exact synthesis of a collective that flow methods know."""
     return EXACT_PAIRED.get(name, EXACT_RANKS)
 
 
 def flow_task(
     machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (), sizes: Sequence | None = None
 ) -> tuple[str, int]:
-    """Name and root of a collective that flow methods know. Raises UsageError."""
+    """Return name and root of a collective for flow methods. Raises UsageError where they do not know it."""
     from synth.model.scale_frontier import COLLECTIVES
 
-    small = collective if isinstance(collective, Collective) else None
-    name = small.name if small else named_collective(str(collective), 2, ()).name
+    value = collective if isinstance(collective, Collective) else None
+    name = value.name if value else named_collective(str(collective), 2, ()).name
     if name not in COLLECTIVES or sizes is not None:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {name} use --engine exact")
-    chosen = list(small.roots if small else roots) or [0]
-    if len(chosen) > 1 or not 0 <= chosen[0] < machine.ranks:
-        raise UsageError(f"roots {','.join(map(str, chosen))}: flow methods take one root of 0..{machine.ranks - 1}")
-    return name, chosen[0]
+    used_roots = list(value.roots if value else roots) or [0]
+    if len(used_roots) > 1 or not 0 <= used_roots[0] < machine.ranks:
+        raise UsageError(
+            f"roots {','.join(map(str, used_roots))}: flow methods take one root of 0..{machine.ranks - 1}"
+        )
+    return name, used_roots[0]
 
 
 def flow(
     machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None
 ) -> Large:
-    """The frontier by flow methods; `Large.open` says what `time_limit` (seconds) left undone.
+    """Return the frontier by flow methods. `Large.open` lists the searches that `time_limit` (seconds) ended.
 
-    Raises InfeasibleError, UsageError for a collective that they do not know, SweepInterrupted with what there is on
-    Ctrl-C.
+    Raises InfeasibleError, UsageError for a collective that they do not know, and SweepInterrupted with the points so
+    far on Ctrl-C.
     """
     from synth.scale.search import frontier
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
     try:
-        found = frontier(machine, name, root, progress=tell, time_limit=time_limit)
+        scale_frontier = frontier(machine, name, root, progress=tell, time_limit=time_limit)
     except InfeasibleError as error:
         raise labelled(error, machine.labels) from None
-    if found.interrupted:
-        raise SweepInterrupted(found, None)
-    return found
+    if scale_frontier.interrupted:
+        raise SweepInterrupted(scale_frontier, None)
+    return scale_frontier
 
 
 def exact(
@@ -103,12 +104,11 @@ def exact(
     log: Path | None = None,
     on_event: Listener | None = None,
 ) -> Frontier:
-    """The frontier by exact synthesis; the same call continues from `log` (default: a file in the cache directory)
-    unless `fresh`.
+    """Return the frontier by exact synthesis.
 
-    Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, NoBoundError
-    where a time limit came before any bound, SynthError where a `log` that was asked for cannot be written or is no
-    log.
+    `log`: file from which the same call continues unless `fresh` (default: a file in the cache directory). Raises
+    InfeasibleError where no schedule exists, SweepInterrupted with the partial frontier on Ctrl-C, NoBoundError where a
+    time limit came before any bound, and SynthError where an explicit `log` cannot be written or is no log.
     """
     from synth.pareto.log import Log, default_directory, foreign
 
@@ -123,9 +123,10 @@ def exact(
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
     try:
         with until(None if options.time_limit is None else options.time_limit * SEEDED):
-            first = seeds(machine, network, task, options.deterministic) if free else ()
-        given = network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first
-        return _kind(sweep)(*given, started=began).run()
+            incumbents = seeds(machine, network, task, options.deterministic) if free else ()
+        listener = on_event or (lambda event: None)
+        state = network, task, options, record, listener, notes, machine.labels, incumbents
+        return _sweep_class(sweep)(*state, started=began).run()
     except InfeasibleError as error:
         record.close(finished=True)
         raise labelled(error, machine.labels) from None
@@ -135,7 +136,7 @@ def exact(
 
 
 def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> bool:
-    """Whether flow methods take `task`: a collective by its name, with one root at most."""
+    """Return True where flow methods know `task`: a named collective of equal sizes with one root at most."""
     from synth.model.scale_frontier import COLLECTIVES
 
     if sizes is not None or task.name not in COLLECTIVES or len(task.roots) > 1:
@@ -144,8 +145,10 @@ def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> b
 
 
 def kept(machine: Topology, task: Collective, engine: str, sizes: Sequence | None, time_limit: float | None) -> float:
-    """Seconds of `time_limit` that "auto" keeps for flow methods, which have something for many ranks sooner than exact
-    synthesis."""
+    """Return the seconds of `time_limit` that "auto" reserves for flow methods.
+
+    For many ranks they have points sooner than exact synthesis.
+    """
     if time_limit is None or engine != "auto" or machine.ranks <= KEPT_RANKS or not flows_know(machine, task, sizes):
         return 0.0
     return min(KEPT, KEPT_SHARE * time_limit)
@@ -161,10 +164,9 @@ def helped(
     *,
     time_limit: float | None = None,
 ) -> Frontier:
-    """`found` with points of the flow methods where `engine` is "auto" and something was left open that they may
-    improve.
+    """Return the frontier `found` with points of flow methods, where `engine` is "auto" and it has an open interval.
 
-    They may take `time_limit` seconds. Raises SweepInterrupted with what there is on Ctrl-C.
+    They may take `time_limit` seconds. Raises SweepInterrupted with the points so far on Ctrl-C.
     """
     task = found.collective
     if engine != "auto" or not found.open or not flows_know(machine, task, sizes):
@@ -173,18 +175,20 @@ def helped(
     from synth.frontiers.merge_scale_points import mixed
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    asked = {"allows": options.allows, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
+    limits = {"allows": options.allows, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
     try:
-        return mixed(found, machine, task.name, root, **asked)
-    except SweepInterrupted:  # which has the points by then
+        return mixed(found, machine, task.name, root, **limits)
+    except SweepInterrupted:  # it holds the points so far
         raise
     except KeyboardInterrupt:
         raise SweepInterrupted(found, None) from None
 
 
 def seeded(log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]) -> Path | None:
-    """`log` with the documents of `known` points in it, unless it holds records of this question; None where it cannot
-    be written."""
+    """Write the documents of `known` points into `log`, unless that has records of this question; return its path.
+
+    The path is None where the log cannot be written.
+    """
     from synth.pareto.log import Log
 
     record = Log(log, _key(problem_fingerprint(machine.network(), task), options, "guided"))
@@ -196,10 +200,10 @@ def seeded(log: Path, machine: Topology, task: Collective, options: Options, kno
 
 
 def cut_short(machine: Topology, task: Collective, options: Options, log: Path | None, why: str) -> Frontier:
-    """What is known of a question whose sweep was ended from outside: the points in its log, and an interval where they
-    stop.
+    """Return the frontier of a sweep that was ended from outside: the points of its log, and an interval after them.
 
-    The bound is the one that the log holds, checked again, else a quick one. Raises InfeasibleError.
+    Its bound is the one in the log, checked again, else a quick one. `why`: reason in the interval. Raises
+    InfeasibleError.
     """
     from synth.pareto.log import Log
     from synth.pareto.resume import rest
@@ -210,11 +214,11 @@ def cut_short(machine: Topology, task: Collective, options: Options, log: Path |
     return rest(network, task, record.records, why, machine.notes, machine.labels)
 
 
-def _kind(sweep: str) -> type[Sweep]:
+def _sweep_class(sweep: str) -> type[Sweep]:
     if sweep == "blind":
-        from synth.pareto.sccl_sweep import BlindSweep
+        from synth.pareto.sccl_sweep import ScclSweep
 
-        return BlindSweep
+        return ScclSweep
     if sweep != "guided":
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     from synth.pareto.sweep import Sweep
@@ -223,20 +227,20 @@ def _kind(sweep: str) -> type[Sweep]:
 
 
 def _key(fingerprint: str, options: Options, sweep: str) -> str:
-    """What a log belongs to: the problem and every option that changes what is asked."""
-    how = [
+    """Return the key of a log: a digest of the problem and of every option that changes the queries."""
+    choices = [
         options.max_steps, options.max_chunks, options.encoding, options.solver, sweep, options.seed, options.same_bits,
         options.deterministic, options.proof is not None, options.max_extra_rounds, options.extra_memory,
     ]  # fmt: skip
-    return hashlib.sha256(canonical([fingerprint, *how])).hexdigest()
+    return hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
 
 
 def labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
-    """The error with the machine's own number of every rank that it names, where an allocation renumbered ranks."""
+    """Return the error with the machine's own number of each rank in it, where an allocation renumbered ranks."""
     if not (error.certificate or {}).get("pair"):
         return error
-    named = [r for r in map(int, re.findall(r"\brank (\d+)", str(error))) if r < len(labels) and labels[r] != r]
-    if not named:
+    ranks = [r for r in map(int, re.findall(r"\brank (\d+)", str(error))) if r < len(labels) and labels[r] != r]
+    if not ranks:
         return error
-    own = ", ".join(f"rank {r} here is the machine's {labels[r]}" for r in dict.fromkeys(named))
-    return InfeasibleError(f"{error}; {own}", error.certificate)
+    numbers = ", ".join(f"rank {r} here is the machine's {labels[r]}" for r in dict.fromkeys(ranks))
+    return InfeasibleError(f"{error}; {numbers}", error.certificate)

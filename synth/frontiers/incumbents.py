@@ -1,8 +1,8 @@
-"""Schedules that take no solver, as first incumbents of exact synthesis: breadth-first, rarest-first, breadth-first
-trees, woven ones.
+"""First incumbents of exact synthesis, by methods without a solver: greedy schedules and list scheduling.
 
-They are replayed, and believed to be no more than what they are: a schedule of so many steps with such an R/C. Where
-one meets the bound nothing is asked of a solver; elsewhere only what is better than it is looked for.
+The greedy methods are breadth-first, rarest-first and breadth-first trees. List scheduling superposes schedules of
+single chunks. Every incumbent is replayed, so it proves an upper bound on R/C at its number of steps. Where it meets
+the lower bound no solver runs. Elsewhere solvers search for better schedules only.
 """
 
 from __future__ import annotations
@@ -16,37 +16,40 @@ from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 
-# Up to so many ranks solvers answer sooner than the greedy methods are loaded.
+# Up to this many ranks solvers answer sooner than the greedy methods are loaded.
 FEW_RANKS = 8
+# Maximum number of sends of a greedy schedule, which is written out and replayed in this process.
 MOST_SENDS = 20_000
+# The collectives that the greedy methods know.
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 
 
 def seeds(
     machine: Topology, network: Network, task: Collective, whole: bool = False
 ) -> tuple[tuple[str, Schedule], ...]:
-    """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies.
+    """Return (method, schedule) pairs for `task` on `machine` with its network `network`; none where no method applies.
 
-    `whole`: no method has an end of its own in time, so that the same is found each time.
+    `whole`: no method ends at a time of its own, so that the result is the same each time.
     """
     if machine.ranks <= FEW_RANKS or task.units > machine.ranks:
         return ()
     if task.name in COLLECTIVES:
-        made = _replayed(machine, network, task)
+        incumbents = _greedy(machine, network, task)
     else:
         from synth.encodings.prefix_planning import chunk_assembly
 
         if not chunk_assembly.applies(network, task):
             return ()
-        made = chunk_assembly.schedules(network, task, whole=whole)
-    found = []
-    with suppress(SynthError):  # what was found before it is kept
-        for seed in made:
-            found.append(seed)  # noqa: PERF402  what raises in between leaves these
-    return tuple(found)
+        incumbents = chunk_assembly.schedules(network, task, whole=whole)
+    collected = []
+    with suppress(SynthError):  # the incumbents before an error, or before the end of the time, stay
+        for incumbent in incumbents:
+            collected.append(incumbent)  # noqa: PERF402  an error in between leaves these
+    return tuple(collected)
 
 
-def _replayed(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+def _greedy(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+    """Yield the replayed schedules of the greedy methods that are short enough (`MOST_SENDS`)."""
     from synth.scale.greedy.bulk_expansion import schedule as expanded
     from synth.scale.search import greedy
 
@@ -54,9 +57,9 @@ def _replayed(machine: Topology, network: Network, task: Collective) -> Iterator
         bulk = point.make()
         if len(bulk.step) * (machine.ranks if bulk.generators else 1) > MOST_SENDS:
             continue
-        made = expanded(bulk)
-        if (made.collective.pre, made.collective.post) != (task.pre, task.post):
+        expansion = expanded(bulk)
+        if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
             return
-        schedule = Schedule(network, task, made.chunks, made.steps)
+        schedule = Schedule(network, task, expansion.chunks, expansion.steps)
         replay.schedule(schedule)
         yield point.engine, schedule

@@ -1,9 +1,8 @@
-"""Both engines in one frontier: where exact synthesis left something open, the points of the flow methods that improve
-on it.
+"""Merge of both engines' points into one frontier, where exact synthesis left an interval open.
 
-Exact synthesis proves the latency end; forests and flows reach towards the bandwidth end in seconds. Their schedules
-are written out and replayed like any other; what bounds them are the bounds that exact synthesis computed, so that each
-point says how far it may be from the best, and an interval that a flow point closes is closed.
+Exact synthesis proves the latency end. Forests and flows reach towards the bandwidth end in seconds. Their schedules
+are written out and replayed like any other, and take the bounds that exact synthesis computed. So each point says how
+far it may be from the best, and an interval whose bound a flow point meets is closed.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from synth.model.rational import show
 from synth.model.scale_frontier import LargePoint
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
-from synth.pareto import bound_notes
 from synth.pareto.events import SweepInterrupted
+from synth.pareto.notes import drop_unproven_bound
 
 LABEL = "flow: "
-# Sends of a schedule up to which it is written out beside those of exact synthesis.
+# Maximum number of sends of a schedule that is written out beside those of exact synthesis.
 MOST_SENDS = 200_000
-# Seconds that writing out a send and replaying it take, about, on a busy machine.
+# Seconds, about, to write out and replay one send on a busy machine.
 WRITTEN = 3e-5
 
 
@@ -37,12 +36,11 @@ def mixed(
     allows: Callable[[int, int, int], bool] = lambda steps, rounds, chunks: True, alike: bool = False,
     progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None,
 ) -> Frontier:  # fmt: skip
-    """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
+    """Return the frontier `found` with the points of the flow methods that improve on it.
 
-    `allows`: whether a point may have so many steps, rounds and chunks; `alike`: only schedules that leave the same
-    bits on all ranks;
-    `time_limit`: seconds, after which one more point may be written out.
-    Raises SweepInterrupted, with the points that there are by then, on Ctrl-C.
+    It is `found` itself where that has no open interval. `allows(steps, rounds, chunks)`: True where a point may have
+    these. `alike`: only schedules count that leave the same bits on all ranks. `time_limit`: seconds, after which one
+    point may still be written out. Raises SweepInterrupted with the points so far on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:
@@ -53,7 +51,7 @@ def mixed(
     try:
         large = frontier(machine, name, root, progress=progress, time_limit=time_limit)
     except SynthError:
-        return found  # what exact synthesis has stands; it would have said that nothing exists
+        return found  # exact synthesis has already reported what cannot exist
     points, interrupted, wrote = list(found.points), large.interrupted, False
     late, long = list[LargePoint](), list[LargePoint]()  # improvements that are not written out
     try:
@@ -78,52 +76,53 @@ def mixed(
                 long.append(candidate)
     except KeyboardInterrupt:
         interrupted = True
-    made = _told(_merged(found, points), late, long)
+    merged = _noted(_merged(found, points), late, long)
     if interrupted:
-        raise SweepInterrupted(made, None)
-    return made
+        raise SweepInterrupted(merged, None)
+    return merged
 
 
-def _told(made: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Frontier:
-    """`made` with notes of the points that improve on it but were not written out, and where they are to be had."""
-    best = min((p.bandwidth for p in made.points), default=None)
-    notes = list(made.notes)
-    for left, why in (
+def _noted(frontier: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Frontier:
+    """Return `frontier` with notes of the points that improve on it but were not written out, and how to get them."""
+    best = min((p.bandwidth for p in frontier.points), default=None)
+    notes = list(frontier.notes)
+    for unwritten, why in (
         (late, "the time limit came before they were written out"),
         (long, "too long to be written out beside these"),
     ):
-        better = [p for p in left if best is None or p.bandwidth < best]
+        better = [p for p in unwritten if best is None or p.bandwidth < best]
         if better:
             least = min(better, key=lambda p: p.bandwidth)
             many = f"{len(better)} more point{'s' * (len(better) > 1)}"
             down = f"down to {show(least.bandwidth)} rounds per chunk in {least.steps} steps"
-            notes.insert(max(0, len(made.notes) - 1), f"flow methods have {many}, {down}: {why}; add --engine flow")
-    floor = next((bound.value for steps, bound in made.bounds if steps is None), None)
-    told = bound_notes.settled(notes, best, floor)
-    return made if told == made.notes else replace(made, notes=told)
+            notes.insert(max(0, len(frontier.notes) - 1), f"flow methods have {many}, {down}: {why}; add --engine flow")
+    floor = next((bound.value for steps, bound in frontier.bounds if steps is None), None)
+    remaining = drop_unproven_bound(notes, best, floor)
+    return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
 
 
 def _sends(candidate: LargePoint, found: Frontier) -> int:
-    """Sends that a schedule with so many chunks has at least: each chunk reaches whoever lacks it, and each sum is made
-    of all inputs."""
-    asked = found.collective
-    if not asked.combining:
-        return candidate.chunks * sum(len(post - pre) for pre, post in zip(asked.pre, asked.post, strict=True))
-    return candidate.chunks * sum(
-        len(pre) - 1 + max(0, len(post) - 1) for pre, post in zip(asked.pre, asked.post, strict=True)
-    )
+    """Return the minimum number of sends of a schedule with the candidate's chunks.
+
+    Each chunk reaches every rank that lacks it, and each sum needs all inputs.
+    """
+    collective = found.collective
+    pairs = zip(collective.pre, collective.post, strict=True)
+    if not collective.combining:
+        return candidate.chunks * sum(len(post - pre) for pre, post in pairs)
+    return candidate.chunks * sum(len(pre) - 1 + max(0, len(post) - 1) for pre, post in pairs)
 
 
 def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:
-    """The point with its schedule replayed and its bound; None where it is too long to write out."""
+    """Return the point with its replayed schedule and its bound, or None where it is too long to write out."""
     from synth.scale.greedy.bulk_expansion import schedule as expanded
 
     try:
         bulk = candidate.make()
         if len(bulk.step) * max(1, bulk.topology.ranks if bulk.generators else 1) > MOST_SENDS:
             return None
-        made = expanded(bulk)
-        schedule = Schedule(found.network, found.collective, made.chunks, made.steps)
+        expansion = expanded(bulk)
+        schedule = Schedule(found.network, found.collective, expansion.chunks, expansion.steps)
         replay.schedule(schedule)
     except SynthError:
         return None
@@ -133,11 +132,11 @@ def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point |
 
 
 def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:
-    """The greatest bound that is known at so many steps."""
+    """Return the greatest bound at `steps` whose certificate proves it."""
     known = [floor, *(bound for at, bound in found.bounds if at == steps)]
     known += [LowerBound(o.lower, o.certificate) for o in found.open if o.steps == steps and o.certificate]
-    kept = [b for b in known if b is floor or _proves(b, steps, found)]
-    return max(kept, key=lambda b: b.value)
+    proved = [b for b in known if b is floor or _proves(b, steps, found)]
+    return max(proved, key=lambda b: b.value)
 
 
 def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
@@ -151,19 +150,22 @@ def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
 
 
 def _merged(found: Frontier, points: list[Point]) -> Frontier:
-    kept: list[Point] = []
+    """Return `found` with the nondominated `points`, and with the intervals closed whose bounds these meet."""
+    nondominated: list[Point] = []
     for point in sorted(points, key=lambda p: (p.steps, p.bandwidth)):
-        if not kept or point.bandwidth < kept[-1].bandwidth:
-            kept.append(point)
-    if len(kept) == len(found.points) and all(a is b for a, b in zip(kept, found.points, strict=True)):
+        if not nondominated or point.bandwidth < nondominated[-1].bandwidth:
+            nondominated.append(point)
+    if len(nondominated) == len(found.points) and all(a is b for a, b in zip(nondominated, found.points, strict=True)):
         return found
-    left: list[Open] = []
-    fences = list(found.bounds)
+    open_intervals: list[Open] = []
+    bounds = list(found.bounds)
     for interval in found.open:
-        upper = min((p.bandwidth for p in kept if p.steps <= interval.steps), default=None)
+        upper = min((p.bandwidth for p in nondominated if p.steps <= interval.steps), default=None)
         if upper == interval.lower and interval.certificate:
-            fences.append((interval.steps, LowerBound(Fraction(interval.lower), interval.certificate)))
+            bounds.append((interval.steps, LowerBound(Fraction(interval.lower), interval.certificate)))
         else:
-            left.append(replace(interval, upper=upper))
+            open_intervals.append(replace(interval, upper=upper))
     note = "points of the flow methods stand beside those of exact synthesis, where that left something open"
-    return replace(found, points=tuple(kept), open=tuple(left), bounds=tuple(fences), notes=(*found.notes, note))
+    return replace(
+        found, points=tuple(nondominated), open=tuple(open_intervals), bounds=tuple(bounds), notes=(*found.notes, note)
+    )

@@ -1,1 +1,1 @@
-"""Frontiers: the guided sweep, the blind one, the race of engines."""
+"""Frontiers by exact synthesis: the guided sweep, SCCL's sweep, and the algorithm portfolio that answers queries."""

@@ -1,4 +1,4 @@
-"""Nothing an engine returns is believed: its schedule is replayed and its certificate re-checked before it is kept."""
+"""Acceptance of points: the schedule of every engine is replayed and its certificate checked before it is used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from synth.model.frontier import Point
 
 
 def trusted_point(point: Point, schedule: dict | None = None) -> Point:
-    """`point` itself, once its schedule replays and its certificate proves its bound. Raises VerificationError.
+    """Return `point` once its schedule replays and its certificate proves its bound. Raises VerificationError.
 
-    `schedule`: the schedule's document, where it has been made already.
+    `schedule`: the schedule's document, where the caller has it.
     """
     replay = verify.schedule(schedule or point.schedule)
     network, collective = point.schedule.network, point.schedule.collective

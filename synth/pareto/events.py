@@ -1,4 +1,4 @@
-"""What a sweep tells while it runs, what it is asked, and how it ends when it is interrupted."""
+"""Options of a sweep, its progress events, and the exceptions that end it early."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ Listener = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What a sweep may do. Seconds are wall time; None means no limit (each S then gets `point_seconds`).
+    """Options of a sweep. Seconds are wall time. None means no limit (each S then gets `point_seconds`).
 
-    `max_extra_rounds`: R is at most so many more than S. `extra_memory`: chunks that a rank may relay, which SCCL's
-    encoding knows.
-    `memory`: bytes that each process it starts may use, None for no limit.
+    `max_extra_rounds`: maximum of R - S. `extra_memory`: chunks that a rank may relay, a limit of SCCL's encoding
+    alone. `memory`: maximum bytes of each process that the sweep starts.
     """
 
     max_steps: int | None = None
@@ -57,25 +56,26 @@ class Options:
     proof: Path | None = None
     memory: int | None = 4 << 30
 
-    def most_rounds(self, steps: int) -> float:
-        """The most rounds of schedules with so many steps."""
+    def max_rounds(self, steps: int) -> float:
+        """Return the maximum number of rounds of schedules with `steps` steps."""
         return inf if self.max_extra_rounds is None else steps + self.max_extra_rounds
 
     def allows(self, steps: int, rounds: int, chunks: int) -> bool:
-        """Whether schedules may have so many steps, rounds and chunks per unit."""
-        few = (self.max_steps is None or steps <= self.max_steps) and (
-            self.max_chunks is None or chunks <= self.max_chunks
-        )
-        return few and rounds <= self.most_rounds(steps)
+        """Return True where schedules may have these steps, rounds and chunks per unit."""
+        if self.max_steps is not None and steps > self.max_steps:
+            return False
+        if self.max_chunks is not None and chunks > self.max_chunks:
+            return False
+        return rounds <= self.max_rounds(steps)
 
     @property
     def limits(self) -> dict[str, int]:
-        """What only SCCL's encoding can keep, as `race.solve` takes it."""
+        """The limits that only SCCL's encoding keeps, as `race.solve` takes them."""
         return {} if self.extra_memory is None else {"extra_memory": self.extra_memory}
 
 
 def too_few_allowed(network: Network, collective: Collective, least: LowerBound, most: int) -> InfeasibleError:
-    """That `most` steps were allowed and more are needed, with the proof."""
+    """Return the error that `most` steps were allowed but the bound `least` needs more, with the proof."""
     allowed = f"at most {most} {'was' if most == 1 else 'were'} allowed"
     return InfeasibleError(
         f"{collective.name} on {network.name} needs at least {show(least.value)} steps, {allowed}", least.certificate
@@ -83,7 +83,7 @@ def too_few_allowed(network: Network, collective: Collective, least: LowerBound,
 
 
 class NoBoundError(UndecidedError):
-    """The time limit came before any bound on rounds per chunk: there is no frontier to speak of."""
+    """The time limit came before any bound on rounds per chunk, so there is no frontier."""
 
     def __init__(self, network: Network, collective: Collective) -> None:
         from synth.model.scale_frontier import COLLECTIVES
@@ -95,7 +95,7 @@ class NoBoundError(UndecidedError):
 
 
 class SweepInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a sweep: `frontier` holds what was found, `log` the file the same command continues from."""
+    """Ctrl-C during a sweep: `frontier` holds the points so far, `log` the file that the next run continues from."""
 
     def __init__(self, frontier: Frontier | Large, log: Path | None) -> None:
         super().__init__("interrupted")

@@ -1,6 +1,6 @@
 """The JSON-lines log of a sweep: one record a line, flushed as it comes, read back by the same command.
 
-Nothing read back is trusted: points are replayed and their certificates checked again; a torn last line is dropped.
+Nothing read back is trusted: points are replayed and their certificates checked again. A torn last line is dropped.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from typing import TextIO
 
 from synth.model.schedule import Problem
 
-VERSION = 2  # of what is asked, too: a model that allows more asks again
-HEAD = b'{"kind":"head"'  # how every log begins, without blanks
+# Version of the records and of the queries behind them: a log of a more restrictive model is not continued.
+VERSION = 2
+# Beginning of every log, without blanks.
+HEAD = b'{"kind":"head"'
 
 
 def default_directory() -> Path:
-    """Where logs go unless told otherwise: $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth."""
-    if chosen := os.environ.get("SYNTH_CACHE"):
-        return Path(chosen)
+    """Return the default directory of logs: $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth."""
+    if directory := os.environ.get("SYNTH_CACHE"):
+        return Path(directory)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth"
 
 
 def foreign(path: Path) -> bool:
-    """Whether a file is there that no sweep wrote, not even one that was killed at once."""
+    """Return True for an existing file that no sweep wrote, not even one that was killed at once."""
     try:
         with path.open("rb") as file:
             begins = b"".join(file.read(64).split())[: len(HEAD)] if path.is_file() else b""
@@ -37,9 +39,9 @@ def foreign(path: Path) -> bool:
 
 
 class Log:
-    """Records of one sweep, keyed by `key` (a fingerprint of the question). `path` None keeps nothing.
+    """Records of one sweep, keyed by `key` (a fingerprint of its question). With `path` None nothing is written.
 
-    A log that cannot be written, or that another run of the same question holds, is done without: `path` is None then,
+    A log that cannot be written, or that another run of the same question has locked, is left out: `path` is None then,
     and `trouble` says why.
     """
 
@@ -95,26 +97,28 @@ class Log:
             os.fsync(self._file.fileno())
 
     def refuted(self, problem: Problem) -> bool:
-        """Whether an earlier run noted that this very problem is unsatisfiable.
+        """Return True where an earlier run recorded that this very problem is unsatisfiable.
 
-        This only saves asking again: no point, bound or claim of a frontier rests on it, so a false note can hide a
+        The record only saves a query: no point, bound or claim of a frontier rests on it, so a false record can hide a
         schedule but prove nothing.
         """
-        want = [problem.chunks, problem.steps, problem.rounds]
-        return any(r.get("kind") == "unsat" and r.get("query") == want for r in self.records)
+        query = [problem.chunks, problem.steps, problem.rounds]
+        return any(r.get("kind") == "unsat" and r.get("query") == query for r in self.records)
 
     def close(self, finished: bool) -> None:
-        """Close the log; a finished sweep needs it no more and removes it."""
+        """Close the log. It is removed after a finished sweep, which needs it no more."""
         if self._file is not None:
             if finished and self.path is not None:
-                self.path.unlink(missing_ok=True)  # before the lock is let go
+                self.path.unlink(missing_ok=True)  # before the lock is released
             self._file.close()
             self._file = None
 
 
 def _is_device(path: Path) -> bool:
-    """Whether something is there that is neither a file nor a folder: told by one look, as another run may remove its
-    log meanwhile."""
+    """Return True where `path` exists and is neither a file nor a folder.
+
+    One system call decides, because another run may remove its log meanwhile.
+    """
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -123,7 +127,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _locked(file: TextIO) -> bool:
-    """Takes the lock of an open file; False where another process has it. Where there are no such locks, True."""
+    """Take the lock of an open file. Return False where another process has it, True where there are no such locks."""
     try:
         import fcntl
     except ImportError:

@@ -1,5 +1,7 @@
-"""A schedule that meets a bound p/q: C = q·m chunks and R = p·m rounds for m = 1, 2, ..., on trees and by solvers in
-turn."""
+"""Search for a schedule that meets a bound p/q: C = q·m chunks in R = p·m rounds for m = 1, 2, ...
+
+Trees and solvers take turns.
+"""
 
 from __future__ import annotations
 
@@ -12,86 +14,91 @@ from synth.model.outcome import Sat, Unknown
 from synth.model.rational import counted, show
 from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
-from synth.pareto.queries import answer, ask, begin
-from synth.pareto.sweep_state import Ledger
+from synth.pareto.queries import begin_tree_query, finish_tree_query, query_portfolio
+from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes.fork_server import Job
 
-MULTIPLES = (
-    0,
-    1,
-    2,
-    3,
-    5,
-)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
-FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each of them, at first
-LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
-QUICK_SLICE = 0.3  # for the first where trees are priced exactly: what a solver does not find at once trees find sooner
-QUICK_CHUNKS = 300  # of all units together: and only up to here
-QUICK_EACH = 16  # of one unit: and only below, where trees are priced exactly
-SUGGESTED_SLICE = 8.0  # for the one that an optimal packing of trees suggests
-FEW_CHUNKS = 1000  # of all units together: above, a bound is aimed at but not insisted on
-MOST_CHUNKS = 3000  # of all units together: a bound that needs more is not aimed at
-MOST_ON_TREES = 30_000  # where trees are priced exactly: many chunks take hardly more work, but long files
+# The m that are tried, beyond the least one. Some bounds are met only by whole rounds of a larger m.
+MULTIPLES = (0, 1, 2, 3, 5)
+# Seconds of each processor for each m, in the first round.
+FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)
+# The same in later rounds, when nothing else is left to try.
+LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))
+# Seconds for the first m where trees are priced exactly: trees find sooner what a solver does not find at once.
+QUICK_SLICE = 0.3
+# Maximum number of chunks of all units together for this first query.
+QUICK_CHUNKS = 300
+# Number of chunks of one unit from which trees come first where they are priced exactly.
+QUICK_EACH = 16
+# Seconds for the m that an optimal fractional packing of trees suggests.
+SUGGESTED_SLICE = 8.0
+# Maximum number of chunks of all units together for the later rounds.
+FEW_CHUNKS = 1000
+# Maximum number of chunks of all units together for any query. A bound that needs more is not aimed at.
+MOST_CHUNKS = 3000
+# The same where trees are priced exactly. Many chunks hardly take more work there, but make long files.
+MOST_ON_TREES = 30_000
 
 
-def aim(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
-    """A schedule that meets the bound, or else a higher bound and a schedule that meets that; why there is none.
+def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
+    """Return (schedule or None, reason why there is none, bound).
 
-    Ends when the ledger's `work` is `until`.
+    The bound is `bound`, or a higher one where no schedule meets that; the schedule meets the returned one. The search
+    ends when `state.work` is `until`.
     """
     from synth.encodings.tree_packing import search as trees
 
-    few, some, units, beside = ledger.few, ledger.some, ledger.collective.units, None
-    most = MOST_CHUNKS if not few else max(MOST_ON_TREES, (ledger.options.max_chunks or 0) * units)
-    if bound.value.denominator * units > most:
+    exact_pricing, tree_search, units, beside = state.exact_pricing, state.tree_search, state.collective.units, None
+    max_chunks = MOST_CHUNKS if not exact_pricing else max(MOST_ON_TREES, (state.options.max_chunks or 0) * units)
+    if bound.value.denominator * units > max_chunks:
         return None, f"{_needed(bound.value.denominator, units)} would meet the bound, more than are tried", bound
-    first = (QUICK_SLICE,) if few else FIRST_SLICES[:1]
-    many = some and bound.value.denominator * units > QUICK_CHUNKS
-    if many or (few and bound.value.denominator >= QUICK_EACH):
+    first = (QUICK_SLICE,) if exact_pricing else FIRST_SLICES[:1]
+    many = tree_search and bound.value.denominator * units > QUICK_CHUNKS
+    if many or (exact_pricing and bound.value.denominator >= QUICK_EACH):
         first = ()
-    if some and not few and ledger.options.jobs > 1 and not ledger.options.deterministic:
-        beside = begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger, steps, bound))
-    found, why = _meet(ledger, steps, bound, first, until, beside=beside)
+    if tree_search and not exact_pricing and state.options.jobs > 1 and not state.options.deterministic:
+        beside = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
+    verdict, why = _query_multiples(state, steps, bound, first, until, beside=beside)
     reached = False
-    if found is not None or (ledger.left(until) <= 0 and not (beside and beside.result)):
+    if verdict is not None or (state.left(until) <= 0 and not (beside and beside.result)):
         prefetched_bounds.drop(beside)
-    elif some:
-        found, reached, why = _on_trees(ledger, steps, bound, beside)
+    elif tree_search:
+        verdict, reached, why = _on_trees(state, steps, bound, beside)
     else:
-        reached, multiples = _suggested(ledger, steps, bound, min(SUGGESTED_SLICE, ledger.left(until)))
-        found, why = _meet(ledger, steps, bound, (SUGGESTED_SLICE,), until, multiples)
-    if found is None and ledger.left(until) > 0:
-        higher = None if reached else _tree_bound(ledger, steps, bound, until)
+        reached, multiples = _suggested(state, steps, bound, min(SUGGESTED_SLICE, state.left(until)))
+        verdict, why = _query_multiples(state, steps, bound, (SUGGESTED_SLICE,), until, multiples)
+    if verdict is None and state.left(until) > 0:
+        higher = None if reached else _tree_bound(state, steps, bound, until)
         if higher is not None:
             bound = higher
-            if ledger.best is not None and bound.value >= ledger.best:
+            if state.best is not None and bound.value >= state.best:
                 return None, why, bound
-            if some and bound.value.denominator * units <= most:
-                found, reached, why = _on_trees(ledger, steps, bound)
-        if found is None:
+            if tree_search and bound.value.denominator * units <= max_chunks:
+                verdict, reached, why = _on_trees(state, steps, bound)
+        if verdict is None:
             again, start = (0 if higher is not None else 1), least_multiple(steps, bound)
-            found, why = _meet(
-                ledger, steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]]
-            )
+            multiples = [start + more for more in MULTIPLES[again:]]
+            verdict, why = _query_multiples(state, steps, bound, FIRST_SLICES[again:], until, multiples)
     effort = bound.value.denominator * units <= FEW_CHUNKS
     for slices in LATER_SLICES if effort else ():
-        if found is None and ledger.left(until) > 0:
-            found, why = _meet(ledger, steps, bound, slices, until)
-    return found, why, bound
+        if verdict is None and state.left(until) > 0:
+            verdict, why = _query_multiples(state, steps, bound, slices, until)
+    return verdict, why, bound
 
 
 def _needed(chunks: int, units: int) -> str:
-    """ "12 chunks at the least", of one unit; of several "12 chunks of each of 56 units at the least"."""
-    return f"{counted(chunks, 'chunk')}{f' of each of {units} units' if units > 1 else ''} at the least"
+    """Return "12 chunks at the least" for one unit, "12 chunks of each of 56 units at the least" for several."""
+    each = f" of each of {units} units" if units > 1 else ""
+    return f"{counted(chunks, 'chunk')}{each} at the least"
 
 
 def least_multiple(steps: int, bound: LowerBound) -> int:
-    """The least m with at least a round for every step."""
+    """Return the least m with at least one round for every step."""
     return max(1, ceil(Fraction(steps, bound.value.numerator)))
 
 
-def _meet(
-    ledger: Ledger,
+def _query_multiples(
+    state: SweepState,
     steps: int,
     bound: LowerBound,
     slices: Sequence[float],
@@ -99,26 +106,28 @@ def _meet(
     multiples: Sequence[int] | None = None,
     beside: Job | None = None,
 ) -> tuple[Sat | None, str]:
-    """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds.
+    """Query the portfolio for schedules with R/C equal to the bound; return the first one, and why there is none.
 
-    Until the job `beside` has one.
+    Each of `multiples` (m with C = q·m and R = p·m) has its slice of seconds. A schedule of the job `beside` ends the
+    queries.
     """
     p, q = bound.value.numerator, bound.value.denominator
     start, why = least_multiple(steps, bound), "gave-up"
-    for m, seconds in zip(
-        multiples if multiples is not None else [start + more for more in MULTIPLES], slices, strict=False
-    ):
-        if q * m * ledger.collective.units > MOST_CHUNKS and m > start:
+    if multiples is None:
+        multiples = [start + more for more in MULTIPLES]
+    for m, seconds in zip(multiples, slices, strict=False):
+        if q * m * state.collective.units > MOST_CHUNKS and m > start:
             return None, why
-        most = ledger.options.max_chunks
-        if most is not None and q * m > most:
-            return None, f"chunks are limited to {most}, {q * m} would be next"
-        if p * m > ledger.options.most_rounds(steps):
-            return None, f"rounds are limited to {ledger.options.most_rounds(steps)}, {p * m} would be next"
-        left = min(seconds * ledger.longer, ledger.left(until))
-        if left <= 0:
+        max_chunks = state.options.max_chunks
+        if max_chunks is not None and q * m > max_chunks:
+            return None, f"chunks are limited to {max_chunks}, {q * m} would be next"
+        if p * m > state.options.max_rounds(steps):
+            return None, f"rounds are limited to {state.options.max_rounds(steps)}, {p * m} would be next"
+        remaining_seconds = min(seconds * state.longer, state.left(until))
+        if remaining_seconds <= 0:
             break
-        verdict = ask(ledger, Problem(ledger.network, ledger.collective, q * m, steps, p * m), left, beside)
+        problem = Problem(state.network, state.collective, q * m, steps, p * m)
+        verdict = query_portfolio(state, problem, remaining_seconds, beside)
         if isinstance(verdict, Sat):
             return verdict, ""
         if isinstance(verdict, Unknown):
@@ -126,58 +135,63 @@ def _meet(
     return None, why
 
 
-def _on_trees(ledger: Ledger, steps: int, bound: LowerBound, job: Job | None = None) -> tuple[Sat | None, bool, str]:
-    """A schedule on trees that meets the bound, and whether fractions of trees do: then trees prove no more than it.
+def _on_trees(state: SweepState, steps: int, bound: LowerBound, job: Job | None = None) -> tuple[Sat | None, bool, str]:
+    """Return (schedule on trees that meets the bound or None, True where fractions of trees meet it, reason).
 
-    `job` is that question where it has been asked before.
+    Where fractions of trees meet the bound, trees prove no higher one. `job`: this query, where it has begun before.
     """
     from synth.encodings.tree_packing import search as trees
 
-    ledger.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
-    verdict = answer(
-        ledger, job or begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger, steps, bound)), steps, bound
-    )
+    state.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
+    if job is None:
+        job = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
+    verdict = finish_tree_query(state, job, steps, bound)
     reached = float(verdict.cost.detail.get("lp", float("inf"))) <= float(bound.value) * (1 + 1e-6)
-    return (verdict, reached, "") if isinstance(verdict, Sat) else (None, reached, verdict.reason)
+    if isinstance(verdict, Sat):
+        return verdict, reached, ""
+    return None, reached, verdict.reason
 
 
-def _most_on_trees(ledger: Ledger, steps: int, bound: LowerBound) -> int:
-    """The most chunks of a unit: more would make long files, or take more rounds than are allowed to meet the bound."""
-    most = ledger.options.max_chunks or MOST_ON_TREES // ledger.collective.units
-    return int(min(most, ledger.options.most_rounds(steps) / bound.value))
+def _max_chunks_on_trees(state: SweepState, steps: int, bound: LowerBound) -> int:
+    """Return the maximum chunks of a unit on trees.
+
+    More chunks would make long files, or would need more rounds than are allowed to meet the bound.
+    """
+    max_chunks = state.options.max_chunks or MOST_ON_TREES // state.collective.units
+    return int(min(max_chunks, state.options.max_rounds(steps) / bound.value))
 
 
-def _suggested(ledger: Ledger, steps: int, bound: LowerBound, seconds: float) -> tuple[bool, list[int]]:
-    """Whether a fractional packing of trees meets the bound, and the m at which it has whole rounds in every step.
+def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float) -> tuple[bool, list[int]]:
+    """Return (True where a fractional packing of trees meets the bound, the m with whole rounds in every step).
 
-    Where one does, trees prove no more than the bound.
+    Where a packing meets the bound, trees prove no higher one.
     """
     from synth.bounds.trees.column_generation import generate
     from synth.model import symmetry
 
-    network, collective = ledger.forwards()
+    network, collective = state.forwards()
     group = symmetry.generators(network, collective)
     columns = generate(
-        network, collective, steps, group, target=float(bound.value), seconds=seconds, seed=ledger.options.seed
+        network, collective, steps, group, target=float(bound.value), seconds=seconds, seed=state.options.seed
     )
     if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
         return False, []
     q = bound.value.denominator
     m = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in columns.rounds)) // q
-    return True, [m] if q * m * ledger.collective.units <= MOST_CHUNKS else []
+    return True, [m] if q * m * state.collective.units <= MOST_CHUNKS else []
 
 
-def _tree_bound(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> LowerBound | None:
-    """A bound by trees that is higher than `bound`, where there is one."""
+def _tree_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -> LowerBound | None:
+    """Return a bound by trees that is higher than `bound`, or None."""
     from synth.bounds.trees import tree_bound as trees
 
-    network, collective = ledger.forwards()
-    left = max(2.0, ledger.left(until) / 2)
-    ledger.tell("query", f"S={steps}: tree bound", steps, bound.value)
-    found = trees.tree_bound(network, collective, steps, ledger.budget(left))
-    if found is None or found.value <= bound.value:
+    network, collective = state.forwards()
+    seconds = max(2.0, state.left(until) / 2)
+    state.tell("query", f"S={steps}: tree bound", steps, bound.value)
+    higher = trees.tree_bound(network, collective, steps, state.budget(seconds))
+    if higher is None or higher.value <= bound.value:
         return None
-    if ledger.collective.combining:
-        found = LowerBound(found.value, found.certificate | {"reversed": True}, found.scope)
-    ledger.tell("bound", f"S={steps}: at least {show(found.value)} by trees", steps, found.value)
-    return found
+    if state.collective.combining:
+        higher = LowerBound(higher.value, higher.certificate | {"reversed": True}, higher.scope)
+    state.tell("bound", f"S={steps}: at least {show(higher.value)} by trees", steps, higher.value)
+    return higher

@@ -1,39 +1,60 @@
-"""What a sweep says of the steps that it did not take: why an infinite frontier ends where it does."""
+"""Notes of a frontier: why an infinite one ends where it does, and which bound may be higher than the one shown."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from synth import bounds
 from synth.model.frontier import LowerBound
 from synth.model.rational import show
-from synth.pareto.sweep_state import Ledger
+
+if TYPE_CHECKING:
+    from synth.pareto.sweep_state import SweepState
+
+UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
+
+
+def unproven_bound(why: str) -> str:
+    """Return the note of a frontier whose search for a higher bound for any number of steps was ended by `why`."""
+    return UNPROVEN_BOUND + why
+
+
+def drop_unproven_bound(notes: Iterable[str], best: Fraction | None, floor: Fraction | None) -> tuple[str, ...]:
+    """Return `notes`, without `unproven_bound` where the best R/C attains the bound `floor`.
+
+    A bound that is attained is the greatest one.
+    """
+    attained = best is not None and floor is not None and best <= floor
+    return tuple(text for text in notes if not (attained and text.startswith(UNPROVEN_BOUND)))
 
 
 def followed(best: Fraction | None, steps: int, floor: Fraction) -> str:
-    """Why an infinite frontier ends at so many steps: what more can gain over the best found, the bound at S being lost
-    or not."""
-    told = f"followed to {steps} steps"
+    """Return the note of an infinite frontier that ends at `steps`: the most that further steps can gain over `best`.
+
+    `floor`: the bound for any number of steps.
+    """
+    end = f"followed to {steps} steps"
     if best is None:
-        return told
-    return f"{told}: more can lower rounds/chunk by {float(1 - floor / best):.1%} at most, as the bounds say"
+        return end
+    return f"{end}: more can lower rounds/chunk by {float(1 - floor / best):.1%} at most, as the bounds say"
 
 
-def unattained(ledger: Ledger, steps: int, bound: Fraction, floor: LowerBound) -> str:
-    """What is known of the least R/C over all numbers of steps where `steps` of them, at `bound` at the least, do not
-    attain `floor`.
+def unattained(state: SweepState, steps: int, bound: Fraction, floor: LowerBound) -> str:
+    """Return the note of a frontier whose `steps` steps, with the bound `bound`, do not attain `floor`.
 
-    Where every unit goes to every rank, the bound for every S is a packing of spanning trees (Edmonds, 1973), and
-    pipelining them comes as near to it as one likes.
+    It says what is known of the least R/C over all numbers of steps. Where every unit goes to every rank, the bound for
+    every S is a packing of spanning trees (Edmonds, 1973), and pipelining them comes as near to it as one likes.
     """
     from synth.bounds.attainment import never_attained
 
-    network, collective = ledger.forwards()
-    everyone = frozenset(range(ledger.network.ranks))
-    told = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
+    network, collective = state.forwards()
+    everyone = frozenset(range(state.network.ranks))
+    limit = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
     if all(post == everyone for post in collective.post):
-        told += ", and pipelined spanning trees come as near to that as one likes"
-    copying = bounds.flow(network, collective, None) if ledger.collective.combining else floor
+        limit += ", and pipelined spanning trees come as near to that as one likes"
+    copying = bounds.flow(network, collective, None) if state.collective.combining else floor
     never = copying.value == floor.value and never_attained(network, collective, copying)
     ever = "no number of steps attains it" if never else "whether it ever is, is not known"
-    return f"{told}; up to {steps} steps it is not attained (at least {show(bound)}), and {ever}"
+    return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)}), and {ever}"

@@ -1,5 +1,4 @@
-"""What lower bounds say of one question (C, S, R): a refutation, or rounds that are needed at least. A time limit ends
-them."""
+"""Lower bounds of one query (C, S, R): a refutation, or the least number of rounds, under a time limit."""
 
 from __future__ import annotations
 
@@ -11,33 +10,36 @@ from synth.errors import InfeasibleError
 from synth.model.outcome import Budget
 from synth.model.rational import counted
 from synth.model.schedule import Problem
-from synth.pareto.portfolio.members import Racer
+from synth.pareto.portfolio.members import Member
 from synth.solvers.processes import jobs
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
-SHARE = 0.3  # of a time limit that bounds may take; the rest is for the search
+# Share of a time limit that bounds may take. The rest is for the search.
+SHARE = 0.3
 
 
-class Bounded(NamedTuple):
-    """The least R that schedules with these C and S need; where that is more than was asked for, in words, with the
-    certificate."""
+class ProblemBound(NamedTuple):
+    """The least R of schedules with these C and S (None: there is none).
+
+    Where the query is refuted, `reason` says why in words and `certificate` proves it.
+    """
 
     least: int | None
     reason: str = ""
     certificate: dict | None = None
 
 
-def ask(problem: Problem, budget: Budget) -> Bounded | None:
-    """What the bounds say; None where they are late."""
+def ask(problem: Problem, budget: Budget) -> ProblemBound | None:
+    """Return the bounds of `problem`, or None where they are late."""
     try:
         least = single_chunk.steps(problem.network, problem.collective)
     except InfeasibleError as error:  # some rank cannot be reached at all
-        return Bounded(None, str(error), error.certificate)
+        return ProblemBound(None, str(error), error.certificate)
     if least.value > problem.steps:
-        return Bounded(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
+        return ProblemBound(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
     if budget.seconds is None or problem.network.ranks <= LEAST_RANKS:
         return rounds(problem)
-    job = jobs.alone(Racer("tree").imports, rounds, (problem,), budget, budget.seconds * SHARE)
+    job = jobs.alone(Member("tree").imports, rounds, (problem,), budget, budget.seconds * SHARE)
     if job.result is None or isinstance(job.result[1], MemoryError):
         return None
     if job.result[0] == "error":
@@ -45,15 +47,17 @@ def ask(problem: Problem, budget: Budget) -> Bounded | None:
     return job.result[1]
 
 
-def rounds(problem: Problem) -> Bounded:
-    """The same of a problem that has steps enough, in this process."""
-    network, task = problem.network, problem.collective
-    any_chunks = bounds.allreduce(network, task, problem.steps) if task.combining and not task.reversible else None
-    fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks, any_chunks)
-    if fewest <= problem.rounds:
-        return Bounded(fewest)
+def rounds(problem: Problem) -> ProblemBound:
+    """Return the bound on rounds of a problem with enough steps. It is computed in this process."""
+    network, collective = problem.network, problem.collective
+    any_chunks = None
+    if collective.combining and not collective.reversible:
+        any_chunks = bounds.allreduce(network, collective, problem.steps)
+    least, per_chunks = bounds.rounds(network, collective, problem.steps, problem.chunks, any_chunks)
+    if least <= problem.rounds:
+        return ProblemBound(least)
     reason = (
-        f"C={problem.chunks} in {counted(problem.steps, 'step')} needs at least {counted(fewest, 'round')}, by "
+        f"C={problem.chunks} in {counted(problem.steps, 'step')} needs at least {counted(least, 'round')}, by "
         f"a cut certificate"
     )
-    return Bounded(fewest, reason, per_chunks.certificate)
+    return ProblemBound(least, reason, per_chunks.certificate)

@@ -1,4 +1,4 @@
-"""What an earlier, unfinished run of a sweep left in its log; nothing of it is believed before it is checked again."""
+"""Points and bounds in the log of an unfinished run of a sweep. All of them are checked again before they are used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeErro
 
 
 def resumed(network: Network, collective: Collective, records: Iterable[dict]) -> Iterator[Point]:
-    """Points of an earlier run, replayed and re-checked."""
+    """Yield the points of an earlier run that replay and whose certificates check."""
     for record in records:
         if record.get("kind") == "point":
             try:
@@ -38,10 +38,9 @@ def rest(
     notes: tuple[str, ...] = (),
     labels: tuple[int, ...] = (),
 ) -> Frontier:
-    """The frontier as far as `records` go, with the interval [bound for any S, best R/C] where they stop, left open for
-    `why`.
+    """Return the frontier of `records`, with the open interval [bound for any S, best R/C] where they end.
 
-    Raises InfeasibleError where no schedule exists.
+    `why`: the reason in that interval. Raises InfeasibleError where no schedule exists.
     """
     least = bounds.steps(network, collective)
     floor = _floor(network, collective, records)
@@ -52,14 +51,20 @@ def rest(
     last = points[-1] if points else None
     best = None if last is None else last.bandwidth
     steps = int(least.value) if last is None else last.steps + (last.status == "optimal")
-    left = () if best == floor.value else (Open(steps, floor.value, best, why, floor.certificate),)
+    open_intervals = () if best == floor.value else (Open(steps, floor.value, best, why, floor.certificate),)
     return Frontier(
-        network, collective, tuple(points), left, bounds=((0, least), (None, floor)), notes=notes, labels=labels
+        network,
+        collective,
+        tuple(points),
+        open_intervals,
+        bounds=((0, least), (None, floor)),
+        notes=notes,
+        labels=labels,
     )
 
 
 def _floor(network: Network, collective: Collective, records: Iterable[dict]) -> LowerBound:
-    """The bound for every S that the records hold, else one whose search for cuts is not let go on."""
+    """Return the bound for any S in the records, else one from a single cycle of the search for cuts."""
     for record in records:
         if record.get("kind") == "floor":
             try:

@@ -1,7 +1,7 @@
-"""The sweep of the SCCL paper (PPoPP'21, Pareto-Synthesize), kept as the yardstick: no bound but the static one.
+"""The sweep of the SCCL paper (PPoPP'21, Pareto-Synthesize), as a baseline: it uses no bound but the static one.
 
-For each S, pairs (R, C) by growing R/C, R >= S and C up to a limit, are asked one after the other; the first schedule
-is taken. It proves nothing beyond the C that it tried, and its points say so.
+For each S it queries pairs (R, C) by growing R/C, with R >= S and C up to a limit, and takes the first schedule. It
+proves nothing beyond the C that it tried, and its points say so.
 """
 
 from __future__ import annotations
@@ -13,33 +13,37 @@ from synth import bounds
 from synth.model.frontier import Open
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
-from synth.pareto.queries import ask, point
+from synth.pareto.queries import point, query_portfolio
 from synth.pareto.sweep import STEPS_BEYOND, Sweep
 
+# Maximum C where `Options.max_chunks` gives none.
 MAX_CHUNKS = 6
 
 
-class BlindSweep(Sweep):
-    """The sweep as published: `Options.max_chunks` bounds C (default 6), `Options.max_extra_rounds` is its k (R <= S +
-    k)."""
+class ScclSweep(Sweep):
+    """The sweep as published.
+
+    `Options.max_chunks` is the maximum C (default 6), `Options.max_extra_rounds` its k (R <= S + k).
+    """
 
     def _sweep(self, first: int) -> None:
         floor = self._static()
         self.bounds.append((None, floor))
         end = self.options.max_steps or first + STEPS_BEYOND
         for steps in range(first, end + 1):
-            self._first(steps, floor)
+            self._query_pairs(steps, floor)
             if self.best == floor.value or self.out_of_time:
                 break
         self.last = None if self.best == floor.value else end
 
-    def _first(self, steps: int, floor: bounds.LowerBound) -> None:
+    def _query_pairs(self, steps: int, floor: bounds.LowerBound) -> None:
+        """Enter the first schedule at `steps`, by growing R/C, or an open interval."""
         began = time.monotonic()
         chunks_limit = self.options.max_chunks or MAX_CHUNKS
         ceiling = self.best if self.best is not None else Fraction(self.collective.units * self.network.ranks)
         pairs = sorted(
             {(Fraction(r, c), c, r) for c in range(1, chunks_limit + 1) for r in range(steps, int(ceiling * c) + 1)
-             if floor.value * c <= r <= self.options.most_rounds(steps)}
+             if floor.value * c <= r <= self.options.max_rounds(steps)}
         )  # fmt: skip
         undecided = None
         for ratio, chunks, rounds in pairs:
@@ -48,7 +52,9 @@ class BlindSweep(Sweep):
             if self.out_of_time:
                 undecided = "time"
                 break
-            verdict = ask(self, Problem(self.network, self.collective, chunks, steps, rounds), self.point_seconds())
+            verdict = query_portfolio(
+                self, Problem(self.network, self.collective, chunks, steps, rounds), self.point_seconds()
+            )
             if isinstance(verdict, Sat):
                 self.keep(point(verdict, floor, "best-known", began))
                 break

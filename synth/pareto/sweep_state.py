@@ -1,4 +1,4 @@
-"""What one sweep was asked, has found, has spent and may still spend; what it finds is replayed, logged and told."""
+"""State of one sweep: its problem, options, results and spent time. Every point is replayed, logged and announced."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from synth.pareto.log import Log
 from synth.pareto.resume import resumed
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
-TREE_RANKS = 32  # up to here trees are searched well enough to be asked before solvers have long been
+# Up to this many ranks trees are searched well enough to be queried before solvers have had long slices.
+TREE_RANKS = 32
 
 
 @dataclass
-class Ledger:
-    """The state of a sweep. Seconds are wall time from `started` on, but for `spent`, `work` and `left`."""
+class SweepState:
+    """The state of a sweep. Seconds are wall time from `started` on, except in `spent`, `work` and `left`."""
 
     network: Network
     collective: Collective
@@ -44,14 +45,14 @@ class Ledger:
     last: int | None = None
     started: float = field(default_factory=time.monotonic)
     spent: float = 0.0  # CPU seconds of each processor, in the processes of the queries
-    upto: int | None = None  # steps up to which points count, None for all: those of more steps say nothing of fewer
-    share: float | None = None  # seconds for the next S, where it is returned to
-    longer: int = 1  # how many times as long slices are
+    upto: int | None = None  # steps up to which points count for `best`, None for all
+    share: float | None = None  # seconds for an open S that the sweep returns to
+    longer: int = 1  # factor on all slices of time
 
-    # ------------------------------------------------------------ what is known
+    # ------------------------------------------------------------ results
 
     def frontier(self) -> Frontier:
-        """What has been found so far, dominated points left out."""
+        """Return the frontier so far, without dominated points."""
         best: list[Point] = []
         for point in sorted(self.points, key=lambda p: (p.steps, p.bandwidth)):
             if not best or point.bandwidth < best[-1].bandwidth:
@@ -73,88 +74,92 @@ class Ledger:
         return next((b.value for steps, b in self.bounds if steps is None), Fraction(0))
 
     def resumed(self) -> Iterator[Point]:
-        """Points of an earlier run of the same question, replayed and re-checked."""
+        """Yield the points of an earlier run of the same question, replayed and checked again."""
         return resumed(self.network, self.collective, self.log.records)
 
     def forwards(self) -> tuple[Network, Collective]:
-        """The problem as one that copies: itself, or its time reversal where it combines."""
+        """Return the problem as one that copies: itself, or its time reversal where it combines."""
         if self.collective.combining:
             return self.network.reversed(), self.collective.reversed()
         return self.network, self.collective
 
     def allowed(self, schedule: Schedule) -> bool:
-        """Whether a schedule has no more steps, rounds and chunks than were allowed."""
+        """Return True where a schedule has no more steps, rounds and chunks than the options allow."""
         return self.options.allows(len(schedule.steps), schedule.rounds, schedule.chunks)
 
-    # ------------------------------------------------------------ which engines
+    # ------------------------------------------------------------ choice of engines
 
     @property
     def free(self) -> bool:
-        """Whether nobody asked for an engine by its name."""
+        """True where the options name no engine."""
         return self.options.encoding == "auto" and self.options.solver == "auto" and not self.options.limits
 
     @cached_property
-    def few(self) -> bool:
-        """Whether trees are priced exactly, as there are few ranks, and nobody asked for another engine."""
+    def exact_pricing(self) -> bool:
+        """True where trees are priced exactly, because there are few ranks, and the options name no engine."""
         from synth.bounds.trees.cheapest_trees import Holders
 
         network, collective = self.forwards()
         return self.free and all(Holders.fits(network, pre) for pre in collective.pre)
 
     @property
-    def some(self) -> bool:
-        """Whether trees are searched well, as there are not many ranks or few to be reached, and nobody asked for
-        another engine."""
-        return self.free and (self.network.ranks <= TREE_RANKS or self.few)
+    def tree_search(self) -> bool:
+        """True where trees are searched well, and the options name no engine.
+
+        That is up to `TREE_RANKS` ranks, or where each unit has few ranks to reach.
+        """
+        return self.free and (self.network.ranks <= TREE_RANKS or self.exact_pricing)
 
     @cached_property
-    def ahead(self) -> prefetched_bounds.Ahead:
+    def prefetched(self) -> prefetched_bounds.PrefetchedBounds:
         """Flow bounds, begun before they are needed."""
-        limit = (
-            self.options.time_limit if self.network.ranks > LEAST_RANKS else None
-        )  # of few ranks they take less than a process
-        return prefetched_bounds.Ahead(
+        # With few ranks a bound takes less time than the start of a process.
+        limit = self.options.time_limit if self.network.ranks > LEAST_RANKS else None
+        return prefetched_bounds.PrefetchedBounds(
             self.network, self.collective, self.budget(None), None if limit is None else self.started + limit
         )
 
-    # ------------------------------------------------------------ what it may spend
+    # ------------------------------------------------------------ time
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the whole budget is spent."""
+        """True when the time limit is over."""
         limit = self.options.time_limit
         return limit is not None and time.monotonic() - self.started >= limit
 
     @property
     def work(self) -> float:
-        """CPU seconds so far: of this process, and of the queries' processes on each processor they used."""
+        """CPU seconds so far, of this process and of the queries' processes on each processor that they used."""
         return time.process_time() + self.spent
 
     def left(self, until: float) -> float:
-        """Seconds until `work` is `until`, or until the time that was allowed is over."""
+        """Return the seconds until `work` is `until`, or until the time limit, whichever is less."""
         limit = self.options.time_limit
         return min(until - self.work, float("inf") if limit is None else limit - (time.monotonic() - self.started))
 
     def point_seconds(self) -> float:
-        """Seconds for the next point: its share of the time limit, where there is one."""
+        """Return the seconds for the next point: its share of the time limit, where there is one."""
         limit = self.options.time_limit
         if limit is None:
             return self.options.point_seconds
-        return max(0.5, (limit - (time.monotonic() - self.started)) / 2 if self.share is None else self.share)
+        share = self.share
+        if share is None:
+            share = (limit - (time.monotonic() - self.started)) / 2
+        return max(0.5, share)
 
     def budget(self, seconds: float | None) -> Budget:
-        """A budget of so many seconds (None: no limit), no more than is left of the time limit."""
+        """Return a budget of `seconds` (None: no limit), or of the rest of the time limit if that is less."""
         limit = self.options.time_limit
         if limit is not None:
-            left = max(0.1, limit - (time.monotonic() - self.started))
-            seconds = left if seconds is None else min(seconds, left)
+            remaining_seconds = max(0.1, limit - (time.monotonic() - self.started))
+            seconds = remaining_seconds if seconds is None else min(seconds, remaining_seconds)
         options = self.options
         return Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
 
-    # ------------------------------------------------------------ what is entered
+    # ------------------------------------------------------------ entries
 
     def keep(self, point: Point) -> None:
-        """Replays a point, logs and tells it. Raises VerificationError."""
+        """Replay a point, enter it, log it and announce it. Raises VerificationError."""
         document = point.to_json()
         trusted = trusted_point(point, document["schedule"])
         self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
@@ -167,28 +172,32 @@ class Ledger:
         self.tell("point", text, point.steps, point.bound.value, point)
 
     def answered(self, answer: Answer) -> None:
-        """Note which solver said what, once for each question that it decided."""
+        """Record the answer of a solver, once for each question and verdict."""
         if not any(a.question == answer.question and a.verdict == answer.verdict for a in self.answers):
             self.answers.append(answer)
             self.tell("answer", str(answer), answer.steps)
 
     def leave(self, item: Open) -> None:
-        """Note an interval. Time that nobody limited did not run out: it was the default effort that ended."""
+        """Enter an open interval. Without a time limit its reason is "effort" instead of "time"."""
         spent = item.reason == "time" and self.options.time_limit is None
         self.open.append(replace(item, reason="effort") if spent else item)
 
     def narrow(self) -> None:
-        """What points say of open intervals at as many steps and more."""
-        reached = [(o, min((p.bandwidth for p in self.points if p.steps <= o.steps), default=None)) for o in self.open]
-        self.bounds += [
-            (o.steps, LowerBound(o.lower, o.certificate))
-            for o, upper in reached
-            if upper is not None and upper <= o.lower
-        ]
-        self.open = [replace(o, upper=upper) for o, upper in reached if upper is None or upper > o.lower]
+        """Lower the upper ends of open intervals to the points with as many steps or fewer, and close those that meet.
+
+        A closed interval leaves its lower end as a bound.
+        """
+        still_open: list[Open] = []
+        for interval in self.open:
+            upper = min((p.bandwidth for p in self.points if p.steps <= interval.steps), default=None)
+            if upper is not None and upper <= interval.lower:
+                self.bounds.append((interval.steps, LowerBound(interval.lower, interval.certificate)))
+            else:
+                still_open.append(replace(interval, upper=upper))
+        self.open = still_open
 
     def tell(
         self, kind: str, text: str, steps: int | None = None, bound: Fraction | None = None, point: Point | None = None
     ) -> None:
-        """One line of progress (`Event`) to who listens."""
+        """Send one line of progress (`Event`) to the listener."""
         self.listen(Event(kind, text, steps, bound, point))

@@ -1,12 +1,12 @@
-"""Model: the small port between encodings and solvers. Boolean variables, clauses, and cardinalities kept as such.
+"""Model: the interface between encodings and solvers. Boolean variables, clauses, and cardinality constraints.
 
     Model   variables clauses counts
     Count   literals scale levels vectors full     true literals  <=  scale * (1 + true levels); with `full`, equal
 
-Literals are DIMACS integers. A solver that understands cardinalities takes `counts` as they are (CP-SAT); for the
-others `Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
-constraints", CP 2003): true inputs force true outputs; only where a bound is met exactly do false ones force them
-false.
+Literals are DIMACS integers. A solver with cardinality constraints takes `counts` as they are (CP-SAT). For the others
+`Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
+constraints", CP 2003): true inputs force true outputs. Only for a count that is met exactly do false inputs force false
+outputs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from synth.model.outcome import Why
 
 
 class Count(NamedTuple):
-    """At most ``scale * (1 + true levels)`` of `literals` are true; a literal may stand there several times.
+    """At most ``scale * (1 + true levels)`` of `literals` are true. A literal may occur several times.
 
-    `levels` is unary: level j + 1 implies level j. `vectors` says how `literals` splits into runs already sorted
-    that way (lengths; () means runs of one). With `full` the bound is met exactly.
+    `levels` is unary: level j + 1 implies level j. `vectors`: lengths of the runs of `literals` that are sorted in the
+    same way; () means runs of one. With `full` the bound is met exactly.
     """
 
     literals: list[int]
@@ -34,10 +34,10 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver says of a Model: "sat" with `values[v]` for each variable v, "unsat", or why it does not know.
+    """The answer of a solver to a Model: "sat" with `values[v]` for each variable v, "unsat", or why it is undecided.
 
-    `work`: about how many seconds of one core it took, by what the solver counts, so that the load of the machine does
-    not show.
+    `work`: seconds, about, of one core, from the solver's own counters, so that it does not depend on the load of the
+    machine.
     """
 
     status: Literal["sat", "unsat"] | Why
@@ -57,44 +57,44 @@ class Model:
         self.counts: list[Count] = []
 
     def var(self) -> int:
-        """A new variable."""
+        """Return a new variable."""
         self.variables += 1
         return self.variables
 
     def block(self, size: int) -> int:
-        """`size` new variables in a row; returns the first."""
+        """Add `size` consecutive variables; return the first."""
         first = self.variables + 1
         self.variables += size
         return first
 
     def clause(self, literals: list[int]) -> None:
-        """At least one of `literals` holds. An empty list makes the model infeasible."""
+        """Require at least one of `literals`. An empty list makes the model infeasible."""
         self.clauses.append(literals)
 
     def at_most(self, literals: list[int], k: int) -> None:
-        """At most `k` of `literals` hold."""
+        """Require at most `k` of `literals`."""
         self.at_most_times(literals, k, ())
 
     def at_most_times(
         self, literals: list[int], scale: int, levels: Sequence[int], vectors: tuple[int, ...] = ()
     ) -> None:
-        """At most ``scale * (1 + true levels)`` of `literals` hold (see `Count`)."""
+        """Require at most ``scale * (1 + true levels)`` of `literals` (see `Count`)."""
         if len(literals) > scale:
             self.counts.append(Count(literals, scale, levels, vectors))
 
     def exactly_times(self, literals: list[int], scale: int, levels: Sequence[int]) -> None:
-        """Exactly ``scale * (1 + true levels)`` of `literals` hold (see `Count`)."""
+        """Require exactly ``scale * (1 + true levels)`` of `literals` (see `Count`)."""
         self.counts.append(Count(literals, scale, levels, (), True))
 
     def count(self, literals: Sequence[int], up_to: int) -> list[int]:
-        """Outputs o with o[k] forced true when more than k of `literals` are, for k < `up_to`."""
+        """Return outputs o with o[k] forced true when more than k of `literals` are, for k < `up_to`."""
         expand = _Totalizer(self.variables, self.clauses)
         outputs = expand.sorted([[x] for x in literals], up_to)
         self.variables = expand.variables
         return outputs
 
     def cnf(self) -> tuple[int, list[list[int]]]:
-        """Number of variables and clauses of an equisatisfiable CNF that keeps this model's variable numbers."""
+        """Return variables and clauses of an equisatisfiable CNF that keeps this model's variable numbers."""
         clauses = self.clauses.copy()
         expand = _Totalizer(self.variables, clauses)
         for count in self.counts:
@@ -113,20 +113,20 @@ class _Totalizer:
     def __init__(self, variables: int, clauses: list[list[int]]) -> None:
         self.variables, self.clauses = variables, clauses
 
-    def sorted(self, vectors: list[list[int]], most: int, both: bool = False) -> list[int]:
-        """One sorted vector (at most `most` long) out of several, by a balanced tree of merges.
+    def sorted(self, vectors: list[list[int]], limit: int, both: bool = False) -> list[int]:
+        """Return one sorted vector, at most `limit` long, out of several, by a balanced tree of merges.
 
-        An output is forced true by true inputs; with `both`, forced false by false ones too.
+        True inputs force outputs true. With `both` false inputs force outputs false, too.
         """
         while len(vectors) > 1:
-            merged = [self._merge(vectors[i], vectors[i + 1], most, both) for i in range(0, len(vectors) - 1, 2)]
+            merged = [self._merge(vectors[i], vectors[i + 1], limit, both) for i in range(0, len(vectors) - 1, 2)]
             if len(vectors) % 2:
                 merged.append(vectors[-1])
             vectors = merged
-        return vectors[0][:most] if vectors else []
+        return vectors[0][:limit] if vectors else []
 
     def one(self, literals: Sequence[int]) -> None:
-        """At most one, by a sequential counter (Sinz, CP 2005)."""
+        """Add clauses for at most one literal, by a sequential counter (Sinz, CP 2005)."""
         clauses = self.clauses
         if len(literals) <= 4:
             clauses.extend([[-x, -y] for i, x in enumerate(literals) for y in literals[:i]])
@@ -140,7 +140,7 @@ class _Totalizer:
         clauses.append([-seen, -literals[-1]])
 
     def bound(self, count: Count) -> None:
-        """The clauses of one count. The last merge writes on the levels themselves and needs no outputs."""
+        """Add the clauses of one count. The last merge uses the levels themselves as outputs."""
         scale, levels, clauses = count.scale, count.levels, self.clauses
         vectors = _runs(count)
         most = min(scale * (len(levels) + 1) + 1, len(count.literals))
@@ -163,8 +163,7 @@ class _Totalizer:
                     clauses.append([-left[i - 1], -right[j - 1], *tail])
 
     def equal(self, count: Count) -> None:
-        """Exactly ``scale * (1 + true levels)`` literals: outputs forced from below as well, as far as they are asked
-        for."""
+        """Add the clauses of one count that is met exactly: its outputs are forced false as well as true."""
         scale, levels, clauses = count.scale, count.levels, self.clauses
         most = scale * (len(levels) + 1)
         outputs = self.sorted(_runs(count), most + 1, both=True)
@@ -179,9 +178,13 @@ class _Totalizer:
             if least < len(outputs):
                 clauses.append([-outputs[least], *levels[m : m + 1]])
 
-    def _merge(self, a: list[int], b: list[int], most: int, both: bool = False) -> list[int]:
+    def _merge(self, a: list[int], b: list[int], limit: int, both: bool = False) -> list[int]:
+        """Return the merge of two sorted vectors, up to `limit` long.
+
+        True a[i] and b[j] force output i + j + 1 true.
+        """
         p, q = len(a), len(b)
-        size = min(p + q, most)
+        size = min(p + q, limit)
         first = self.variables + 1
         self.variables += size
         clauses = self.clauses
@@ -198,7 +201,7 @@ class _Totalizer:
 
 
 def _runs(count: Count) -> list[list[int]]:
-    """The inputs as sorted vectors; equal literals side by side make one vector."""
+    """Return the inputs as sorted vectors. Equal literals side by side make one vector."""
     literals = count.literals
     if count.vectors:
         runs, at = [], 0

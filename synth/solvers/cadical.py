@@ -15,7 +15,8 @@ try:
 except ImportError:
     Cadical195 = None
 
-CLAUSES, PROPAGATIONS = 1e6, 6e6  # a second, about
+# Clauses read, and propagations, per second, about, on a core of a few GHz.
+CLAUSES, PROPAGATIONS = 1e6, 6e6
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class Cadical:
     conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
-        """Decides the model. Raises MissingDependencyError without python-sat. Cannot be interrupted: kill the
-        process."""
+        """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError."""
         if Cadical195 is None:
             raise MissingDependencyError("solver cadical needs python-sat; run: pip install 'python-sat==1.9.dev17'")
         if [] in model.clauses:
@@ -51,17 +51,18 @@ class Cadical:
                 solver.conf_budget(self.conflicts)
             status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
             if status != "sat":
-                return Answer(
-                    status, detail="conflicts" if status == "gave-up" else "", work=_work(solver, len(clauses))
-                )
+                detail = "conflicts" if status == "gave-up" else ""
+                return Answer(status, detail=detail, work=_work(solver, len(clauses)))
             values = [False] * (variables + 1)
             for literal in solver.get_model() or ():
                 if literal > 0:
                     values[literal] = True
             work = _work(solver, len(clauses))
-        return Answer("sat", values if back is None else [values[v] for v in back], work=work)
+        if back is not None:
+            values = [values[v] for v in back]
+        return Answer("sat", values, work=work)
 
 
 def _work(solver: Any, clauses: int) -> float:
-    """Seconds that so many clauses and propagations take on a core of a few GHz with nothing else to do."""
+    """Return the seconds that this work takes on an idle core of a few GHz."""
     return clauses / CLAUSES + (solver.accum_stats() or {}).get("propagations", 0) / PROPAGATIONS

@@ -1,4 +1,4 @@
-"""Refutations by CaDiCaL as LRAT steps with consecutive numbers, only those that the empty clause rests on."""
+"""Refutations by CaDiCaL as LRAT steps with consecutive numbers, reduced to those that the empty clause depends on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ except ImportError:
 
 
 def refute(clauses: Sequence[Sequence[int]]) -> list[str] | None:
-    """LRAT lines that refute `clauses` (numbered from 1), None when they are satisfiable.
+    """Return LRAT lines that refute `clauses` (numbered from 1), or None where they are satisfiable.
 
     CaDiCaL writes FRAT (Baek, Carneiro and Heule, "A flexible proof format for SAT solver-elaborator communication",
     LMCS 2022): it names each clause as it is read, which LRAT alone does not. Raises MissingDependencyError without
@@ -41,6 +41,7 @@ def refute(clauses: Sequence[Sequence[int]]) -> list[str] | None:
 
 
 def _trimmed(steps: Sequence[str], originals: int) -> list[str]:
+    """Return the LRAT lines of the lemmas that the empty clause depends on, numbered after `originals` clauses."""
     name: dict[int, int] = {}
     lemmas: dict[int, tuple[list[str], list[int]]] = {}
     last = None

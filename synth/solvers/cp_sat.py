@@ -1,4 +1,4 @@
-"""CP-SAT of OR-tools (Perron and Didier): takes cardinalities as they are, which wins on some quotients."""
+"""CP-SAT of OR-tools (Perron and Didier): cardinality constraints stay as they are, which wins on some quotients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ except ImportError:
 
 @dataclass(frozen=True)
 class CpSat:
-    """One worker thread: processes race, not threads. `conflicts` bounds the search deterministically."""
+    """CP-SAT with one worker thread: the portfolio runs processes. `conflicts` limits the search deterministically."""
 
     native_counts: ClassVar[bool] = True
     proofs: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class CpSat:
     conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
-        """Decides the model. Raises MissingDependencyError without ortools."""
+        """Decide the model. Raises MissingDependencyError without ortools."""
         if cp_model is None:
             raise MissingDependencyError("solver cpsat needs ortools; run: pip install ortools")
         if [] in model.clauses:
@@ -56,10 +56,10 @@ class CpSat:
         solver.parameters.random_seed = self.seed
         if self.conflicts is not None:
             solver.parameters.max_number_of_conflicts = self.conflicts
-        found = solver.status_name(solver.solve(program))
-        if found not in self.status:
-            return Answer("crash", detail=f"CP-SAT says {found}")
-        status = self.status[found]
+        name = solver.status_name(solver.solve(program))
+        if name not in self.status:
+            return Answer("crash", detail=f"CP-SAT says {name}")
+        status = self.status[name]
         if status != "sat":
             return Answer(status, detail="conflicts" if status == "gave-up" else "")
         solution = list(solver.response_proto.solution)
@@ -67,7 +67,7 @@ class CpSat:
 
 
 def _linear(linear, count: Count, names: list[int]) -> None:
-    """Sum of literals - scale * levels <= scale; a negative literal counts as 1 - variable."""
+    """Add literals - scale * levels <= scale to `linear`, with 1 - variable for a negative literal."""
     weights: dict[int, int] = {}
     limit = count.scale
     for literals, weight in ((count.literals, 1), (count.levels, -count.scale)):

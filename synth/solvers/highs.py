@@ -1,5 +1,4 @@
-"""Linear and integer programs by HiGHS as SciPy ships it, in a process that Ctrl-C and the end of the time kill
-(`until.apart`)."""
+"""Linear and integer programs by HiGHS as SciPy ships it, in a process that Ctrl-C and the deadline kill."""
 
 from __future__ import annotations
 
@@ -10,25 +9,27 @@ import numpy as np
 
 from synth.solvers.processes.deadline import apart
 
-# What processes that solve these programs import first.
+# Modules that the processes import first.
 LIBRARY = ("scipy.optimize", "scipy.sparse")
 
 
-def linear(cost: np.ndarray, **given: Any) -> Any:
-    """As `scipy.optimize.linprog`. Raises TimeUp."""
-    return apart(_linear, cost, given, imports=LIBRARY)
+def linear(cost: np.ndarray, **arguments: Any) -> Any:
+    """Return the result of `scipy.optimize.linprog`. Raises TimeUp."""
+    return apart(_linear, cost, arguments, imports=LIBRARY)
 
 
 def integer(cost: np.ndarray, rows: Sequence[tuple[Any, Any, Any]], upper: Any = np.inf, **options: Any) -> Any:
-    """As `scipy.optimize.milp` for whole x, 0 <= x <= `upper`, with `rows` (matrix, low, high): low <= matrix x <=
-    high. Raises TimeUp."""
+    """Return the result of `scipy.optimize.milp` for integers 0 <= x <= `upper`. Raises TimeUp.
+
+    `rows`: triples (matrix, low, high) that stand for low <= matrix x <= high.
+    """
     return apart(_integer, cost, rows, upper, options, imports=LIBRARY)
 
 
-def _linear(cost: np.ndarray, given: dict[str, Any]) -> Any:
+def _linear(cost: np.ndarray, arguments: dict[str, Any]) -> Any:
     from scipy.optimize import linprog
 
-    return linprog(cost, **given)
+    return linprog(cost, **arguments)
 
 
 def _integer(cost: np.ndarray, rows: Sequence[tuple[Any, Any, Any]], upper: Any, options: dict[str, Any]) -> Any:

@@ -1,7 +1,7 @@
-"""The one door to a linear solver: HiGHS, as SciPy ships it, kept warm between added rows and columns.
+"""Linear programs by HiGHS as SciPy ships it, which keep their basis between added rows and columns.
 
-Only the extension module is loaded, not `scipy.optimize` around it: 0.02 s instead of 0.4 s of import. It is entered
-in `sys.modules` under its own name, so that a later `import scipy.optimize` finds it there.
+Only the extension module is loaded, not `scipy.optimize` around it: 0.02 s instead of 0.4 s of import. It is entered in
+`sys.modules` under its own name, so that a later `import scipy.optimize` finds it there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def _highs() -> ModuleType:
     if _CORE in sys.modules:
         return sys.modules[_CORE]
     scipy = importlib.util.find_spec("scipy")
-    for folder in scipy.submodule_search_locations or () if scipy else ():
+    folders = (scipy and scipy.submodule_search_locations) or ()
+    for folder in folders:
         for file in sorted(Path(folder, "optimize", "_highspy").glob("_core.*")):
             spec = importlib.util.spec_from_file_location(_CORE, file)
             if spec and spec.loader:
@@ -39,7 +40,8 @@ def _highs() -> ModuleType:
 class LinearProgram:
     """Minimise cost·x over x ≥ lower with rows low ≤ a·x ≤ high, by dual simplex from the last basis.
 
-    Rows and columns are added by sparse lists. Answers are floats: callers make them exact, or trust nothing.
+    Rows are added as sparse lists. Results are floating-point numbers. No proof may rest on them until the caller has
+    made them exact.
     """
 
     def __init__(self, costs: Sequence[float], lower: Sequence[float] | None = None) -> None:
@@ -56,16 +58,17 @@ class LinearProgram:
     def add_rows(self, rows: Sequence[tuple[float | None, dict[int, float], float | None]]) -> None:
         """Add ``(low, {column: coefficient}, high)`` rows; None is no bound on that side."""
         starts, index, value = [], [], []
-        for _, row, _ in rows:
+        lows, highs = [], []
+        for low, row, high in rows:
+            lows.append(-self._inf if low is None else float(low))
+            highs.append(self._inf if high is None else float(high))
             starts.append(len(index))
             index.extend(row)
             value.extend(float(a) for a in row.values())
-        low = [-self._inf if a is None else float(a) for a, _, _ in rows]
-        high = [self._inf if b is None else float(b) for _, _, b in rows]
-        self._solver.addRows(len(rows), low, high, len(index), starts, index, value)
+        self._solver.addRows(len(rows), lows, highs, len(index), starts, index, value)
 
     def solve(self) -> tuple[float, list[float], list[float]] | None:
-        """``(objective, x, row duals)`` at an optimal vertex; None when the solver found no optimum."""
+        """Return ``(objective, x, row duals)`` at an optimal vertex, or None without an optimum."""
         self._solver.run()
         if self._solver.getModelStatus() != self._core.HighsModelStatus.kOptimal:
             return None

@@ -1,8 +1,6 @@
-"""Maximum flow on one fixed set of arcs whose capacities change from call to call: what cuts, splitting and packing
-share.
+"""Maximum flow on one fixed set of arcs whose capacities change from call to call, for cuts, splitting and packing.
 
-Capacities are whole numbers below `MOST`; the sum of those leaving the source is checked too, so that int64 never
-wraps.
+Capacities are integers below `MOST`. The sum of those leaving the source is checked, too, so that int64 never wraps.
 """
 
 from __future__ import annotations
@@ -15,16 +13,19 @@ import numpy as np
 from synth.errors import SynthError
 from synth.solvers.processes.deadline import check
 
+# Limit of a capacity, and of the sum of capacities. Twice as much still fits int64.
 MOST = 1 << 61
 
 
 class TooLarge(SynthError):
-    """Capacities do not fit exact 64-bit flows: says nothing about what exists."""
+    """Capacities do not fit exact 64-bit flows. This refutes nothing."""
 
 
 class MaxFlow:
-    """Arcs tail → head. `value(source, sink)` after `set` of their capacities; `inside()` is the least cut's source
-    side."""
+    """Maximum flows over arcs tail → head.
+
+    Call `set` for their capacities, then `value(source, sink)`, then `inside()` for the source side of the minimum cut.
+    """
 
     def __init__(self, tail: Sequence[int] | np.ndarray, head: Sequence[int] | np.ndarray) -> None:
         from ortools.graph.python.max_flow import SimpleMaxFlow
@@ -37,16 +38,18 @@ class MaxFlow:
         self.calls = 0
 
     def set(self, capacity: np.ndarray) -> None:
-        """Capacities of all arcs, in the order given to the constructor."""
+        """Set the capacities of all arcs, in the order of the constructor."""
         self._flow.set_arcs_capacity(self._arcs, capacity)
 
     def set_one(self, arc: int, capacity: int) -> None:
-        """The capacity of one arc."""
+        """Set the capacity of one arc."""
         self._flow.set_arc_capacity(arc, capacity)
 
     def value(self, source: int, sink: int) -> int:
-        """The greatest flow. Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is
-        over."""
+        """Return the value of a maximum flow.
+
+        Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is over.
+        """
         check()
         self.calls += 1
         status = self._flow.solve(source, sink)
@@ -55,19 +58,21 @@ class MaxFlow:
         return self._flow.optimal_flow()
 
     def inside(self, nodes: int) -> np.ndarray:
-        """After `value`: for each of the first `nodes` nodes whether the source still reaches it; False for nodes on no
-        arc."""
-        found = np.zeros(max(nodes, self._nodes), bool)
-        found[self._flow.get_source_side_min_cut()] = True
-        return found[:nodes]
+        """Return, after `value`, for each of the first `nodes` nodes True where it is on the source side of the cut.
+
+        Nodes on no arc are not.
+        """
+        inside = np.zeros(max(nodes, self._nodes), bool)
+        inside[self._flow.get_source_side_min_cut()] = True
+        return inside[:nodes]
 
     def flows(self) -> np.ndarray:
-        """After `value`: the flow on every arc."""
+        """Return, after `value`, the flow on every arc."""
         return np.asarray(self._flow.flows(self._arcs), np.int64)
 
 
 def checked(total: int, what: str) -> None:
-    """Raises TooLarge where `total` does not fit exact int64 flows."""
+    """Raise TooLarge where `total` does not fit exact int64 flows. `what`: the capacities, for the message."""
     if total >= MOST:
         raise TooLarge(
             f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer "

@@ -1,8 +1,8 @@
 """MiniCard (Liffiton and Maglalang, "A cardinality solver: more expressive constraints for free", SAT 2012) through
 python-sat.
 
-MiniSat with cardinalities as they are: nothing is expanded into clauses, which is most of the work on small problems.
-On problems that take long to solve CaDiCaL is often better.
+It is MiniSat with cardinality constraints as they are. Nothing is expanded into clauses, which would be most of the
+work on small problems. On problems that take long CaDiCaL is often better.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from synth.errors import MissingDependencyError
 from synth.solvers.boolean_model import Answer, Count, Model
-from synth.solvers.shuffle import shuffled
+from synth.solvers.shuffle import renumbered, shuffled
 
 try:
     from pysat.solvers import Minicard as Library
@@ -37,23 +37,26 @@ class MiniCard:
     conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
-        """Decides the model. Raises MissingDependencyError without python-sat. Cannot be interrupted: kill the
-        process."""
+        """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError."""
         if Library is None:
             raise MissingDependencyError("solver minicard needs python-sat; run: pip install 'python-sat==1.9.dev17'")
         if [] in model.clauses:
             return Answer("unsat")
         names = _Names(model.variables)
-        sums = [row for count in model.counts for row in names.sums(count)]
+        sums, limits = [], []
+        for count in model.counts:
+            for literals, limit in names.sums(count):
+                sums.append(literals)
+                limits.append(limit)
         variables, clauses, new = shuffled(names.variables, [*model.clauses, *names.clauses], self.seed)
         with Library() as solver:
             add = solver.add_clause
             for clause in clauses:
                 add(clause)
-            for literals, most in sums:
-                if most < 0:
+            for literals, limit in zip(sums if new is None else renumbered(sums, new), limits, strict=True):
+                if limit < 0:
                     return Answer("unsat")
-                solver.add_atmost(literals if new is None else [new[x] if x > 0 else -new[-x] for x in literals], most)
+                solver.add_atmost(literals, limit)
             if self.conflicts is not None:
                 solver.conf_budget(self.conflicts)
             status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
@@ -63,35 +66,41 @@ class MiniCard:
             for literal in solver.get_model() or ():
                 if literal > 0:
                     values[literal] = True
-        return Answer(
-            "sat", values[: model.variables + 1] if new is None else [values[v] for v in new[: model.variables + 1]]
-        )
+        if new is not None:
+            values = [values[v] for v in new]
+        return Answer("sat", values[: model.variables + 1])
 
 
 class _Names:
-    """Counts as sums of different literals that at most so many may hold: where one counts twice, its copy gets a
-    name."""
+    """Counts as limits on sums of distinct literals. A literal that counts twice gets a copy, a new variable."""
 
     def __init__(self, variables: int) -> None:
         self.variables, self.clauses = variables, []
 
     def sums(self, count: Count) -> list[tuple[list[int], int]]:
-        """``literals - scale * levels <= scale``, and with `full` the reverse, without coefficients or signs."""
+        """Return (literals, limit) rows of ``literals - scale * levels <= scale``, and with `full` of the reverse.
+
+        They have no coefficients: level by level, `scale` copies of a negated level stand for its coefficient.
+        """
         literals, scale, both = count.literals, count.scale, count.full
         if len(set(literals)) < len(literals):
             seen: set[int] = set()
-            literals = [self._copy(x, both) if x in seen or seen.add(x) else x for x in literals]
-        more = list(count.levels) if scale else []
-        more += [-self._copy(-x, both) for _ in range(scale - 1) for x in count.levels]
-        size, found = len(literals), []
+            distinct: list[int] = []
+            for x in literals:
+                distinct.append(self._copy(x, both) if x in seen else x)
+                seen.add(x)
+            literals = distinct
+        levels = list(count.levels) if scale else []
+        levels += [-self._copy(-x, both) for _ in range(scale - 1) for x in count.levels]
+        size, rows = len(literals), []
         if size > scale:
-            found.append(([*literals, *[-x for x in more]], scale + len(more)))
+            rows.append((literals + [-x for x in levels], scale + len(levels)))
         if both:
-            found.append(([*[-x for x in literals], *more], size - scale))
-        return found
+            rows.append(([-x for x in literals] + levels, size - scale))
+        return rows
 
     def _copy(self, literal: int, both: bool) -> int:
-        """A new variable that holds if `literal` does; with `both`, only if."""
+        """Return a new variable that is true if `literal` is, and with `both` only if it is."""
         self.variables += 1
         self.clauses.append([-literal, self.variables])
         if both:

@@ -1,14 +1,15 @@
-"""Seeds: SAT times are heavy-tailed, so runs are compared over shuffled formulas, not single ones."""
+"""Shuffled formulas: SAT times are heavy-tailed, so runs are compared over several shuffles of a formula."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 
 
 def shuffled(variables: int, clauses: list[list[int]], seed: int) -> tuple[int, list[list[int]], list[int] | None]:
-    """The same formula with variables renumbered and clauses reordered by `seed`; seed 0 leaves it as it is.
+    """Return the number of variables, the clauses in an order by `seed`, and the new number of each variable.
 
-    The third part maps old variables to new ones (index 0 unused), None for seed 0.
+    Index 0 of these numbers is unused. Seed 0 leaves the formula as it is, and the numbers are None.
     """
     if not seed:
         return variables, clauses, None
@@ -16,6 +17,15 @@ def shuffled(variables: int, clauses: list[list[int]], seed: int) -> tuple[int, 
     names = list(range(1, variables + 1))
     rng.shuffle(names)
     new = [0, *names]
-    clauses = [[new[x] if x > 0 else -new[-x] for x in clause] for clause in clauses]
+    clauses = renumbered(clauses, new)
     rng.shuffle(clauses)
     return variables, clauses, new
+
+
+def renumbered(clauses: Iterable[Sequence[int]], new: Sequence[int]) -> list[list[int]]:
+    """Return the clauses with `new[v]` for each variable v."""
+    literal = [*new, *[-v for v in reversed(new[1:])]]  # literal[-v] is the negation of literal[v]
+    result = []
+    for clause in clauses:
+        result.append([literal[x] for x in clause])
+    return result

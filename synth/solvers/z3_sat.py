@@ -18,7 +18,7 @@ except ImportError:
 
 
 def reason(text: str) -> tuple[Literal["time", "memory", "interrupted", "gave-up"], str]:
-    """What z3's `reason_unknown` means: z3 swallows Ctrl-C and calls it "unknown", which is not "infeasible"."""
+    """Return (reason, text) for z3's `reason_unknown`. z3 swallows Ctrl-C and calls it "unknown"."""
     known: Mapping[str, Literal["time", "memory", "interrupted"]] = {
         "timeout": "time", "memout": "memory", "max. memory exceeded": "memory", "out of memory": "memory",
         "canceled": "interrupted", "interrupted": "interrupted", "interrupted from keyboard": "interrupted",
@@ -28,7 +28,7 @@ def reason(text: str) -> tuple[Literal["time", "memory", "interrupted", "gave-up
 
 @dataclass(frozen=True)
 class Z3Sat:
-    """One context a query. `conflicts` bounds the search (None: until done or killed)."""
+    """z3's SAT solver with one context a query. `conflicts` limits the search (None: until done or killed)."""
 
     native_counts: ClassVar[bool] = False
     proofs: ClassVar[bool] = False
@@ -38,7 +38,7 @@ class Z3Sat:
     conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
-        """Decides the model. Raises MissingDependencyError without z3."""
+        """Decide the model. Raises MissingDependencyError without z3."""
         if z3 is None:
             raise MissingDependencyError("solver z3 needs z3-solver; run: pip install z3-solver")
         if [] in model.clauses:
@@ -52,14 +52,16 @@ class Z3Sat:
             solver.set("max_conflicts", self.conflicts)
         lines = [" ".join(map(str, clause)) + " 0\n" for clause in clauses]
         solver.from_string(f"p cnf {variables} {len(clauses)}\n" + "".join(lines))
-        found = str(solver.check())
-        if found not in self.status:
+        status = str(solver.check())
+        if status not in self.status:
             why, text = reason(solver.reason_unknown())
             return Answer(why, detail="conflicts" if "conflicts" in text else text)
-        if found == "unsat":
+        if status == "unsat":
             return Answer("unsat")
         values = [False] * (variables + 1)
         solution = solver.model()
         for symbol in solution.decls():
             values[int(symbol.name()[2:])] = z3.is_true(solution[symbol])
-        return Answer("sat", values if back is None else [values[v] for v in back])
+        if back is not None:
+            values = [values[v] for v in back]
+        return Answer("sat", values)

@@ -1,11 +1,11 @@
-"""Tries: one engine on one symmetric shape with a number of conflicts, each in a process that can be killed."""
+"""Attempts: one engine on one symmetric translation with a conflict limit, each in a process that can be killed."""
 
 from __future__ import annotations
 
 import itertools
 import selectors
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -24,14 +24,14 @@ MODULES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Try:
-    """One of the engines on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
+class Attempt:
+    """One engine on the representatives of `translation`, in S steps and R rounds, with at most `conflicts` conflicts.
 
     `engine`: "direct", "hub", "mixture", "shares", "placing" or "blending". The conflicts of "mixture" are starts of
-    its local search, those of "placing" and "blending" propagations. `local`: "direct" lets ranks add their input
-    again, which it always does where ranks want different sums. "blending" and "shares" choose C and R: no R/C below
-    `least` is looked for, none from `below` on taken; the former takes the schedules of `start` apart, the latter takes
-    `seconds` of CPU time and with `alike` leaves the same bits on all ranks.
+    its local search. The conflicts of "placing" and "blending" are propagations. `local`: "direct" lets ranks add their
+    input again, which it always does where ranks want different sums. "blending" and "shares" choose C and R: they look
+    for no R/C below `least` and accept none from `below` on. "blending" decomposes the schedules of `start` into
+    columns. "shares" takes `seconds` of CPU time, and with `alike` leaves the same bits on all ranks.
     """
 
     engine: str
@@ -50,9 +50,10 @@ class Try:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`schedule` where one was found. "unsat" speaks of the try's own class of schedules only. `work`: as of `Answer`.
+    """The result of an attempt: `schedule`, or None with the reason in `status`.
 
-    `fractions`: the least R/C of fractions of its ways, where "shares" found it.
+    "unsat" refutes only the class of schedules that the attempt searched. `work`: as in `Answer`. `fractions`: the
+    least R/C of a fractional mixture of hub paths, where "shares" computed it.
     """
 
     status: Literal["sat", "unsat", "gave-up", "crash", "memory"]
@@ -62,136 +63,166 @@ class Outcome:
     fractions: float | None = None
 
 
-def attempt(asked: Try) -> Outcome:
-    """Runs a try to its end, in this process."""
+def run_attempt(attempt: Attempt) -> Outcome:
+    """Run an attempt to its end, in this process."""
+    began = time.process_time()
+    outcome = _ENGINES.get(attempt.engine, _sat)(attempt)
+    spent = time.process_time() - began
+    work = spent if attempt.engine == "shares" else outcome.work
+    return Outcome(outcome.status, outcome.schedule, spent, work, outcome.fractions)
+
+
+def _outcome(schedule: Schedule | None, work: float) -> Outcome:
+    """Return the outcome of an incomplete engine, which refutes nothing."""
+    return Outcome("gave-up" if schedule is None else "sat", schedule, work=work)
+
+
+def _mixture(attempt: Attempt) -> Outcome:
+    from synth.encodings.hubs import symmetric_column_generation
+
+    result = symmetric_column_generation.solve(
+        attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 1, attempt.seed
+    )
+    if result.schedule is None and not result.reached:
+        return Outcome("unsat", work=result.work)
+    return _outcome(result.schedule, result.work)
+
+
+def _shares(attempt: Attempt) -> Outcome:
+    from synth.encodings.hubs.column_generation import share_out
+
+    result = share_out(
+        attempt.translation.network, attempt.translation.collective, attempt.steps, attempt.least, attempt.below,
+        attempt.seconds, attempt.seed, attempt.alike,
+    )  # fmt: skip
+    status: Literal["sat", "gave-up"] = "gave-up" if result.schedule is None else "sat"
+    return Outcome(status, result.schedule, fractions=result.value)
+
+
+def _placing(attempt: Attempt) -> Outcome:
+    from synth.encodings.chunk_mixtures import iterative_forward_search
+
+    result = iterative_forward_search.place(
+        attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 0, attempt.seed
+    )
+    return _outcome(result.schedule, result.work)
+
+
+def _blending(attempt: Attempt) -> Outcome:
+    from synth.encodings.chunk_mixtures import fractional_chunks
+
+    result = fractional_chunks.blend(
+        attempt.translation.network, attempt.translation.collective, attempt.steps, attempt.least, attempt.below,
+        attempt.conflicts or 0, attempt.seed, attempt.start,
+    )  # fmt: skip
+    return _outcome(result.schedule, result.work)
+
+
+def _sat(attempt: Attempt) -> Outcome:
+    """Return the answer of CaDiCaL to the direct encoding, or to the hub encoding."""
     from synth.encodings import contributions
     from synth.encodings.hubs import reduce_broadcast
     from synth.solvers.cadical import Cadical
 
-    began = time.process_time()
-    if asked.engine == "mixture":
-        from synth.encodings.hubs import symmetric_column_generation
-
-        found = symmetric_column_generation.solve(
-            asked.translation, asked.steps, asked.rounds, asked.conflicts or 1, asked.seed
-        )
-        status = "sat" if found.schedule is not None else "gave-up" if found.reached else "unsat"
-        return Outcome(status, found.schedule, time.process_time() - began, found.work)
-    if asked.engine == "shares":
-        from synth.encodings.hubs.column_generation import share_out
-
-        network, collective = asked.translation.network, asked.translation.collective
-        out = share_out(
-            network, collective, asked.steps, asked.least, asked.below, asked.seconds, asked.seed, asked.alike
-        )
-        spent = time.process_time() - began
-        return Outcome("gave-up" if out.schedule is None else "sat", out.schedule, spent, spent, out.value)
-    if asked.engine == "placing":
-        from synth.encodings.chunk_mixtures import iterative_forward_search
-
-        made = iterative_forward_search.place(
-            asked.translation, asked.steps, asked.rounds, asked.conflicts or 0, asked.seed
-        )
-        return Outcome(
-            "gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work
-        )
-    if asked.engine == "blending":
-        from synth.encodings.chunk_mixtures import fractional_chunks
-
-        network, collective = asked.translation.network, asked.translation.collective
-        made = fractional_chunks.blend(
-            network, collective, asked.steps, asked.least, asked.below, asked.conflicts or 0, asked.seed, asked.start
-        )
-        return Outcome(
-            "gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work
-        )
-    if asked.engine == "direct":
-        local = asked.local or asked.translation.collective.wants is not None
-        model, read = contributions.encode(asked.translation, asked.steps, asked.rounds, local)
+    if attempt.engine == "direct":
+        local = attempt.local or attempt.translation.collective.wants is not None
+        model, decode = contributions.encode(attempt.translation, attempt.steps, attempt.rounds, local)
     else:
-        model, read = reduce_broadcast.encode(asked.translation, asked.steps, asked.rounds)
-    answer = Cadical(asked.seed, asked.conflicts).solve(model)
+        model, decode = reduce_broadcast.encode(attempt.translation, attempt.steps, attempt.rounds)
+    answer = Cadical(attempt.seed, attempt.conflicts).solve(model)
     if answer.status == "sat":
-        schedule = read({v for v, holds in enumerate(answer.values) if holds})
-        return Outcome("sat", schedule, time.process_time() - began, answer.work)
-    return Outcome("unsat" if answer.status == "unsat" else "gave-up", None, time.process_time() - began, answer.work)
+        return Outcome("sat", decode({v for v, holds in enumerate(answer.values) if holds}), work=answer.work)
+    return Outcome("unsat" if answer.status == "unsat" else "gave-up", work=answer.work)
 
 
-class Desk:
-    """Runs tries, at most `jobs` at a time, in children of one nursery. Use as a context manager; nothing outlives
-    it."""
+_ENGINES: dict[str, Callable[[Attempt], Outcome]] = {
+    "mixture": _mixture,
+    "shares": _shares,
+    "placing": _placing,
+    "blending": _blending,
+}
+
+
+class AttemptPool:
+    """Runs attempts, at most `jobs` at a time, in children of one fork server.
+
+    Use as a context manager: no process outlives it. `cpu` and `work` sum those of all outcomes.
+    """
 
     def __init__(self, jobs: int, memory: int | None) -> None:
         self.jobs, self.memory = max(1, jobs), memory
         self._numbers = itertools.count(1)
-        self._nursery: Nursery | None = None
+        self._server: Nursery | None = None
         self.cpu = self.work = 0.0
 
-    def __enter__(self) -> Desk:
-        self._nursery = Nursery(MODULES)
+    def __enter__(self) -> AttemptPool:
+        self._server = Nursery(MODULES)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._nursery is not None:
-            self._nursery.close()
-            self._nursery = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
-    def run(self, tries: Iterator[Try], until: float | None) -> Generator[tuple[Try, Outcome]]:
-        """Outcomes as they come, until the tries or the time (monotonic seconds) run out. Closing it kills what
-        runs."""
-        running: dict[int, tuple[Try, Job]] = {}
+    def run(self, attempts: Iterator[Attempt], until: float | None) -> Generator[tuple[Attempt, Outcome]]:
+        """Yield outcomes as they arrive, until the attempts are done or the time is `until` (monotonic seconds).
+
+        Closing the generator kills the attempts that still run.
+        """
+        running: dict[int, tuple[Attempt, Job]] = {}
         try:
             while True:
                 while len(running) < self.jobs and (until is None or time.monotonic() < until):
-                    asked = next(tries, None)
-                    if asked is None:
+                    attempt = next(attempts, None)
+                    if attempt is None:
                         break
                     number = next(self._numbers)
-                    running[number] = (asked, self._started(number, asked))
+                    running[number] = (attempt, self._start(number, attempt))
                 if not running or not self._wait([job for _, job in running.values()], until):
                     return
-                for number, (asked, job) in list(running.items()):
+                for number, (attempt, job) in list(running.items()):
                     if job.result is not None or job.ended:
                         del running[number]
-                        yield asked, self._outcome(job)
+                        yield attempt, self._collect(job)
         finally:
             for _, job in running.values():
                 job.kill()
                 job.channel.close()
 
-    def _started(self, number: int, asked: Try) -> Job:
-        if self._nursery is None or self._nursery.dead:
-            self._nursery = Nursery(MODULES)
-        return self._nursery.start(number, attempt, (asked,), self.memory)
+    def _start(self, number: int, attempt: Attempt) -> Job:
+        if self._server is None or self._server.dead:
+            self._server = Nursery(MODULES)
+        return self._server.start(number, run_attempt, (attempt,), self.memory)
 
     def _wait(self, jobs: list[Job], until: float | None) -> bool:
-        """Returns True when a job has answered or ended, False at `until`."""
+        """Return True when a job has answered or ended, False at `until`."""
         with selectors.DefaultSelector() as selector:
-            nursery = jobs[0].nursery
-            if not nursery.dead:
-                selector.register(nursery.control, selectors.EVENT_READ, nursery)
+            server = jobs[0].nursery
+            if not server.dead:
+                selector.register(server.control, selectors.EVENT_READ, server)
             for job in jobs:
                 if job.channel.fileno() >= 0:
                     selector.register(job.channel, selectors.EVENT_READ, job)
             while not any(job.result is not None or job.ended for job in jobs):
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
+                remaining_seconds = None if until is None else until - time.monotonic()
+                if remaining_seconds is not None and remaining_seconds <= 0:
                     return False
-                for key, _ in selector.select(left):
+                for key, _ in selector.select(remaining_seconds):
                     before = key.fileobj
                     key.data.receive()
                     if isinstance(key.data, Job) and key.data.channel.fileno() < 0:
                         selector.unregister(before)
         return True
 
-    def _outcome(self, job: Job) -> Outcome:
+    def _collect(self, job: Job) -> Outcome:
+        """Return the outcome of a job that has answered or ended. Raises what the attempt raised."""
         while job.channel.fileno() >= 0 and job.result is None:
             job.receive()
         match job.result:
-            case ("ok", Outcome() as found):
-                self.cpu += found.cpu
-                self.work += found.work
-                return found
+            case ("ok", Outcome() as outcome):
+                self.cpu += outcome.cpu
+                self.work += outcome.work
+                return outcome
             case ("error", MemoryError()):
                 return Outcome("memory")
             case ("error", BaseException() as error):

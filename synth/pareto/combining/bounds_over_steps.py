@@ -1,8 +1,7 @@
-"""Lower bounds of a combining collective, S by S; where the whole has a time limit, in processes that are waited for so
-long only.
+"""Lower bounds of a combining collective for each S; under a time limit they are computed in suspendable processes.
 
-A bound that takes longer rests, and what is known by then serves: the bound for any number of steps serves for each of
-them, and either half of it for the whole. Where time is left, what rests goes on.
+A bound that is not ready in time is suspended, and a weaker one serves instead: the bound for any number of steps holds
+at each S, and either part of it is a bound for any number of steps. Suspended searches continue where time is left.
 """
 
 from __future__ import annotations
@@ -14,35 +13,42 @@ from fractions import Fraction
 from typing import cast
 
 from synth import bounds
-from synth.bounds import single_chunk
-from synth.bounds.single_cut import fenced
+from synth.bounds import single_chunk, single_cut
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Budget, Unknown
 from synth.model.topology import Network
-from synth.pareto import bound_notes
+from synth.pareto import notes
 from synth.pareto.events import NoBoundError
-from synth.pareto.portfolio.members import Racer
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS, Awaited
+from synth.pareto.portfolio.members import Member
+from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
-FEW_RANKS = 16  # up to here a quick one is, where the best is late
-LEAST_SECONDS = 1.0  # for a first bound, however little time was allowed
-QUICK_SHARE = 0.15  # of the time, for the first half of it, where there is a quick one
-FLOOR_SHARE = 0.15  # of the time left, for the second half of the bound for any number of steps
-STEPS_SHARE = 0.15  # for the bound at one S
-RAISE_SHARE = 0.25  # for what one chunk pays there
+# Up to this many ranks a bound with few cut cycles is quick enough to be computed in this process where the best is
+# late.
+FEW_RANKS = 16
+# Wall seconds for the first bound, however small the time limit is.
+LEAST_SECONDS = 1.0
+# Share of the time limit for the first part of the bound for any number of steps, where a single cut gives a quick one.
+QUICK_SHARE = 0.15
+# Share of the remaining time for the second part of the bound for any number of steps.
+FLOOR_SHARE = 0.15
+# Share of the remaining time for the bound at one S.
+STEPS_SHARE = 0.15
+# Share of the remaining time for the single-chunk bound at one S.
+RAISE_SHARE = 0.25
 LIMITED = "the time limit ended its search"
-HALVES = {
-    "flow": bounds.flow,
-    "completing": bounds.completing,
-}  # of the bound for any number of steps, which is the greater one
+# The parts of the bound for any number of steps, which is the greater of the two.
+HALVES = {"flow": bounds.flow, "completing": bounds.completing}
 ENDED = {"memory": "the memory allowed ended its search", "crash": "its search ended early"}
 
 
 @dataclass
-class Bounding:
-    """The bounds as far as they are known. `floor`: that for any number of steps, after `first`. `close` ends what is
-    still at work."""
+class StepBounds:
+    """Bounds of one problem, as far as they are known. Call `close` to end the searches that still run.
+
+    `floor`: the bound for any number of steps, set by `first`. `began`: monotonic seconds from which
+    `budget.seconds` counts.
+    """
 
     network: Network
     collective: Collective
@@ -52,105 +58,111 @@ class Bounding:
 
     def __post_init__(self) -> None:
         self.end = None if self.budget.seconds is None else self.began + self.budget.seconds
-        self._flows = Awaited(self.budget, Racer("tree").imports)
-        self._prices = Awaited(self.budget, Racer("step", "cadical").imports)
-        self._halves: list[str] = []  # which are asked for
+        self._flow_jobs = ResumableJobs(self.budget, Member("tree").imports)
+        self._single_chunk_jobs = ResumableJobs(self.budget, Member("step", "cadical").imports)
+        self._parts: list[str] = []  # keys of `HALVES` that were begun
 
     def close(self) -> None:
-        """Ends what is still at work."""
-        self._flows.close()
-        self._prices.close()
+        """End the searches that still run."""
+        self._flow_jobs.close()
+        self._single_chunk_jobs.close()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """That there may be a higher bound for any number of steps, and why it was not found."""
-        missing = [self._flows.found.get(key) for key in self._halves]
-        why = [ENDED.get(m.reason, "") if isinstance(m, Unknown) else LIMITED
-               for m in missing if not isinstance(m, LowerBound)]  # fmt: skip
-        return (bound_notes.note(why[0]),) if why else ()
+        """A note that the bound for any number of steps may be higher and why, where a part of it is missing."""
+        for result in map(self._flow_jobs.found.get, self._parts):
+            if not isinstance(result, LowerBound):
+                why = ENDED.get(result.reason, "") if isinstance(result, Unknown) else LIMITED
+                return (notes.unproven_bound(why),)
+        return ()
 
     def first(self) -> LowerBound:
-        """The bound for any number of steps, or what the time allows of it. Raises NoBoundError where there is none by
-        then."""
+        """Return the bound for any number of steps, or the part of it that the time allows.
+
+        Raises NoBoundError where no part is ready in time.
+        """
         wide = self.network.ranks > FEW_RANKS and self.collective.wants is not None
-        quick = fenced(self.network, self.collective) if wide else None
+        quick = single_cut.fenced(self.network, self.collective) if wide else None
         if self.end is None or self.network.ranks <= LEAST_RANKS:
-            found = bounds.allreduce(self.network, self.collective, None)
-            self.floor = found if quick is None or quick.value <= found.value else quick
+            best = bounds.allreduce(self.network, self.collective, None)
+            self.floor = best if quick is None or quick.value <= best.value else quick
             return self.floor
-        self._halves = [key for key in HALVES if key == "flow" or bounds.completes(self.collective)]
+        self._parts = [key for key in HALVES if key == "flow" or bounds.completes(self.collective)]
         now = time.monotonic()
         last = max(self.end, now + LEAST_SECONDS)
         if quick is not None:
             self.floor, last = quick, now + QUICK_SHARE * max(0.0, self.end - now)
-        pending = list(self._halves if self.budget.jobs > 1 else self._halves[:1])
+        pending = list(self._parts if self.budget.jobs > 1 else self._parts[:1])
         for key in pending:
-            self._flows.begin(key, HALVES[key], self.network, self.collective, None)
-        while pending and not self._known() and time.monotonic() < last:
-            self._flows.wait(pending, last)
-            self._known()
-            pending = [key for key in pending if key in self._flows.jobs]
+            self._flow_jobs.begin(key, HALVES[key], self.network, self.collective, None)
+        while pending and not self._update_floor() and time.monotonic() < last:
+            self._flow_jobs.wait(pending, last)
+            self._update_floor()
+            pending = [key for key in pending if key in self._flow_jobs.jobs]
         if self.floor is None and self.network.ranks <= FEW_RANKS:
             self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
         if self.floor is None:
             raise NoBoundError(self.network, self.collective)
-        self._more(FLOOR_SHARE)
+        self._await_parts(FLOOR_SHARE)
         return self.floor
 
     def at(self, steps: int, share: float | None = None) -> LowerBound:
-        """The bound at `steps`, with `share` of the time left for it (`STEPS_SHARE`); where it is late, the one for any
-        number of steps."""
+        """Return the bound at `steps`, or `floor` where it is late.
+
+        `share` of the remaining time is allowed for it (default: `STEPS_SHARE`).
+        """
         floor = cast(LowerBound, self.floor)
-        if not self._halves:
-            found: object = bounds.flow(self.network, self.collective, steps)
+        if not self._parts:
+            result: object = bounds.flow(self.network, self.collective, steps)
         else:
-            found = self._awaited(self._flows, steps, STEPS_SHARE if share is None else share, bounds.flow, steps)
-        return max(found, floor, key=lambda b: b.value) if isinstance(found, LowerBound) else floor
+            result = self._query(self._flow_jobs, steps, STEPS_SHARE if share is None else share, bounds.flow, steps)
+        return max(result, floor, key=lambda b: b.value) if isinstance(result, LowerBound) else floor
 
     def raised(self, steps: int, above: Fraction) -> LowerBound | None:
-        """A bound at `steps` by what one chunk pays (`synth.bounds.single_chunk`) that is more than `above`; None where
-        none is found."""
+        """Return a single-chunk bound (`synth.bounds.single_chunk`) at `steps` that is above `above`, or None."""
         if self.end is None:
             return single_chunk.bound(self.network, self.collective, steps, above)
-        found = self._awaited(self._prices, (steps, above), RAISE_SHARE, single_chunk.bound, steps, above)
-        return found if isinstance(found, LowerBound) else None
+        result = self._query(self._single_chunk_jobs, (steps, above), RAISE_SHARE, single_chunk.bound, steps, above)
+        return result if isinstance(result, LowerBound) else None
 
     def late(self, steps: int) -> bool:
-        """Whether with more time the bound at `steps` might be higher."""
-        paid = [key for key in self._prices.jobs if isinstance(key, tuple) and key[0] == steps]
-        return bool(paid or {steps, *HALVES} & set(self._flows.jobs))
+        """Return True where the bound at `steps` might be higher with more time."""
+        suspended = [key for key in self._single_chunk_jobs.jobs if isinstance(key, tuple) and key[0] == steps]
+        return bool(suspended or {steps, *HALVES} & set(self._flow_jobs.jobs))
 
     def again(self, steps: int, seconds: float) -> LowerBound:
-        """As `at`, with so many seconds: half of them for the bound for any number of steps, where half of that was
-        late."""
+        """Return the bound at `steps` after `seconds` more wall seconds.
+
+        Half of them go to the bound for any number of steps, where a part of that is missing.
+        """
         until = time.monotonic() + seconds
-        self._more(self._share(seconds / 2))
+        self._await_parts(self._share(seconds / 2))
         return self.at(steps, self._share(until - time.monotonic()))
 
     def _share(self, seconds: float) -> float:
-        """What so many seconds are of the time left."""
-        left = 0.0 if self.end is None else self.end - time.monotonic()
-        return 0.0 if left <= 0 else min(1.0, max(0.0, seconds) / left)
+        """Return `seconds` as a share of the remaining time."""
+        remaining_seconds = 0.0 if self.end is None else self.end - time.monotonic()
+        return 0.0 if remaining_seconds <= 0 else min(1.0, max(0.0, seconds) / remaining_seconds)
 
-    def _awaited(self, asked: Awaited, key: Hashable, share: float, call: Callable, *given: object) -> object:
-        """The answer to a question about this problem, None where it rests or there is no time to ask it."""
-        if self.end is None or (key not in asked.found and time.monotonic() >= self.end):
+    def _query(self, jobs: ResumableJobs, key: Hashable, share: float, call: Callable, *arguments: object) -> object:
+        """Return the result of a call about this problem, or None where it is late or no time is left to begin it."""
+        if self.end is None or (key not in jobs.found and time.monotonic() >= self.end):
             return None
-        return asked.ask(key, self._until(share), call, self.network, self.collective, *given)
+        return jobs.ask(key, self._until(share), call, self.network, self.collective, *arguments)
 
-    def _known(self) -> bool:
-        """Whether there is a bound for any number of steps; `floor` is the greater of the halves that are there."""
-        there = [b for b in map(self._flows.found.get, self._halves) if isinstance(b, LowerBound)]
+    def _update_floor(self) -> bool:
+        """Raise `floor` to the greatest part that is ready; return True where any part is."""
+        ready = [b for b in map(self._flow_jobs.found.get, self._parts) if isinstance(b, LowerBound)]
         known = [self.floor] if self.floor is not None else []
-        self.floor = max([*known, *there], key=lambda b: b.value, default=None)
-        return bool(there)
+        self.floor = max([*known, *ready], key=lambda b: b.value, default=None)
+        return bool(ready)
 
-    def _more(self, share: float) -> None:
-        """Waits for the half that is missing."""
-        for key in [key for key in self._halves if key not in self._flows.found]:
-            self._flows.ask(key, self._until(share), HALVES[key], self.network, self.collective, None)
-        if self._halves:
-            self._known()
+    def _await_parts(self, share: float) -> None:
+        """Wait for the missing parts, each for `share` of the remaining time."""
+        for key in [key for key in self._parts if key not in self._flow_jobs.found]:
+            self._flow_jobs.ask(key, self._until(share), HALVES[key], self.network, self.collective, None)
+        if self._parts:
+            self._update_floor()
 
     def _until(self, share: float) -> float:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Schedules of allreduce that need no search of their own: pipelined spanning trees, and reduce-scatter + allgather."""
+"""Constructions of allreduce without search: pipelined spanning trees, and reduce-scatter followed by allgather."""
 
 from __future__ import annotations
 
@@ -18,20 +18,27 @@ from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.portfolio import race
-from synth.pareto.portfolio.members import Racer
+from synth.pareto.portfolio.members import Member
 from synth.solvers.processes.deadline import TimeUp, until
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS, Awaited
+from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
-FOREST_UNITS = 200  # units of all links of networks whose trees are packed
-COMPOSE_SECONDS = 4.0  # CPU seconds for an allgather schedule to compose with
-MOST_CHUNKS = 30_000  # of all ranks together, of these: composed in this process, whose memory nothing else bounds
-LOADED = 60  # wall seconds for each of these, at most: others may use the machine too, and are to change no answer
+# Maximum sum of the units of all links of a network whose spanning trees are packed.
+FOREST_UNITS = 200
+# CPU seconds for the search for one allgather schedule to compose.
+COMPOSE_SECONDS = 4.0
+# Maximum number of chunks of all ranks together in such a schedule. They are composed in this process, whose memory
+# nothing else limits.
+MOST_CHUNKS = 30_000
+# Wall seconds allowed for each CPU second, so that other load on the machine changes no answer.
+LOADED = 60
 
 
 @dataclass
-class Built:
-    """What is built for one network and collective. `budget.seconds`, from `began` on, ends all of it; `close` ends its
-    processes."""
+class Constructions:
+    """The constructions for one network and collective.
+
+    All of them end `budget.seconds` after `began` (monotonic seconds). `close` ends their processes.
+    """
 
     network: Network
     collective: Collective
@@ -40,38 +47,40 @@ class Built:
     _bounds: dict[tuple[bool, int], LowerBound] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._asked = Awaited(self.budget, Racer("tree").imports)
+        self._jobs = ResumableJobs(self.budget, Member("tree").imports)
 
     def close(self) -> None:
-        """Ends what is still at work."""
-        self._asked.close()
+        """End the searches that still run."""
+        self._jobs.close()
 
     @cached_property
     def forest(self) -> spanning_tree_packing.Forest | None:
-        """Trees that attain the rate for large messages, where they are known to, the network is small, and there is
-        time."""
+        """Spanning trees that attain the rate for large messages.
+
+        None where they are not known to attain it, where the network is large, or where no time is left.
+        """
         small = sum(r.units for r in self.network.routes) <= FOREST_UNITS
         if not small or not spanning_tree_packing.applies(self.network):
             return None
         try:
-            with until(self._left):
+            with until(self._remaining_seconds):
                 return spanning_tree_packing.forest(self.network)
         except TimeUp:
             return None
 
     @property
-    def _left(self) -> float | None:
+    def _remaining_seconds(self) -> float | None:
         return None if self.budget.seconds is None else max(0.0, self.budget.seconds - (time.monotonic() - self.began))
 
     def schedules(self, steps: int, upper: Fraction | None, end: float | None = None) -> Iterator[tuple[Schedule, str]]:
-        """Schedules of `steps` steps with the names of their constructions; reduce-scatter + allgather where it may be
-        below `upper`.
+        """Yield (schedule, name of the construction) for schedules of `steps` steps.
 
-        `end`: monotonic seconds at which no more is begun, where the whole has a limit.
+        Reduce-scatter + allgather is tried where its R/C may be below `upper`. `end`: monotonic seconds after which no
+        search begins, where the budget has a time limit.
         """
-        made = self.forest
-        if made is not None and steps >= 2 * made.height:
-            schedule = spanning_tree_packing.schedule(made, self.collective, steps - 2 * made.height + 1)
+        forest = self.forest
+        if forest is not None and steps >= 2 * forest.height:
+            schedule = spanning_tree_packing.schedule(forest, self.collective, steps - 2 * forest.height + 1)
             upper = schedule.bandwidth if upper is None else min(upper, schedule.bandwidth)
             yield schedule, "tau forest"
         composed = self._composed(steps, upper, end if self.budget.seconds is not None else None)
@@ -79,9 +88,9 @@ class Built:
             yield composed, "reduce-scatter + allgather"
 
     def _composed(self, steps: int, upper: Fraction | None, end: float | None) -> Schedule | None:
-        """Reduce-scatter + allgather in `steps` steps, if its bounds say that it may be below `upper`.
+        """Return reduce-scatter + allgather in `steps` steps, or None where its bounds are not below `upper`.
 
-        The bounds of reduce-scatter are taken to be those of allgather, which only decides what is tried.
+        The bounds of reduce-scatter are taken to be those of allgather, which only decides which split is tried.
         """
         least = int(bounds.steps(self.network, collective_named("allgather", self.network.ranks)).value)
         splits = []
@@ -98,34 +107,34 @@ class Built:
         return compose(parts[0], parts[1], self.collective)
 
     def _bound(self, forwards: bool, steps: int, end: float | None) -> LowerBound | None:
-        """The bound of allgather at `steps`, on the network or its reversal; None where it is late."""
+        """Return the bound of allgather at `steps`, on the network or its reversal, or None where it is late."""
         key = (forwards, steps)
         if key not in self._bounds:
             network = self.network if forwards else self.network.reversed()
-            task = collective_named("allgather", network.ranks)
+            allgather = collective_named("allgather", network.ranks)
             if end is None or network.ranks <= LEAST_RANKS:
-                found: object = bounds.flow(network, task, steps)
+                bound: object = bounds.flow(network, allgather, steps)
             else:
-                if key not in self._asked.found and time.monotonic() >= end:
+                if key not in self._jobs.found and time.monotonic() >= end:
                     return None
-                found = self._asked.ask(key, end, bounds.flow, network, task, steps)
-            if not isinstance(found, LowerBound):
+                bound = self._jobs.ask(key, end, bounds.flow, network, allgather, steps)
+            if not isinstance(bound, LowerBound):
                 return None
-            self._bounds[key] = found
+            self._bounds[key] = bound
         return self._bounds[key]
 
     def _gathered(self, forwards: bool, steps: int, end: float | None) -> Schedule | None:
-        """An allgather schedule that meets its bound, None when none is found quickly."""
-        found = self._bound(forwards, steps, end)
-        left = COMPOSE_SECONDS if end is None else min(COMPOSE_SECONDS, end - time.monotonic())
-        if found is None or left <= 0:
+        """Return an allgather schedule that meets its bound, or None where none is found in `COMPOSE_SECONDS`."""
+        bound = self._bound(forwards, steps, end)
+        seconds = COMPOSE_SECONDS if end is None else min(COMPOSE_SECONDS, end - time.monotonic())
+        if bound is None or seconds <= 0:
             return None
-        network, value = (self.network if forwards else self.network.reversed()), found.value
+        network, value = (self.network if forwards else self.network.reversed()), bound.value
         more = max(1, -(-steps // value.numerator))
         if value.denominator * more * network.ranks > MOST_CHUNKS:
             return None
-        task = collective_named("allgather", network.ranks)
-        problem = Problem(network, task, value.denominator * more, steps, value.numerator * more)
+        allgather = collective_named("allgather", network.ranks)
+        problem = Problem(network, allgather, value.denominator * more, steps, value.numerator * more)
         patience = 1.0 if end is not None else float(LOADED)
-        verdict = race.solve(problem, budget=replace(self.budget, seconds=left), patience=patience)
+        verdict = race.solve(problem, budget=replace(self.budget, seconds=seconds), patience=patience)
         return verdict.schedule if isinstance(verdict, Sat) else None

@@ -16,7 +16,7 @@ from synth.model.schedule import Schedule, Send, Step
 
 
 def compose(backwards: Schedule, forwards: Schedule, collective: Collective) -> Schedule:
-    """The allreduce that scatters sums by `backwards` in reverse and then gathers them by `forwards`.
+    """Return the allreduce that scatters sums by `backwards` in reverse and then gathers them by `forwards`.
 
     Both are allgather schedules: `forwards` on the network itself, `backwards` on the network with its routes
     reversed (the same where routes are symmetric). Chunk i of rank u's part becomes allreduce chunk ``u * C + i``,
@@ -32,14 +32,15 @@ def compose(backwards: Schedule, forwards: Schedule, collective: Collective) -> 
 
 
 def _steps(part: Schedule, chunks: int) -> list[Step]:
-    """The steps of `part` with every chunk repeated until there are `chunks` per rank."""
+    """Return the steps of `part` with every chunk repeated until there are `chunks` per rank."""
     times = chunks // part.chunks
 
     def ids(chunk: int) -> range:
         unit, i = divmod(chunk, part.chunks)
         return range(unit * chunks + i * times, unit * chunks + (i + 1) * times)
 
-    return [
-        Step(step.rounds * times, tuple(Send(c, s.src, s.dst, s.kind, s.via) for s in step.sends for c in ids(s.chunk)))
-        for step in part.steps
-    ]
+    steps = []
+    for step in part.steps:
+        sends = tuple(Send(c, s.src, s.dst, s.kind, s.via) for s in step.sends for c in ids(s.chunk))
+        steps.append(Step(step.rounds * times, sends))
+    return steps

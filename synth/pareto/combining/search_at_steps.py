@@ -1,8 +1,9 @@
-"""The search at one S for schedules of a combining collective that pay less than is known, or as little as the bound.
+"""The search at one S for schedules of a combining collective that meet the bound, or improve on the best known R/C.
 
-Efforts, one after the other: symmetric shapes (`synth.pareto.combining.symmetry_candidates`) whose R/C can meet the
-bound, on the direct encoding and, where S allows it, on the hub encoding, the cheapest first, with conflict limits that
-grow from round to round; then shapes that come close. A search that its time ended goes on where it was.
+A fixed sequence of efforts, one after the other: first candidates whose R/C meets the bound, on symmetric chunks
+(`synth.pareto.combining.symmetry_candidates`), by the direct encoding and, where S allows it, by the hub encoding, the
+cheapest first, with conflict limits that grow from effort to effort. Then candidates whose R/C comes close. A search
+that the time limit ended continues with the effort that it was at.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from synth.model.bitwise_equality import same_bits as ends_alike
 from synth.model.outcome import Budget
 from synth.model.rational import show
 from synth.model.schedule import Schedule
-from synth.pareto.combining.attempts import Desk, Outcome, Try
+from synth.pareto.combining.attempts import Attempt, AttemptPool, Outcome
 from synth.pareto.combining.candidates import Candidate, Candidates, Frame, construction
-from synth.pareto.combining.constructions import Built
+from synth.pareto.combining.constructions import Constructions
 from synth.solvers.processes.deadline import TimeUp, until
 
-FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
-FIRST = 4  # candidates that come before mixtures of hubs
-MIXTURES = 8  # tries of them, each beginning elsewhere; what counts for them is how often they begin
-# What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
-# halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
-# "shares": fractions of ways through hubs, and whole chunks of them, which are looked for so many seconds; "mixture"
-# too, with symmetry.
+# Maximum number of candidates of one effort, the most promising ones. Half as many where each may take long.
+FEW = 24
+# Number of candidates that come before mixtures of hubs.
+FIRST = 4
+# Number of attempts on a mixture of hubs, each with other starting points of its local search.
+MIXTURES = 8
+# (kind, conflict limit of each attempt) of the efforts where the hub encoding applies, in their order. "meet":
+# candidates that meet the bound exactly. "near": bisection of R from above. Both use hubs where S allows them, else the
+# direct encoding. "any meet" and "any near" use both engines. "mixture": mixtures of hubs on symmetric chunks, where
+# the number counts starts of the local search. "shares": column generation over hub paths, where the number is CPU
+# seconds for rounding to whole chunks.
 EFFORTS = (
     ("first meet", 2_000),
     ("shares", 0),
@@ -49,9 +54,13 @@ EFFORTS = (
     ("any near", 300_000),
     ("shares", 120),
 )
-HUBS_FIRST = 2  # of these, how many are for hubs only and come before all others, "shares" not counted
-IN_TIME = 0.7  # of the time that is left at an S: what "shares" may take, to have said what it found before
-# Without hubs; the number of "place" is how many rounds a step has, that of "blend" how many times `BLENDING` it takes.
+# Number of efforts at the beginning that are for hubs only, "shares" not counted. Seeds are counted after them where
+# there are no hubs.
+HUBS_FIRST = 2
+# Share of the remaining time at an S that "shares" may take, so that it reports its result before the end.
+IN_TIME = 0.7
+# The efforts where the hub encoding does not apply. The number of "place" is the rounds of each step, and that of
+# "blend" a multiple of `BLENDING`.
 OTHER_EFFORTS = (
     ("meet", 2_000),
     ("place", 1),
@@ -70,42 +79,52 @@ OTHER_EFFORTS = (
     ("blend", 60),
     ("place", 6),
 )
-ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
-PLACERS = 2  # tries with as many chunks, each beginning elsewhere
-PLACING = 6_000_000  # propagations of each
-BLENDING = 8_000_000  # propagations
+# Number of chunks up to which one formula for all of them finds more schedules than placing them one by one.
+ALL_AT_ONCE = 6
+# Number of attempts to place the same number of chunks, each with another seed.
+PLACERS = 2
+# Propagations of each attempt to place chunks, for each round of a step.
+PLACING = 6_000_000
+# Propagations of column generation over fractions of chunks.
+BLENDING = 8_000_000
+# Relative tolerance for comparing floating-point R/C.
 SURE = 1e-6
 
 
 @dataclass(frozen=True)
-class Means:
-    """What the search at every S works with; `same_bits`: only schedules that leave the same bits on all ranks
-    count."""
+class SearchContext:
+    """The parts that the searches at all S share.
+
+    `same_bits`: only schedules count that leave the same bits on all ranks. `progress`: called with a line of text.
+    """
 
     budget: Budget
     same_bits: bool
     progress: Callable[[str], None]
-    desk: Desk
+    pool: AttemptPool
     candidates: Candidates
-    built: Built
+    constructions: Constructions
 
 
 @dataclass
-class AtSteps:
-    """The search at one S for schedules below `upper`, until the bound is met or the time is up.
+class SearchAtSteps:
+    """The search at one S for schedules with R/C below `upper`, until one meets the bound or the time is over.
 
-    `until`: monotonic seconds; `cpu`: seconds of work of the desk. `again`: a step less had the same bound. `start`: a
-    schedule that is known at fewer steps. `brief`: more time would try more. `next`: the effort to go on with.
-    `fractions`: the least R/C of any mixture of ways through hubs.
+    `until`: end in monotonic seconds. `cpu`: value of the pool's `work`, in seconds, at which the search ends.
+    `same_bound`: the bound at one step less was equal. `start`: a schedule with fewer steps, which is decomposed into
+    columns. `brief`: efforts were left out that a time limit would have allowed. `schedule`, `construction`: the best
+    result and its name. `refuted`: candidates that need no further attempt. `next`: index of the effort to continue
+    with. `visits`: number of continuations. `meets`, `frames`: candidates, once they are computed. `constructed`: the
+    constructions without search are done. `fractions`: the least R/C of a fractional mixture of hub paths.
     """
 
-    means: Means
+    context: SearchContext
     steps: int
     bound: Fraction
     upper: Fraction | None
     until: float
     cpu: float
-    again: bool = False
+    same_bound: bool = False
     brief: bool = False
     schedule: Schedule | None = None
     construction: str = ""
@@ -115,11 +134,11 @@ class AtSteps:
     visits: int = 0
     meets: list[Candidate] | None = None
     frames: list[Frame] | None = None
-    built: bool = False
+    constructed: bool = False
     fractions: float | None = None
 
-    def go_on(self, end: float, upper: Fraction | None) -> None:
-        """As `run`, for a search that its time ended: until `end`, for schedules below `upper` too."""
+    def resume(self, end: float, upper: Fraction | None) -> None:
+        """Continue a search that its time ended, until `end` (monotonic seconds), for schedules below `upper`."""
         self.until, self.visits = end, self.visits + 1
         if upper is not None and (self.upper is None or upper < self.upper):
             self.upper = upper
@@ -127,12 +146,12 @@ class AtSteps:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all efforts have been made."""
-        return self.next >= len(EFFORTS if self.means.candidates.hub_steps is not None else OTHER_EFFORTS)
+        """True when all efforts are done."""
+        return self.next >= len(EFFORTS if self.context.candidates.hub_steps is not None else OTHER_EFFORTS)
 
     def run(self) -> None:
-        """Fills `schedule` and `construction` with the best that is found."""
-        limited = self.means.budget.seconds is not None
+        """Set `schedule` and `construction` to the best result."""
+        limited = self.context.budget.seconds is not None
         try:
             with until(self.until - time.monotonic() if limited else None):
                 self._run()
@@ -140,15 +159,15 @@ class AtSteps:
             return
 
     def _run(self) -> None:
-        if self.means.candidates.hub_steps is not None and self.means.built.collective.units == 1 and not self.built:
-            self._build()
+        if self.context.candidates.hub_steps is None:
+            self._run_without_hubs()
+            return
+        if self.context.constructions.collective.units == 1 and not self.constructed:
+            self._construct()
             if self._done:
                 return
-        if self.means.candidates.hub_steps is None:
-            self._others()
-            return
         if self.meets is None:
-            self.meets = self.means.candidates.meeting(self.steps, self.bound)
+            self.meets = self.context.candidates.meeting(self.steps, self.bound)
         meet = self.meets
         hubs = any(c.engine == "hub" for c in meet)
         for k, (which, conflicts) in list(enumerate(EFFORTS))[self.next :]:
@@ -157,62 +176,67 @@ class AtSteps:
                 continue
             place = sum(other != "shares" for other, _ in EFFORTS[:k])
             seed = self._seed(place if hubs else place - HUBS_FIRST)
-            few = FIRST if which.startswith("first") else FEW if conflicts <= 60_000 else FEW // 2
+            few = FIRST if which.startswith("first") else self._candidate_limit(conflicts)
             if which == "shares":
-                self._sharing(meet, conflicts, self._seed(k))
+                self._generate_columns(meet, conflicts, self._seed(k))
             elif which == "mixture":
                 self._mixture(meet, conflicts, seed)
             elif which.endswith("meet"):
-                left = [c for c in meet if c not in self.refuted]
-                alone = not any(c.engine == "hub" for c in left)
-                first = [c for c in left if alone or c.engine == "hub"][:few]
-                rest = [c for c in left if c.engine == "direct"][:few] if which.startswith("any") and not alone else []
-                self._meet([*first, *rest], conflicts, seed)
+                undecided = [c for c in meet if c not in self.refuted]
+                direct = [c for c in undecided if c.engine == "direct"]
+                hub = [c for c in undecided if c.engine == "hub"]
+                second = direct if hub and which.startswith("any") else []
+                self._meet([*(hub or undecided)[:few], *second[:few]], conflicts, seed)
             else:
-                near = self._frames()
-                first = [f for f in near if not hubs or f.base.engine == "hub"][:few]
-                rest = [f for f in near if f.base.engine == "direct"][:few] if which.startswith("any") else []
-                self._near([*first, *rest], conflicts, seed)
+                frames = self._frames()
+                first = [f for f in frames if not hubs or f.base.engine == "hub"]
+                second = [f for f in frames if f.base.engine == "direct" and which.startswith("any")]
+                self._near([*first[:few], *second[:few]], conflicts, seed)
             if self._done:
                 return
         self.next = len(EFFORTS)
 
+    @staticmethod
+    def _candidate_limit(conflicts: int) -> int:
+        """Return the maximum number of candidates at a conflict limit."""
+        return FEW if conflicts <= 60_000 else FEW // 2
+
     def _frames(self) -> list[Frame]:
         if self.frames is None:
-            self.frames = self.means.candidates.frames(self.steps, self.bound)
+            self.frames = self.context.candidates.frames(self.steps, self.bound)
         return self.frames
 
     def _seed(self, effort: int) -> int:
-        """Another one when an effort that its time ended is made again."""
-        return self.means.budget.seed + effort + 1_000 * self.visits
+        """Return the seed of an effort, another one each time that the search continues."""
+        return self.context.budget.seed + effort + 1_000 * self.visits
 
-    def _others(self) -> None:
-        """Without hubs: what meets the bound, chunks placed one by one, and what comes close.
+    def _run_without_hubs(self) -> None:
+        """Run `OTHER_EFFORTS`: candidates that meet the bound, chunk placement, near candidates, fractions of chunks.
 
-        When there is no limit on the whole, chunks are placed once, then come fractions of chunks, and that is all.
-        Before these comes what comes close, unless there are many chunks already. Where a step more lowers no bound
-        these come alone.
+        Without a time limit chunks are placed once, and fractions of chunks end the search. "near" comes between them,
+        unless many chunks were placed. Where one step less had the same bound, only fractions of chunks are tried.
         """
-        candidates, brief = self.means.candidates, self.means.budget.seconds is None
+        candidates, brief = self.context.candidates, self.context.budget.seconds is None
         places = candidates.placing(self.steps, 1, self.steps) is not None
         quick = brief and places
         alone = False
         for k, (which, effort) in list(enumerate(OTHER_EFFORTS))[self.next :]:
             self.next = k
-            seed, few = self._seed(k), FEW if effort <= 60_000 else FEW // 2
+            seed = self._seed(k)
+            few = self._candidate_limit(effort)
             if which == "place":
                 self.brief = quick
-                before, cpu, self.cpu = self.means.desk.work, self.cpu, math.inf  # what this takes is counted apart
-                many = (quick and self.again) or self._placing(effort, seed) > ALL_AT_ONCE
-                self.cpu = cpu + self.means.desk.work - before
+                before, cpu, self.cpu = self.context.pool.work, self.cpu, math.inf  # its work does not count
+                many = (quick and self.same_bound) or self._place(effort, seed) > ALL_AT_ONCE
+                self.cpu = cpu + self.context.pool.work - before
                 alone = quick and many
             elif which == "blend":
-                self._blending(effort, seed)
+                self._blend(effort, seed)
                 if quick:
                     return
             elif alone:
                 continue
-            elif which == "meet" and not (quick and self.again):
+            elif which == "meet" and not (quick and self.same_bound):
                 self._meet(
                     [c for c in candidates.meeting(self.steps, self.bound) if c not in self.refuted][:few], effort, seed
                 )
@@ -223,31 +247,29 @@ class AtSteps:
             alone = alone or self.spent
         self.next = len(OTHER_EFFORTS)
 
-    def _placing(self, each: int, seed: int) -> int:
-        """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that it asked
-        for."""
+    def _place(self, each: int, seed: int) -> int:
+        """Place one chunk more each time in `each` rounds a step, until that fails; return the last number tried."""
         rounds = each * self.steps
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        tries = PLACERS if chunks <= ALL_AT_ONCE or self.means.budget.seconds is not None else 1
+        attempts = PLACERS if chunks <= ALL_AT_ONCE or self.context.budget.seconds is not None else 1
         while chunks * self.bound < rounds and not self._done:
-            candidate, found = self.means.candidates.placing(self.steps, chunks, rounds), False
-            for _, outcome in self._ask([candidate] * tries if candidate else [], each * PLACING, seed):
+            candidate = self.context.candidates.placing(self.steps, chunks, rounds)
+            for _, outcome in self._run_attempts([candidate] * attempts if candidate else [], each * PLACING, seed):
                 if outcome.schedule is not None:
-                    found = True
                     break
-            if not found:
+            else:
                 break
             chunks += 1
         return chunks
 
-    def _blending(self, times: int, seed: int) -> None:
-        """Asks for fractions of chunks, and whole ones from these."""
-        candidate = self.means.candidates.placing(self.steps, 1, self.steps)
+    def _blend(self, times: int, seed: int) -> None:
+        """Run column generation over single-chunk schedules, and round its fractions to whole chunks."""
+        candidate = self.context.candidates.placing(self.steps, 1, self.steps)
         if candidate is None:
             return
-        self.means.progress(f"S={self.steps}: fractions of chunks (at least {show(self.bound)})")
+        self.context.progress(f"S={self.steps}: fractions of chunks (at least {show(self.bound)})")
         start = tuple(s for s in (self.start, self.schedule) if s is not None)
-        query = Try(
+        query = Attempt(
             "blending",
             candidate.translation,
             self.steps,
@@ -258,35 +280,35 @@ class AtSteps:
             below=self.upper,
             start=start,
         )
-        for _, outcome in self.means.desk.run(iter([query]), self.until):
+        for _, outcome in self.context.pool.run(iter([query]), self.until):
             if outcome.schedule is not None:
                 self._take(outcome.schedule, "blending")
 
     @property
     def spent(self) -> bool:
-        """Whether the time for this S is up."""
-        return time.monotonic() >= self.until or self.means.desk.work >= self.cpu
+        """True when the time for this S is over."""
+        return time.monotonic() >= self.until or self.context.pool.work >= self.cpu
 
     @property
     def _done(self) -> bool:
         return self.upper == self.bound or self.spent
 
     def _meet(self, candidates: Sequence[Candidate], conflicts: int, seed: int) -> None:
-        """Asks for schedules that meet the bound."""
-        for candidate, outcome in self._ask(candidates, conflicts, seed):
+        """Run attempts that meet the bound, and note the candidates that are decided."""
+        for candidate, outcome in self._run_attempts(candidates, conflicts, seed):
             if outcome.status in ("sat", "unsat"):
                 self.refuted.add(candidate)
 
-    def _sharing(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
-        """Asks for fractions of ways through hubs, and for whole chunks of them."""
-        candidate = self.means.candidates.sharing(self.steps)
-        if candidate is None or (
-            self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE)
-        ):
+    def _generate_columns(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
+        """Run column generation over hub paths, and round its fractions to whole chunks for `seconds` CPU seconds."""
+        candidate = self.context.candidates.sharing(self.steps)
+        if candidate is None:
             return
-        self.means.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
-        seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(0.0, self.cpu - self.means.desk.work))
-        query = Try(
+        if self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE):
+            return
+        self.context.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
+        seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(0.0, self.cpu - self.context.pool.work))
+        query = Attempt(
             "shares",
             candidate.translation,
             self.steps,
@@ -295,46 +317,46 @@ class AtSteps:
             least=self.bound,
             below=self.upper,
             seconds=seconds,
-            alike=self.means.same_bits,
+            alike=self.context.same_bits,
         )
-        for _, outcome in self.means.desk.run(iter([query]), self.until):
+        for _, outcome in self.context.pool.run(iter([query]), self.until):
             if outcome.schedule is not None:
                 self._take(outcome.schedule, construction("mixture", outcome.schedule))
             if outcome.fractions is not None:
                 self.fractions = outcome.fractions
-        if self._above:  # then no hub alone meets it either
+        if self._hubs_exceed_bound:  # then no single hub meets it either
             self.refuted.update(c for c in meet if c.engine == "hub")
 
     @property
-    def _above(self) -> bool:
-        """Whether no mixture of ways through hubs meets the bound (in floats)."""
+    def _hubs_exceed_bound(self) -> bool:
+        """True where no mixture of hub paths meets the bound (in floating point)."""
         return self.fractions is not None and self.fractions > float(self.bound) * (1 + SURE)
 
     def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
-        """Asks for mixtures of hubs that meet the bound, until one does, or fractions of them do not."""
-        candidate = None if self._above else self.means.candidates.mixture(self.steps, self.bound)
+        """Run attempts on mixtures of hubs that meet the bound, until one does or fractions of them are refuted."""
+        candidate = None if self._hubs_exceed_bound else self.context.candidates.mixture(self.steps, self.bound)
         if (
             candidate is not None
             and len(candidate.translation.moves) == 1
-            and self.means.candidates.sharing(self.steps) is not None
+            and self.context.candidates.sharing(self.steps) is not None
         ):
             return
-        for _, outcome in self._ask([candidate] * MIXTURES if candidate else [], starts, seed):
-            if outcome.status == "unsat":  # then no hub alone meets it either
+        for _, outcome in self._run_attempts([candidate] * MIXTURES if candidate else [], starts, seed):
+            if outcome.status == "unsat":  # then no single hub meets it either
                 self.refuted.update(c for c in meet if c.engine == "hub")
                 return
 
     def _near(self, frames: Sequence[Frame], conflicts: int, seed: int) -> None:
-        """Asks each frame for less and less, until none of them answers with this effort."""
+        """Lower the rounds of each frame, until none of them has a further candidate at this conflict limit."""
         for frame in frames:
             frame.now = 0
         progress = True
         while progress and not self._done:
             progress = False
-            asked: dict[Candidate, Frame] = {}
-            for candidate, outcome in self._ask(self._next(frames, asked), conflicts, seed):
+            frame_of: dict[Candidate, Frame] = {}
+            for candidate, outcome in self._run_attempts(self._next(frames, frame_of), conflicts, seed):
                 progress = True
-                frame = asked[candidate]
+                frame = frame_of[candidate]
                 if outcome.schedule is not None and self.upper is not None and self.upper <= candidate.value:
                     frame.alive = True
                 elif outcome.status == "unsat":
@@ -342,52 +364,56 @@ class AtSteps:
                 else:
                     frame.now = candidate.rounds + 1
 
-    def _next(self, frames: Sequence[Frame], asked: dict[Candidate, Frame]) -> Iterator[Candidate]:
+    def _next(self, frames: Sequence[Frame], frame_of: dict[Candidate, Frame]) -> Iterator[Candidate]:
+        """Yield the next candidate of each frame, and enter it into `frame_of`."""
         for frame in frames:
             candidate = frame.next(self.upper)
             if candidate is not None:
-                asked[candidate] = frame
+                frame_of[candidate] = frame
                 yield candidate
 
-    def _ask(self, candidates: Iterable[Candidate], conflicts: int, seed: int) -> Iterator[tuple[Candidate, Outcome]]:
-        """Outcomes as they come; keeps improvements, and ends when the bound is met or the time is up."""
-        asked: dict[Try, Candidate] = {}
+    def _run_attempts(
+        self, candidates: Iterable[Candidate], conflicts: int, seed: int
+    ) -> Iterator[tuple[Candidate, Outcome]]:
+        """Yield outcomes as they arrive and take improvements, until the bound is met or the time is over."""
+        candidate_of: dict[Attempt, Candidate] = {}
 
-        def queries() -> Iterator[Try]:
+        def attempts() -> Iterator[Attempt]:
             for k, c in enumerate(candidates):
-                self.means.progress(
+                self.context.progress(
                     f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least "
                     f"{show(self.bound)})"
                 )
-                elsewhere = (
-                    k * conflicts if c.engine == "mixture" else k * len(OTHER_EFFORTS) if c.engine == "placing" else 0
-                )
-                query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, seed + elsewhere)
-                asked[query] = c
-                yield query
+                # Repeated attempts of one candidate differ by their seeds alone.
+                offset = {"mixture": k * conflicts, "placing": k * len(OTHER_EFFORTS)}.get(c.engine, 0)
+                attempt = Attempt(c.engine, c.translation, self.steps, c.rounds, conflicts, seed + offset)
+                candidate_of[attempt] = c
+                yield attempt
 
-        outcomes = self.means.desk.run(queries(), self.until)
+        outcomes = self.context.pool.run(attempts(), self.until)
         try:
-            for query, outcome in outcomes:
+            for attempt, outcome in outcomes:
+                candidate = candidate_of[attempt]
                 if outcome.schedule is not None:
-                    self._take(outcome.schedule, construction(asked[query].engine, outcome.schedule))
-                yield asked[query], outcome
+                    self._take(outcome.schedule, construction(candidate.engine, outcome.schedule))
+                yield candidate, outcome
                 if self._done:
                     return
         finally:
             outcomes.close()
 
     def _take(self, schedule: Schedule, name: str) -> None:
+        """Make `schedule` the result where it improves on `upper`."""
         if self.upper is not None and schedule.bandwidth >= self.upper:
             return
-        if self.means.same_bits and not ends_alike(schedule):
+        if self.context.same_bits and not ends_alike(schedule):
             return
         self.schedule, self.construction, self.upper = schedule, name, schedule.bandwidth
 
-    def _build(self) -> None:
-        """The constructions that need no search of their own."""
-        for schedule, name in self.means.built.schedules(self.steps, self.upper, self.until):
+    def _construct(self) -> None:
+        """Try the constructions without search."""
+        for schedule, name in self.context.constructions.schedules(self.steps, self.upper, self.until):
             self._take(schedule, name)
             if self._done:
                 return
-        self.built = True
+        self.constructed = True

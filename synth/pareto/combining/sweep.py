@@ -1,5 +1,4 @@
-"""The sweep of collectives that combine and are no time reversal: allreduce, scan, custom ones (engines in
-`allreduce`)."""
+"""The sweep of combining collectives that are no time reversal of a copying one: allreduce, scan, custom ones."""
 
 from __future__ import annotations
 
@@ -8,79 +7,75 @@ from fractions import Fraction
 
 from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import LowerBound, Open, Point
-from synth.pareto import bound_notes
+from synth.pareto import notes
 from synth.pareto.combining.bounds_over_steps import LIMITED
-from synth.pareto.sweep_state import Ledger
+from synth.pareto.sweep_state import SweepState
 
-REPLAYED = 4e-5  # seconds for a send, or a route of the network that a document lists, about
-EFFORT = (
-    25.0  # wall seconds of bounds and searches where nobody limited them and there are so many ranks that neither ends
-)
+# Seconds, about, to replay one send, or to read one route that a document lists.
+REPLAYED = 4e-5
+# Wall seconds of bounds and searches without a time limit, where there are so many ranks that neither ends by itself.
+EFFORT = 25.0
 SPENT = "the default effort ended its search"
 
 
-def sweep(ledger: Ledger) -> None:
-    """Enters points, bounds and intervals as they come, and at the end whether the frontier is complete and how far it
-    goes."""
+def sweep(state: SweepState) -> None:
+    """Enter points, bounds and intervals into `state` as they arrive, and at the end `complete` and `last`."""
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.combining import combining_frontier
 
-    options = ledger.options
-    known = _known(ledger)
-    budget = ledger.budget(None)
-    if (
-        budget.seconds is None
-        and chunk_assembly.applies(ledger.network, ledger.collective)
-        and not budget.deterministic
-    ):
+    options = state.options
+    known = _known(state)
+    budget = state.budget(None)
+    if budget.seconds is None and chunk_assembly.applies(state.network, state.collective) and not budget.deterministic:
         budget = replace(budget, seconds=EFFORT)
-    elif budget.seconds is not None:  # what is known is replayed in time
-        budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replaying(ledger, known)))
-    found = combining_frontier.points(
-        ledger.network, ledger.collective, budget=budget, max_steps=options.max_steps,
-        same_bits=options.same_bits, known=known, progress=lambda text: ledger.tell("query", text),
+    elif budget.seconds is not None:  # known points are replayed within the time limit
+        budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replay_seconds(state, known)))
+    items = combining_frontier.points(
+        state.network, state.collective, budget=budget, max_steps=options.max_steps,
+        same_bits=options.same_bits, known=known, progress=lambda text: state.tell("query", text),
     )  # fmt: skip
-    for item in found:
+    for item in items:
         match item:
             case str():
-                ledger.notes += (item if ledger.options.time_limit is not None else item.replace(LIMITED, SPENT),)
+                limited = state.options.time_limit is not None
+                state.notes += (item if limited else item.replace(LIMITED, SPENT),)
                 continue
             case Point():
-                ledger.keep(item)
+                state.keep(item)
                 about: int | None = item.steps
             case Open():
-                ledger.leave(item)
+                state.leave(item)
                 about = item.steps
             case (about, bound):
-                ledger.bounds = [(s, b) for s, b in ledger.bounds if s != about] + [(about, bound)]
+                state.bounds = [(s, b) for s, b in state.bounds if s != about] + [(about, bound)]
                 if about is None:
-                    ledger.log.append({"kind": "floor", "bound": bound.to_json()})
-        last = ledger.open[-1:] if isinstance(item, Open) else []
-        ledger.open = [
-            o for o in ledger.open if o.steps != about
-        ] + last  # what is said of an S replaces what was said before
-    ledger.open.sort(key=lambda interval: interval.steps)
-    floor = next((b for s, b in ledger.bounds if s is None), None)
-    closed = floor is not None and ledger.best == floor.value
-    ledger.notes = bound_notes.settled(ledger.notes, ledger.best, None if floor is None else floor.value)
-    points = ledger.frontier().points
-    ledger.complete = not ledger.open and all(p.status == "optimal" for p in points) and bool(points)
-    seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points), *(o.steps for o in ledger.open)]
-    ledger.last = None if closed else max(seen, default=options.max_steps)
+                    state.log.append({"kind": "floor", "bound": bound.to_json()})
+        last = state.open[-1:] if isinstance(item, Open) else []
+        state.open = [o for o in state.open if o.steps != about] + last  # the newest item of an S replaces the others
+    state.open.sort(key=lambda interval: interval.steps)
+    floor = next((b for s, b in state.bounds if s is None), None)
+    closed = floor is not None and state.best == floor.value
+    state.notes = notes.drop_unproven_bound(state.notes, state.best, None if floor is None else floor.value)
+    points = state.frontier().points
+    state.complete = not state.open and all(p.status == "optimal" for p in points) and bool(points)
+    seen = {s for s, _ in state.bounds if s}
+    seen.update(p.steps for p in state.points)
+    seen.update(o.steps for o in state.open)
+    state.last = None if closed else max(seen, default=options.max_steps)
 
 
-def _replaying(ledger: Ledger, known: dict[int, Point]) -> float:
-    """About the seconds that it takes to enter known points."""
+def _replay_seconds(state: SweepState, known: dict[int, Point]) -> float:
+    """Return the seconds, about, that it takes to enter known points."""
     sends = sum(len(step.sends) for point in known.values() for step in point.schedule.steps)
-    return REPLAYED * (sends + len(known) * len(ledger.network.routes))
+    return REPLAYED * (sends + len(known) * len(state.network.routes))
 
 
-def _known(ledger: Ledger) -> dict[int, Point]:
-    """The best points of an earlier run and of methods that take no solver, by S; their bounds are still to come."""
-    none = LowerBound(Fraction(0), {})
-    seeds = [Point(s, none, "best-known", name, same_bits(s)) for name, s in ledger.seeds if ledger.allowed(s)]
-    found: dict[int, Point] = {}
-    for point in [*seeds, *ledger.resumed()]:
-        if point.steps not in found or point.bandwidth < found[point.steps].bandwidth:
-            found[point.steps] = point
-    return found
+def _known(state: SweepState) -> dict[int, Point]:
+    """Return the best points of an earlier run and of methods without a solver, by S. They have no bounds yet."""
+    unbounded = LowerBound(Fraction(0), {})
+    seeds = [Point(s, unbounded, "best-known", name, same_bits(s)) for name, s in state.seeds if state.allowed(s)]
+    points: dict[int, Point] = {}
+    for point in [*seeds, *state.resumed()]:
+        if point.steps not in points or point.bandwidth < points[point.steps].bandwidth:
+            points[point.steps] = point
+    return points

@@ -1,9 +1,11 @@
-"""Which symmetries a combining schedule is asked to have: groups that move representatives, and groups within one.
+"""Symmetries to search a combining schedule with: a group that moves representatives, and one within each.
 
-    Shape   inner moves orbits          chunks are the images of representatives under `moves`; each representative is
-                                        itself invariant under `inner` (generators); `orbits` of routes are left
+    SymmetryCandidate   inner moves orbits order   chunks are the images of representatives under `moves`, and each
+                                                   representative is invariant under `inner` (generators of a group of
+                                                   `order` elements), with `orbits` orbits of routes
 
-What counts is that loads are averaged over few orbits of routes, and that there are few moves, so few chunks.
+A search is the easier, the fewer orbits of routes there are, over which loads are averaged, and the fewer moves, each
+of which makes a chunk.
 """
 
 from __future__ import annotations
@@ -18,16 +20,21 @@ from synth.model.symmetry.permutations import Permutation, compose
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import check
 
-LARGEST = 64  # moves: every one of them makes a chunk
-SAMPLES = 60  # pairs of elements that are tried as generators of a subgroup
-WALK = 96  # elements that are drawn from
-OUTER = 5  # groups to move representatives by
-INNER = 5  # groups that a representative may be invariant under
+# Maximum number of elements of a group of moves. Each of them makes a chunk.
+LARGEST = 64
+# Number of random pairs, and of random triples, of elements that are tried as generators of a subgroup.
+SAMPLES = 60
+# Number of group elements that the random generators are drawn from.
+WALK = 96
+# Maximum number of groups to move representatives by.
+OUTER = 5
+# Maximum number of groups, for each group of moves, that a representative may be invariant under.
+INNER = 5
 
 
 @dataclass(frozen=True)
-class Shape:
-    """See the module. `order` is that of the inner group."""
+class SymmetryCandidate:
+    """A pair of groups (see the module). `order` is the number of elements of the inner group."""
 
     inner: tuple[Generator, ...]
     moves: tuple[Generator, ...]
@@ -35,91 +42,95 @@ class Shape:
     order: int = 1
 
 
-def shapes(network: Network, collective: Collective, seed: int = 0) -> tuple[Shape, ...]:
-    """Shapes to try, those with the fewest route orbits and the smallest representatives first; the trivial one last.
+def symmetry_candidates(network: Network, collective: Collective, seed: int = 0) -> tuple[SymmetryCandidate, ...]:
+    """Return the symmetries to try, those with the fewest orbits and the smallest representatives first.
 
-    Under a time limit (`synth.solvers.processes.deadline`) it may end in TimeUp.
+    The trivial one comes last. Under a time limit (`synth.solvers.processes.deadline`) it may raise TimeUp.
     """
-    one = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), tuple(range(collective.units)))
-    groups = _groups(network, collective, one, seed)
+    identity = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), tuple(range(collective.units)))
+    groups = _groups(network, collective, identity, seed)
     outer = _outer(groups)
-    made = [Shape((), group, count) for count, group in outer]
+    candidates = [SymmetryCandidate((), group, count) for count, group in outer]
     if collective.units == 1:
         for count, group in outer:
             check()
-            made += _with_inner(one, group, count, groups)
-    return tuple(made)
+            candidates += _with_inner(group, count, groups)
+    return tuple(candidates)
 
 
-def _groups(network: Network, collective: Collective, one: Generator, seed: int) -> list[tuple[Generator, ...]]:
-    """Subgroups with at most `LARGEST` elements, listed in full, the trivial one among them."""
-    whole = generators(network, collective)
-    offers: list[Sequence[Generator]] = [whole, *subgroups(network, collective)]
-    if whole:
-        pool = _walk(one, whole)
+def _groups(network: Network, collective: Collective, identity: Generator, seed: int) -> list[tuple[Generator, ...]]:
+    """Return subgroups with at most `LARGEST` elements, listed in full, the trivial one among them."""
+    full = generators(network, collective)
+    generating_sets: list[Sequence[Generator]] = [full, *subgroups(network, collective)]
+    if full:
+        pool = _walk(identity, full)
         rng = random.Random(seed)
-        offers += [(g,) for g in pool] + [tuple(rng.sample(pool, 2)) for _ in range(SAMPLES) if len(pool) > 1]
-        offers += [tuple(rng.sample(pool, 3)) for _ in range(SAMPLES) if len(pool) > 2]
-    found: dict[frozenset[Permutation], tuple[Generator, ...]] = {}
-    for offer in offers:
+        generating_sets += [(g,) for g in pool]
+        for size in (2, 3):
+            generating_sets += [tuple(rng.sample(pool, size)) for _ in range(SAMPLES) if len(pool) >= size]
+    groups: dict[frozenset[Permutation], tuple[Generator, ...]] = {}
+    for generating_set in generating_sets:
         check()
-        group = elements(one, offer, LARGEST)
+        group = elements(identity, generating_set, LARGEST)
         if group is not None:
-            found.setdefault(frozenset(g.ranks for g in group), group)
-    return list(found.values())
+            groups.setdefault(frozenset(g.ranks for g in group), group)
+    return list(groups.values())
 
 
-def _walk(one: Generator, gens: Sequence[Generator]) -> list[Generator]:
-    """The first elements met from the identity outwards (all of a small group)."""
-    found = {one.ranks: one}
-    queue = [one]
-    for at in queue:
+def _walk(identity: Generator, gens: Sequence[Generator]) -> list[Generator]:
+    """Return up to `WALK` elements in breadth-first order from the identity, which is left out."""
+    seen = {identity.ranks}
+    queue = [identity]
+    for element in queue:
         for g in gens:
-            ranks = compose(at.ranks, g.ranks)
-            if ranks not in found and len(found) <= WALK:
-                found[ranks] = product(at, g)
-                queue.append(found[ranks])
+            ranks = compose(element.ranks, g.ranks)
+            if ranks not in seen and len(seen) <= WALK:
+                seen.add(ranks)
+                queue.append(product(element, g))
     return queue[1:]
 
 
 def product(first: Generator, then: Generator) -> Generator:
-    """`first`, followed by `then`."""
+    """Return the product of two elements: `first`, followed by `then`."""
     return Generator(
         compose(first.ranks, then.ranks), compose(first.routes, then.routes), compose(first.units, then.units)
     )
 
 
-def elements(one: Generator, gens: Iterable[Generator], limit: int) -> tuple[Generator, ...] | None:
-    """The group that `gens` make, `one` (the identity) first; None when it has more than `limit` elements."""
-    found = {one.ranks: one}
-    queue, gens = [one], list(gens)
-    for at in queue:
+def elements(identity: Generator, gens: Iterable[Generator], limit: int) -> tuple[Generator, ...] | None:
+    """Return the group generated by `gens`, the identity first, or None where it has more than `limit` elements."""
+    seen = {identity.ranks}
+    queue, gens = [identity], list(gens)
+    for element in queue:
         for g in gens:
-            ranks = compose(at.ranks, g.ranks)
-            if ranks not in found:
-                if len(found) == limit:
+            ranks = compose(element.ranks, g.ranks)
+            if ranks not in seen:
+                if len(seen) == limit:
                     return None
-                found[ranks] = product(at, g)
-                queue.append(found[ranks])
+                seen.add(ranks)
+                queue.append(product(element, g))
     return tuple(queue)
 
 
-def _count(group: Sequence[Generator]) -> int:
-    """Orbits of routes of a group that is listed in full: those of a route are its images."""
+def _count_orbits(group: Sequence[Generator]) -> int:
+    """Return the number of orbits of routes under a group that is listed in full: an orbit is the images of a route."""
     seen: set[int] = set()
-    found = 0
+    orbits = 0
     for route in range(len(group[0].routes)):
         if route not in seen:
             seen.update(g.routes[route] for g in group)
-            found += 1
-    return found
+            orbits += 1
+    return orbits
 
 
 def _outer(groups: Iterable[tuple[Generator, ...]]) -> list[tuple[int, tuple[Generator, ...]]]:
-    """The smallest group for each number of route orbits, the fewest orbits first; the trivial group always."""
+    """Return (orbits, smallest group) for up to `OUTER` numbers of route orbits, the fewest first.
+
+    The trivial group is always the last one.
+    """
     best: dict[int, tuple[Generator, ...]] = {}
     for group in groups:
-        count = _count(group)
+        count = _count_orbits(group)
         if count not in best or len(group) < len(best[count]):
             best[count] = group
     ranked = sorted(best.items())
@@ -127,32 +138,34 @@ def _outer(groups: Iterable[tuple[Generator, ...]]) -> list[tuple[int, tuple[Gen
 
 
 def _with_inner(
-    one: Generator, group: tuple[Generator, ...], count: int, groups: Iterable[tuple[Generator, ...]]
-) -> list[Shape]:  # fmt: skip
-    """The same moves, with representatives that are invariant under a subgroup that fixes no rank."""
-    inside = {g.ranks for g in group}
-    free = [
-        k
-        for k in groups
-        if len(k) > 1
-        and all(g.ranks in inside for g in k)
-        and all(g.ranks[n] != n for g in k[1:] for n in range(len(g.ranks)))
-    ]
+    group: tuple[Generator, ...], count: int, groups: Iterable[tuple[Generator, ...]]
+) -> list[SymmetryCandidate]:
+    """Return candidates with these moves and representatives invariant under a subgroup that fixes no rank.
+
+    For each order the two subgroups with the fewest orbits are taken, the first of every order before any second one.
+    """
+    members = {g.ranks for g in group}
+    free = []
+    for k in groups:
+        subgroup = len(k) > 1 and all(g.ranks in members for g in k)
+        if subgroup and all(g.ranks[n] != n for g in k[1:] for n in range(len(g.ranks))):
+            free.append(k)
     by_order: dict[int, list[tuple[Generator, ...]]] = {}
-    for k in sorted(free, key=_count):
+    for k in sorted(free, key=_count_orbits):
         by_order.setdefault(len(k), []).append(k)
-    chosen = [
-        k for depth in range(2) for size in sorted(by_order, reverse=True) for k in by_order[size][depth : depth + 1]
-    ]
-    return [Shape(k[1:], _cosets(group, k), count, len(k)) for k in chosen[:INNER]]
+    chosen: list[tuple[Generator, ...]] = []
+    for place in range(2):
+        for order in sorted(by_order, reverse=True):
+            chosen += by_order[order][place : place + 1]
+    return [SymmetryCandidate(k[1:], _cosets(group, k), count, len(k)) for k in chosen[:INNER]]
 
 
 def _cosets(group: tuple[Generator, ...], inner: tuple[Generator, ...]) -> tuple[Generator, ...]:
-    """One move for each distinct image of a representative that is invariant under `inner`."""
+    """Return one move for each distinct image of a representative that is invariant under `inner`."""
     seen: set[Permutation] = set()
-    kept = []
+    moves = []
     for g in group:
         if g.ranks not in seen:
-            kept.append(g)
+            moves.append(g)
             seen |= {compose(k.ranks, g.ranks) for k in inner}
-    return tuple(kept)
+    return tuple(moves)

@@ -1,5 +1,4 @@
-"""What is said of numbers of steps that a search did not come to: points that were known before, and intervals for all
-of them."""
+"""Points and open intervals for the numbers of steps that a search did not reach."""
 
 from __future__ import annotations
 
@@ -12,12 +11,11 @@ from synth.model.frontier import LowerBound, Open, Point
 
 def items(
     known: Iterable[Point], last: int, followed: int, best: Fraction | None, floor: LowerBound, reason: str
-) -> Iterator[Point | Open]:  # fmt: skip
-    """Of every S above `last`, up to `followed` or the last of the points that improve: the point, if there is one, and
-    what is open.
+) -> Iterator[Point | Open]:
+    """Yield for every S above `last` its known point, if it improves, and its open interval.
 
-    `best`: the least R/C of up to `last` steps; `floor`: the bound for any number of steps; `reason`: why no more is
-    known of these.
+    S goes up to `followed`, or to the last known point that improves. `best`: the least R/C with up to `last` steps.
+    `floor`: the bound for any number of steps. `reason`: the reason that stands in the intervals.
     """
     points: dict[int, Point] = {}
     least = best

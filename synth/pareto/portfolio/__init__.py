@@ -1,1 +1,1 @@
-"""The algorithm portfolio: encodings, solvers and symmetry groups raced against each other."""
+"""The algorithm portfolio: encodings, solvers and symmetry groups that run side by side on one query."""

@@ -1,6 +1,6 @@
-"""Who may take part in a race: names such as ``step/cadical``, ``quotient@1/cpsat``, ``tree``, and what each one runs.
+"""Members of the algorithm portfolio, with names such as ``step/cadical``, ``quotient@1/cpsat`` and ``tree``.
 
-racer      encoding[@subgroup][/solver]      the subgroup is an index into `symmetry.subgroups`, largest first
+member      encoding[@subgroup][/solver]      the subgroup is an index into `symmetry.subgroups`, largest first
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from synth.model.schedule import Problem, Step
 
 
 @dataclass(frozen=True)
-class Racer:
-    """One way to attack a problem. `solver` is "" for engines, `subgroup` None where the encoding takes none.
+class Member:
+    """An encoding with a solver, or an engine that solves by itself.
 
-    `limits` are further arguments of an engine: those of SCCL's encoding that its schedules shall keep.
+    `solver` is "" for engines, `subgroup` None where the encoding takes none. `limits` are further arguments of an
+    engine: the limits that schedules of SCCL's encoding keep.
     """
 
     encoding: str
@@ -34,21 +35,23 @@ class Racer:
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """What its process imports before the clock starts."""
+        """Modules that its process imports before the clock starts."""
         brings = self.solver or self.encoding
         library = REQUIRES[brings][:1] if brings in REQUIRES else ()
-        alike = [SOLVERS[name] for name in SOLVERS if library and REQUIRES[name][:1] == library]  # they share a nursery
-        targets = alike if self.solver and alike else [(SOLVERS if self.solver else ENCODINGS).get(brings, "")]
-        modules = {
-            target.partition(":")[0] for target in (*targets, ENCODINGS["step"], ENCODINGS["quotient"]) if target
-        }
+        # Solvers of one library share a fork server.
+        alike = [SOLVERS[name] for name in SOLVERS if library and REQUIRES[name][:1] == library]
+        if self.solver and alike:
+            targets = alike
+        else:
+            targets = [(SOLVERS if self.solver else ENCODINGS).get(brings, "")]
+        targets += [ENCODINGS["step"], ENCODINGS["quotient"]]
+        modules = {target.partition(":")[0] for target in targets if target}
         return ("synth.pareto.portfolio.members", *library, *sorted(modules))
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """The result of a racer: the steps of a schedule, or None and the reason (`status`, `detail`); `cpu` is CPU
-    seconds."""
+class MemberResult:
+    """The result of a member: the steps of a schedule, or None and the reason (`status`, `detail`)."""
 
     steps: tuple[Step, ...] | None
     status: str
@@ -57,50 +60,55 @@ class Attempt:
     profile: dict | None = None
 
 
-def attempt(racer: Racer, problem: Problem, generators: tuple, budget: Budget, conflicts: int | None = None) -> Attempt:
-    """Runs one racer to its end, in this process. `problem` must not combine (see `race.solve`)."""
+def run_member(
+    member: Member, problem: Problem, generators: tuple, budget: Budget, conflicts: int | None = None
+) -> MemberResult:
+    """Run one member to its end, in this process. `problem` must not combine (see `race.solve`)."""
     began = time.process_time()
-    found = _model(racer, problem, generators, budget, conflicts) if racer.solver else _engine(racer, problem, budget)
-    return replace(found, cpu=time.process_time() - began)
+    if member.solver:
+        result = _model(member, problem, generators, budget, conflicts)
+    else:
+        result = _engine(member, problem, budget)
+    return replace(result, cpu=time.process_time() - began)
 
 
-def _engine(racer: Racer, problem: Problem, budget: Budget) -> Attempt:
-    verdict = named("encodings", racer.encoding, ENCODINGS)(problem, budget, **dict(racer.limits))
+def _engine(member: Member, problem: Problem, budget: Budget) -> MemberResult:
+    verdict = named("encodings", member.encoding, ENCODINGS)(problem, budget, **dict(member.limits))
     match verdict:
         case Sat():
-            return Attempt(verdict.schedule.steps, "sat", profile=verdict.cost.detail)
+            return MemberResult(verdict.schedule.steps, "sat", profile=verdict.cost.detail)
         case Unsat():
-            return Attempt(None, "unsat", verdict.reason)
+            return MemberResult(None, "unsat", verdict.reason)
         case _:
-            return Attempt(None, verdict.reason, verdict.detail)
+            return MemberResult(None, verdict.reason, verdict.detail)
 
 
-def _model(racer: Racer, problem: Problem, generators: tuple, budget: Budget, conflicts: int | None) -> Attempt:
+def _model(member: Member, problem: Problem, generators: tuple, budget: Budget, conflicts: int | None) -> MemberResult:
     began = time.process_time()
-    factory = named("encodings", racer.encoding, ENCODINGS)
-    encoding = factory(generators) if racer.subgroup is not None else factory()
+    factory = named("encodings", member.encoding, ENCODINGS)
+    encoding = factory(generators) if member.subgroup is not None else factory()
     model, inverse = encoding.apply(problem)
     encoded = time.process_time()
-    solver = named("solvers", racer.solver, SOLVERS)(seed=budget.seed)
+    solver = named("solvers", member.solver, SOLVERS)(seed=budget.seed)
     if conflicts is not None:
         solver = replace(solver, conflicts=conflicts)
     answer = solver.solve(model)
     profile = {"encode": encoded - began, "solve": time.process_time() - encoded}
     profile |= {"variables": model.variables, "clauses": len(model.clauses), "counts": len(model.counts)}
     if answer.status == "sat":
-        return Attempt(encoding.invert(inverse, answer.values).steps, "sat", profile=profile)
+        return MemberResult(encoding.invert(inverse, answer.values).steps, "sat", profile=profile)
     if answer.status == "unsat" and not encoding.complete:
-        return Attempt(None, "gave-up", "no schedule with this symmetry", profile=profile)
-    return Attempt(None, answer.status, answer.detail, profile=profile)
+        return MemberResult(None, "gave-up", "no schedule with this symmetry", profile=profile)
+    return MemberResult(None, answer.status, answer.detail, profile=profile)
 
 
 def named(kind: str, name: str, built_in: Mapping[str, str]) -> Any:
-    """As `registry.find`, without looking through the installed packages for a built-in name."""
+    """Return the object of a name, as `registry.find`, without a search of installed packages for a built-in name."""
     return load(built_in[name]) if name in built_in else find(kind, name, built_in)
 
 
 def parse(name: str) -> tuple[str, int | None, str]:
-    """``encoding``, subgroup and solver of a racer's name; parts that are not given are None or ""."""
+    """Return encoding, subgroup and solver of a member's name. Absent parts are None or ""."""
     encoding, _, solver = name.lower().partition("/")
     encoding, _, at = encoding.partition("@")
     return ALIASES.get(encoding, encoding), int(at) if at.isdigit() else None, solver

@@ -1,4 +1,4 @@
-"""Who takes part in a race: the encodings, solvers and subgroups that suit a problem, the most promising first."""
+"""Selection of portfolio members: the encodings, solvers and subgroups for a problem, the most promising first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.registry import find, installed
 from synth.model.schedule import Problem
-from synth.pareto.portfolio.members import Racer, named, parse
+from synth.pareto.portfolio.members import Member, named, parse
 
-LARGE = 100_000  # send variables above which quotients go before the whole formula
-QUICK = "minicard"  # the solver that most small problems need; its racers go before all others
+# Number of send variables above which quotients come before the formula without symmetry.
+LARGE = 100_000
+# The solver that decides most small problems soonest. Its members come before all others.
+QUICK = "minicard"
 
 
 @lru_cache(maxsize=16)
@@ -23,28 +25,31 @@ def _subgroups(network: object, collective: object) -> tuple:
     return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
-def entrants(
+def select_members(
     problem: Problem, encoding: str, solver: str, limits: Mapping[str, int] = MappingProxyType({})
-) -> list[tuple[Racer, tuple]]:
-    """The racers, the most promising first, each with the generators it needs. `limits`: what only SCCL's encoding can
-    keep."""
-    name, subgroup, own_solver = parse(encoding)
-    solver = own_solver or solver.lower()
+) -> list[tuple[Member, tuple]]:
+    """Return (member, generators of its subgroup) for all members that suit `problem`, the most promising first.
+
+    `limits`: limits that only SCCL's encoding keeps; it is the only member then. Raises UsageError for unknown names
+    and combinations that do not fit, MissingDependencyError for a solver that is not installed.
+    """
+    name, subgroup, member_solver = parse(encoding)
+    solver = member_solver or solver.lower()
     if limits:
         if name not in ("auto", "sccl"):
             named = " and ".join(f"--{limit}" for limit in limits).replace("_", "-")
             raise UsageError(f"only SCCL's encoding keeps {named}; leave --encoding {name} out")
         name = "sccl"
     if name != "auto":
-        _known("encodings", name, ENCODINGS)
-        _have(name)
+        _check_name("encodings", name, ENCODINGS)
+        _check_installed(name)
     if solver != "auto":
-        _known("solvers", solver, SOLVERS)
-        _have(solver)
+        _check_name("solvers", solver, SOLVERS)
+        _check_installed(solver)
     if name != "auto" and is_engine(name):
         if solver not in ("auto", "z3" if name == "sccl" else "auto"):
             raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
-        return [(Racer(name, limits=tuple(limits.items())), ())]
+        return [(Member(name, limits=tuple(limits.items())), ())]
     groups = _subgroups(problem.network, problem.collective) if name == "auto" or name.startswith("quotient") else ()
     if name.startswith("quotient"):
         if not groups:
@@ -55,89 +60,97 @@ def entrants(
             raise UsageError(
                 f"{name}@{subgroup}: {problem.network.name} has {len(groups)} subgroups, 0 to {len(groups) - 1}"
             )
-        chosen = [subgroup] if subgroup is not None else range(len(groups))
-        return [(Racer(name, "cadical" if solver == "auto" else solver, k), groups[k]) for k in chosen]
+        indices = [subgroup] if subgroup is not None else range(len(groups))
+        return [(Member(name, _default_solver(solver), k), groups[k]) for k in indices]
     if name != "auto":
-        return [(Racer(name, "cadical" if solver == "auto" else solver), ())]
-    everybody = [entry for entry in _everybody(groups, solver) if _available(entry[0])]
+        return [(Member(name, _default_solver(solver)), ())]
+    selection = [entry for entry in _all_members(groups, solver) if _available(entry[0])]
     if size(problem) > LARGE:
-        everybody.sort(key=lambda entry: _late_when_large(entry[0], _first(solver)))
-    return everybody
+        selection.sort(key=lambda entry: _rank_when_large(entry[0], _default_solver(solver)))
+    return selection
 
 
 def is_engine(name: str) -> bool:
-    """Whether an encoding, built in or a plug-in, solves by itself; the others have `apply` and need a solver."""
+    """Return True for an encoding, built in or a plug-in, that solves by itself.
+
+    The other encodings have `apply` and need a solver.
+    """
     return name in ENGINES if name in ENCODINGS else not hasattr(named("encodings", name, ENCODINGS), "apply")
 
 
-def _late_when_large(racer: Racer, solver: str) -> int:
-    """The largest subgroup first, then trees, then the quick and the other subgroups; what sees the whole problem comes
-    last."""
-    if racer.encoding == "tree":
+def _rank_when_large(member: Member, solver: str) -> int:
+    """Return the sort key of a member for large problems.
+
+    The largest subgroup comes first, then trees, then quick solvers and other subgroups, then formulas without
+    symmetry.
+    """
+    if member.encoding == "tree":
         return 1
-    if racer.solver == QUICK:
+    if member.solver == QUICK:
         return 2
-    if racer.solver != solver or racer.subgroup is None:
+    if member.solver != solver or member.subgroup is None:
         return 3
-    return 0 if racer.subgroup == 0 and racer.encoding == "quotient" else 2
+    return 0 if member.subgroup == 0 and member.encoding == "quotient" else 2
 
 
 def size(problem: Problem) -> int:
-    """About how many send variables the whole formula has."""
+    """Return the number of send variables, about, of the formula without symmetry."""
     return problem.collective.units * problem.chunks * len(problem.network.routes) * problem.steps
 
 
-def _first(solver: str) -> str:
-    """The solver that "auto" means where one is needed."""
+def _default_solver(solver: str) -> str:
+    """Return `solver`, or the one that "auto" stands for where an encoding needs one."""
     return "cadical" if solver == "auto" else solver
 
 
-def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]]:
-    first = _first(solver)
-    racers: list[tuple[Racer, tuple]] = []
+def _all_members(groups: Sequence[tuple], solver: str) -> list[tuple[Member, tuple]]:
+    """Return (member, generators) for every member, the most promising of small problems first."""
+    first = _default_solver(solver)
+    members: list[tuple[Member, tuple]] = []
     if solver == "auto":
-        racers += [(Racer("quotient", QUICK, k), group) for k, group in enumerate(groups[:2])]
-        racers.append((Racer("step", QUICK), ()))
+        members += [(Member("quotient", QUICK, k), group) for k, group in enumerate(groups[:2])]
+        members.append((Member("step", QUICK), ()))
     if groups:
-        racers.append((Racer("quotient", first, 0), groups[0]))
-    racers.append((Racer("step", first), ()))
+        members.append((Member("quotient", first, 0), groups[0]))
+    members.append((Member("step", first), ()))
     if solver == "auto":
-        racers.append((Racer("tree"), ()))
+        members.append((Member("tree"), ()))
     if solver == "z3":
-        racers.append((Racer("sccl"), ()))
+        members.append((Member("sccl"), ()))
     for k in range(1, min(3, len(groups))):
-        racers.append((Racer("quotient", first, k), groups[k]))
+        members.append((Member("quotient", first, k), groups[k]))
         if k == 1:
-            racers.append((Racer("quotient-mono", first, k), groups[k]))
+            members.append((Member("quotient-mono", first, k), groups[k]))
     if solver == "auto":
-        racers.append((Racer("step", "z3"), ()))
-    racers.append((Racer("step-mono", first), ()))
+        members.append((Member("step", "z3"), ()))
+    members.append((Member("step-mono", first), ()))
     if groups:
-        racers.append((Racer("quotient-mono", first, 0), groups[0]))
+        members.append((Member("quotient-mono", first, 0), groups[0]))
     if solver == "auto":
         if groups:
-            racers.append((Racer("quotient", "cpsat", 0), groups[0]))
-        racers.append((Racer("step", "cpsat"), ()))
-    return racers
+            members.append((Member("quotient", "cpsat", 0), groups[0]))
+        members.append((Member("step", "cpsat"), ()))
+    return members
 
 
-def _available(racer: Racer) -> bool:
+def _available(member: Member) -> bool:
     from importlib.util import find_spec
 
-    if find_spec(ENCODINGS[racer.encoding].partition(":")[0]) is None:
+    if find_spec(ENCODINGS[member.encoding].partition(":")[0]) is None:
         return False
     return all(
-        installed(REQUIRES[name][0].partition(".")[0]) for name in (racer.encoding, racer.solver) if name in REQUIRES
+        installed(REQUIRES[name][0].partition(".")[0]) for name in (member.encoding, member.solver) if name in REQUIRES
     )
 
 
-def _known(kind: str, name: str, built_in: Mapping[str, str]) -> None:
-    """Raises UsageError for a name that neither `built_in` nor a plug-in has; loads nothing built in."""
+def _check_name(kind: str, name: str, built_in: Mapping[str, str]) -> None:
+    """Raise UsageError for a name that neither `built_in` nor a plug-in has. Nothing built in is loaded."""
     if name not in built_in:
         find(kind, name, built_in)
 
 
-def _have(name: str) -> None:
+def _check_installed(name: str) -> None:
+    """Raise MissingDependencyError where a solver or encoding needs a module that is not installed."""
     if name in REQUIRES and not installed(REQUIRES[name][0].partition(".")[0]):
         module, install = REQUIRES[name]
         raise MissingDependencyError(f"{name} needs {module.partition('.')[0]}, which is not installed; run: {install}")

@@ -1,12 +1,10 @@
-"""Until when flow methods may work: one end for all that runs inside `until`, looked at wherever the work is in small
-parts.
+"""The ambient deadline: one end for everything that runs inside `until`, checked between small parts of the work.
 
-    with until(10):                 # seconds of wall time; of nested ones the earliest end holds; None: no end of its
-                                    own
-        check()                     # raises TimeUp when it is over
-        answer = apart(solve, data) # one long call of a C library, in a process of its own that Ctrl-C and the end kill
+    with until(10):                 # seconds of wall time; the earliest of nested ends holds; None: no end of its own
+        check()                     # raises TimeUp when the time is over
+        answer = apart(solve, data) # one long call of a C library, in a process that Ctrl-C and the deadline kill
 
-What raises nothing has finished: an answer that was cut short is never returned as if it were whole.
+A call that raises nothing has finished: a partial answer is never returned as a complete one.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from synth.solvers.processes import jobs
 
 Result = TypeVar("Result")
 _end: ContextVar[float | None] = ContextVar("end", default=None)
-# Whether this process is one that `apart` began.
+# True in a process that `apart` began.
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 
 
 class TimeUp(UndecidedError):
-    """The time limit is over: says nothing about what exists. `ended`: how that is said of a search."""
+    """The time limit is over, which refutes nothing. `ended`: words for a search that it ended."""
 
     ended = "ended by the time limit"
 
@@ -38,7 +36,7 @@ class TimeUp(UndecidedError):
 
 
 class OutOfMemory(TimeUp):
-    """The memory that one process may have is used up: like the time limit, it says nothing about what exists."""
+    """The memory of one process is used up, which refutes nothing either."""
 
     ended = "ended by the memory limit"
 
@@ -48,10 +46,13 @@ class OutOfMemory(TimeUp):
 
 @contextmanager
 def until(seconds: float | None) -> Iterator[None]:
-    """What runs inside ends, by `TimeUp`, about so many seconds from now."""
-    before = _end.get()
-    own = None if seconds is None else time.monotonic() + seconds
-    ends = [end for end in (before, own) if end is not None]
+    """Set the deadline of the block to `seconds` from now, or to the enclosing deadline if that is earlier.
+
+    `check` and `apart` raise TimeUp inside the block once it has passed.
+    """
+    enclosing = _end.get()
+    end = None if seconds is None else time.monotonic() + seconds
+    ends = [e for e in (enclosing, end) if e is not None]
     token = _end.set(min(ends, default=None))
     try:
         yield
@@ -61,7 +62,7 @@ def until(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def endless() -> Iterator[None]:
-    """What runs inside is not cut short: for the little that has to be said however late it is."""
+    """Remove the deadline from the block: for short work that must be completed however late it is."""
     token = _end.set(None)
     try:
         yield
@@ -70,37 +71,38 @@ def endless() -> Iterator[None]:
 
 
 def left() -> float | None:
-    """Seconds until the end, 0 when it has passed, None without one."""
+    """Return the seconds until the deadline, 0 when it has passed, None without one."""
     end = _end.get()
     return None if end is None else max(0.0, end - time.monotonic())
 
 
 def give_up() -> None:
-    """Leaves no time to what is still to come inside this `until`: after Ctrl-C, whose search is lost, what was found
-    before is kept."""
+    """Set the deadline of the present `until` to the past.
+
+    After Ctrl-C the current search is lost, the rest is skipped, and the earlier results stay.
+    """
     _end.set(-math.inf)
 
 
 def given_up() -> bool:
-    """Whether `give_up` was called inside this `until`."""
+    """Return True where `give_up` was called inside this `until`."""
     return _end.get() == -math.inf
 
 
 def check() -> None:
-    """Raises TimeUp when the end has passed."""
+    """Raise TimeUp when the deadline has passed."""
     end = _end.get()
     if end is not None and time.monotonic() >= end:
         raise TimeUp
 
 
 def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, ...] = ()) -> Result:
-    """The result of ``call(*arguments)``, which runs in a process of its own: Ctrl-C and the end of the time kill it at
-    once.
+    """Return ``call(*arguments)`` from another process, which Ctrl-C and the deadline kill at once.
 
-    For long calls of C libraries, which notice neither. `call` is a function of a module; it, the arguments and the
-    result are pickled.
-    `imports`: modules that the process has beforehand, besides that of `call`. A call inside another one runs where it
-    is. Raises what the call raises, TimeUp at the end, and OutOfMemory where it needs more than one process may have.
+    It is for long calls of C libraries, which notice neither. `call` is a function of a module. It, the arguments and
+    the result are pickled. `imports`: modules that the process imports first, besides that of `call`. A nested call
+    runs in the same process. Raises what the call raises, TimeUp at the deadline, and OutOfMemory where it needs more
+    memory than one process may have.
     """
     check()
     if _inside.get():
@@ -110,11 +112,9 @@ def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, .
     if job.result is None and not job.ended:
         raise TimeUp
     if job.result is None:
-        raise (
-            OutOfMemory
-            if job.over_memory
-            else UndecidedError(f"the process of {call.__name__} died; allow it more memory, or time")
-        )
+        if job.over_memory:
+            raise OutOfMemory
+        raise UndecidedError(f"the process of {call.__name__} died; allow it more memory, or time")
     kind, value = job.result
     if kind == "ok":
         return value
@@ -122,7 +122,7 @@ def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, .
 
 
 def _within(end: float | None, call: Callable[..., Result], arguments: tuple) -> Result:
-    """What the process of `apart` runs: the clock of all processes is the same."""
+    """Run `call` in the process of `apart`. All processes share one monotonic clock, so `end` is valid here, too."""
     _end.set(end)
     _inside.set(True)
     return call(*arguments)

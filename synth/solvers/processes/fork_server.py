@@ -1,16 +1,17 @@
-"""Processes that can be killed: one *nursery* per library imports it once, and forks a child per job.
+"""The fork server: a process that imports one library and forks a child for each job.
 
-A job starts in milliseconds with the library already there, may be stopped, continued and killed at any time, and no
-kill touches another job. The nursery is a fresh interpreter, single-threaded, so its forks are safe whatever threads
-the parent runs; when the parent dies, however it dies, the nursery sees its socket close, kills its children and ends.
+A job starts in milliseconds with the library already there. It may be stopped, continued and killed at any time, and no
+kill touches another job. The fork server is a fresh interpreter with a single thread, so its forks are safe whatever
+threads the parent runs. When the parent dies, however it dies, the server's socket closes, and it kills its children
+and ends.
 
-    parent  --control socket-->  nursery        commands: job (with the job's own socket), stop, continue, kill
-    parent  <--control socket--  nursery        endings: job, wait status, CPU seconds, peak bytes, out of memory?
-    parent  <--job socket----->  child          its process id out, the pickled call in, the pickled result out
+    parent  --control socket-->  server        commands: job (with the job's own socket), stop, continue, kill
+    parent  <--control socket--  server        endings: job, wait status, CPU seconds, peak bytes, out of memory?
+    parent  <--job socket----->  child         its process id out, the pickled call in, the pickled result out
 
-A child that needs more memory than it was allowed is killed. So is the largest child of all nurseries of a process
-where all together need more than half of the machine's: each nursery keeps what its children hold on a page that they
-share.
+A child that exceeds its memory limit is killed. So is the largest child of all servers of a process where all children
+together need more than half of the machine's memory: each server writes the memory of its children on a page that all
+servers share.
 """
 
 from __future__ import annotations
@@ -35,23 +36,31 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_COMMAND = struct.Struct("=cqq")  # what, job, bytes of memory allowed (0: no limit)
+_COMMAND = struct.Struct("=cqq")  # command, job, bytes of memory allowed (0: no limit)
 _ENDING = struct.Struct("=qidqc")  # job, wait status, CPU seconds, peak bytes, memory limit hit
 _LENGTH = struct.Struct("=q")
-_HEADROOM = 2 << 30  # address space above the resident limit: libraries map more than they touch
-_PROCESS_CLOCK = 2  # how Linux numbers the CPU clock of a process: (~pid << 3) | 2, as clock_getcpuclockid(3) gives it
-_WATCH = 0.05  # seconds between looks at the children's memory
-_ROW = struct.Struct(
-    "=qq"
-)  # of a nursery, on the shared page: bytes that its children hold, and bytes of the largest of them
-_ROWS = 64  # nurseries of one process at a time
-PATIENCE = 1.0  # seconds that a nursery has to end its children
-MOST_TOGETHER = 32 << 30  # bytes of all children of a process, where the machine has more than twice as much
+_ROW = struct.Struct("=qq")  # a server on the shared page: bytes of all its children, bytes of the largest of them
+# Bytes of address space above the memory limit: libraries map more than they touch.
+_HEADROOM = 2 << 30
+# Type of a process's CPU clock in Linux: the clock of process pid is (~pid << 3) | 2 (clock_getcpuclockid(3)).
+_PROCESS_CLOCK = 2
+# Seconds between looks at the children's memory.
+_WATCH = 0.05
+# Maximum number of fork servers of one process at a time, each with a row on the shared page.
+_ROWS = 64
+# Seconds that a fork server has to end its children before it is killed.
+PATIENCE = 1.0
+# Maximum bytes of all children of a process together, where the machine has more than twice as much.
+MOST_TOGETHER = 32 << 30
 
 
 @dataclass
 class Job:
-    """A call running in a child. `result` is ``("ok", value)`` or ``("error", exception)``; None until it answered."""
+    """A call that runs in a child.
+
+    `result` is None until the child has answered, then ``("ok", value)`` or ``("error", exception)``. `ended`: the
+    child has ended, with wait status `status`. `cpu`: its CPU seconds. `peak`: its maximum of resident bytes.
+    """
 
     number: int
     nursery: Nursery
@@ -66,7 +75,7 @@ class Job:
     _parts: list[bytes] = field(default_factory=list)
 
     def spent(self) -> float | None:
-        """CPU seconds so far; None where this system does not tell them of other processes."""
+        """Return the CPU seconds so far, or None where the system does not report those of other processes."""
         if self.ended:
             return self.cpu
         if not sys.platform.startswith("linux"):
@@ -77,7 +86,7 @@ class Job:
         return self.cpu
 
     def receive(self) -> None:
-        """Takes what the child has written; call when `channel` is readable."""
+        """Read the child's output. Call when `channel` is readable."""
         try:
             part = self.channel.recv(1 << 20)
         except OSError:
@@ -93,38 +102,41 @@ class Job:
         self.channel.close()
 
     def stop(self) -> None:
-        """Suspends the child."""
+        """Suspend the child."""
         self.nursery.command(b"s", self.number)
 
     def resume(self) -> None:
-        """Continues a suspended child."""
+        """Continue a suspended child."""
         self.nursery.command(b"c", self.number)
 
     def kill(self) -> None:
-        """Ends the child at once; its ending still arrives at the nursery's control socket."""
+        """Kill the child. Its ending still arrives at the fork server's control socket."""
         self.nursery.command(b"k", self.number)
 
 
 class Nursery:
-    """Starts an interpreter that imports `modules` and forks a child for each job."""
+    """A fork server: an interpreter that imports `modules` and forks a child for each job."""
 
     def __init__(self, modules: tuple[str, ...], together: int | None = None) -> None:
-        """`together`: bytes that the children of all nurseries may hold, half of the machine's memory unless given."""
+        """Start the interpreter.
+
+        `together`: maximum bytes of the children of all fork servers (default: half of the machine's memory).
+        """
         self.control, theirs = socket.socketpair()
         self._page, self._row = _page(os.getpid()), next(_rows) % _ROWS
-        given = theirs.fileno(), modules, self._page, self._row, together or _together()
+        arguments = theirs.fileno(), modules, self._page, self._row, together or _memory_limit()
         code = (
             f"import sys; sys.path[:] = {sys.path!r}; from synth.solvers.processes.fork_server import serve; "
-            f"serve{given!r}"
+            f"serve{arguments!r}"
         )
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        quiet = subprocess.DEVNULL
+        null = subprocess.DEVNULL
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             pass_fds=[theirs.fileno(), self._page],
-            stdin=quiet,
-            stdout=quiet,
-            stderr=quiet,
+            stdin=null,
+            stdout=null,
+            stderr=null,
             env=environment,
             process_group=0,
         )
@@ -134,7 +146,7 @@ class Nursery:
         self._partial = b""
 
     def start(self, number: int, call: Callable, arguments: tuple, memory: int | None) -> Job:
-        """Runs ``call(*arguments)`` in a child that may use `memory` bytes."""
+        """Run ``call(*arguments)`` in a child that may use `memory` bytes (None: no limit)."""
         ours, theirs = socket.socketpair()
         job = Job(number, self, ours)
         self.jobs[number] = job
@@ -148,7 +160,7 @@ class Nursery:
         return job
 
     def command(self, what: bytes, number: int) -> None:
-        """Sends a command about a job; a nursery that died has ended all its jobs."""
+        """Send a command about a job. A fork server that died has ended all its jobs."""
         if not self.dead:
             try:
                 self.control.sendall(_COMMAND.pack(what, number, 0))
@@ -156,7 +168,7 @@ class Nursery:
                 self._lost()
 
     def receive(self) -> None:
-        """Takes endings from the control socket; call when it is readable."""
+        """Read endings from the control socket. Call when it is readable."""
         try:
             data = self.control.recv(1 << 16)
         except OSError:
@@ -180,17 +192,19 @@ class Nursery:
         self._forget()
 
     def _forget(self) -> None:
-        """Takes what its children held from the page."""
+        """Remove the memory of its children from the shared page."""
         os.pwrite(self._page, bytes(_ROW.size), self._row * _ROW.size)
 
     def hang_up(self) -> None:
-        """Tells the nursery to end its children and itself; `close` waits until it has."""
+        """Tell the fork server to end its children and itself. `close` waits until it has."""
         self.dead = True
         self.control.close()
 
     def close(self, patience: float = PATIENCE) -> None:
-        """Ends the nursery and its children, and waits for it: one that still imports after so many seconds has none,
-        and is killed."""
+        """End the fork server and its children, and wait for it.
+
+        A server that still imports after `patience` seconds has no children, and is killed.
+        """
         self.hang_up()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
@@ -205,7 +219,7 @@ _rows = itertools.count()
 
 @cache
 def _page(process: int) -> int:
-    """The file without a name that all nurseries of `process`, this one, share: a row for each."""
+    """Return the unnamed file with a row for each fork server of `process`, which is this process."""
     page, path = tempfile.mkstemp(prefix=f"synth-{process}-")
     os.unlink(path)
     os.ftruncate(page, _ROWS * _ROW.size)
@@ -213,21 +227,23 @@ def _page(process: int) -> int:
 
 
 @cache
-def _together() -> int:
-    """Half of the memory of the machine, or of the container, and no more than `MOST_TOGETHER`."""
-    known = [2 * MOST_TOGETHER]
+def _memory_limit() -> int:
+    """Return half of the memory of the machine, or of the container, and `MOST_TOGETHER` at most."""
+    sizes = [2 * MOST_TOGETHER]
     with contextlib.suppress(OSError, ValueError):
-        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with contextlib.suppress(OSError, ValueError):  # "max" where the container has no limit
-        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(known) // 2
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes) // 2
 
 
-# ---- below: what runs in the nursery and in its children ----
+# ---- below: code of the fork server and of its children ----
 
 
 @dataclass
 class _Child:
+    """A child of the fork server. `memory`: its limit in bytes. `over`: killed for its memory."""
+
     number: int
     memory: int
     over: bool = False
@@ -235,7 +251,7 @@ class _Child:
 
 
 def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int) -> None:
-    """The nursery's loop. Ends when the control socket closes, and never leaves a child behind."""
+    """Run the loop of the fork server. It ends when the control socket closes, and leaves no child behind."""
     import gc
     import importlib
 
@@ -244,7 +260,7 @@ def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int)
     for module in modules:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
-    _libc()  # once for all children
+    _libc()  # loaded once for all children
     gc.collect()
     gc.freeze()
     wake, woken = os.pipe()
@@ -258,10 +274,10 @@ def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int)
             ready, _, _ = select.select([control, wake], [], [], _WATCH if children else None)
             if wake in ready:
                 os.read(wake, 4096)
-                _reap(control, children)
-            if control in ready and not _obey(control, children, wake, woken):
+                _report_endings(control, children)
+            if control in ready and not _execute_command(control, children, wake, woken):
                 return
-            _watch(children, shared, row, together)
+            _limit_memory(children, shared, row, together)
     finally:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
@@ -269,8 +285,8 @@ def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int)
         os._exit(0)
 
 
-def _obey(control: socket.socket, children: dict[int, _Child], wake: int, woken: int) -> bool:
-    """Carries out one command. False when the parent is gone."""
+def _execute_command(control: socket.socket, children: dict[int, _Child], wake: int, woken: int) -> bool:
+    """Execute one command of the parent. Return False when the parent is gone."""
     data, fds, _, _ = socket.recv_fds(control, _COMMAND.size, 1)
     while data and len(data) < _COMMAND.size:
         more = control.recv(_COMMAND.size - len(data))
@@ -279,21 +295,21 @@ def _obey(control: socket.socket, children: dict[int, _Child], wake: int, woken:
         data += more
     if not data:
         return False
-    what, number, memory = _COMMAND.unpack(data)
-    if what == b"j":
-        nursery, pid = os.getpid(), os.fork()
+    command, number, memory = _COMMAND.unpack(data)
+    if command == b"j":
+        server, pid = os.getpid(), os.fork()
         if pid == 0:
-            _end_with(nursery)
+            _end_with(server)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             control.close()
             os.close(wake)
             os.close(woken)
-            _work(socket.socket(fileno=fds[0]), memory)
+            _run_call(socket.socket(fileno=fds[0]), memory)
         os.close(fds[0])
         children[pid] = _Child(number, memory)
         return True
-    order = {b"s": signal.SIGSTOP, b"c": signal.SIGCONT, b"k": signal.SIGKILL}[what]
+    order = {b"s": signal.SIGSTOP, b"c": signal.SIGCONT, b"k": signal.SIGKILL}[command]
     for pid, child in children.items():
         if child.number == number:
             os.kill(pid, order)
@@ -302,7 +318,7 @@ def _obey(control: socket.socket, children: dict[int, _Child], wake: int, woken:
 
 @cache
 def _libc() -> Any:
-    """The C library, where the kernel can end a process with its parent (Linux); None elsewhere."""
+    """Return the C library where the kernel can end a process with its parent (Linux), None elsewhere."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -314,16 +330,17 @@ def _libc() -> Any:
         return None
 
 
-def _end_with(nursery: int) -> None:
-    """Have the kernel end this child when the nursery is killed in a way that it cannot see."""
+def _end_with(server: int) -> None:
+    """Have the kernel end this child with the fork server, which may be killed without notice."""
     library = _libc()
     if library is not None:
         library.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.getppid() != nursery:
+        if os.getppid() != server:
             os._exit(1)
 
 
-def _reap(control: socket.socket, children: dict[int, _Child]) -> None:
+def _report_endings(control: socket.socket, children: dict[int, _Child]) -> None:
+    """Wait for the children that have ended, and send their endings to the parent."""
     while children:
         try:
             pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -338,42 +355,44 @@ def _reap(control: socket.socket, children: dict[int, _Child]) -> None:
             control.sendall(_ENDING.pack(child.number, status, usage.ru_utime + usage.ru_stime, peak, over))
 
 
-def _watch(children: dict[int, _Child], shared: mmap.mmap, row: int, together: int) -> None:
-    """Kills children whose resident memory is above their limit, and the largest of all nurseries where all together
-    are above theirs."""
+def _limit_memory(children: dict[int, _Child], shared: mmap.mmap, row: int, together: int) -> None:
+    """Kill children whose resident memory is above their limit.
+
+    Where the children of all fork servers together are above `together` bytes, kill the largest, if it is one of ours.
+    """
     for pid, child in children.items():
         child.resident = 0 if child.over else _resident(pid)
         if child.memory and child.resident > child.memory:
-            _end(pid, child)
+            _kill(pid, child)
     largest = max(children, key=lambda pid: children[pid].resident, default=0)
-    most = children[largest].resident if children else 0
-    _ROW.pack_into(shared, row * _ROW.size, sum(child.resident for child in children.values()), most)
+    largest_bytes = children[largest].resident if children else 0
+    _ROW.pack_into(shared, row * _ROW.size, sum(child.resident for child in children.values()), largest_bytes)
     rows = list(_ROW.iter_unpack(shared[:]))
-    biggest = max((size, place) for place, (_, size) in enumerate(rows))
-    if most and sum(held for held, _ in rows) > together and biggest == (most, row):
-        _end(largest, children[largest])
+    largest_of_all = max((size, place) for place, (_, size) in enumerate(rows))
+    if largest_bytes and sum(size for size, _ in rows) > together and largest_of_all == (largest_bytes, row):
+        _kill(largest, children[largest])
 
 
-def _end(pid: int, child: _Child) -> None:
-    """Kills a child for its memory."""
+def _kill(pid: int, child: _Child) -> None:
+    """Kill a child for its memory."""
     child.over, child.resident = True, 0
     os.kill(pid, signal.SIGKILL)
 
 
 def _resident(pid: int) -> int:
-    """Resident bytes of a process; 0 when it cannot be told."""
+    """Return the resident bytes of a process, 0 where they are unknown."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
         if sys.platform == "linux":
             return 0
-    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return int(shown) * 1024 if shown.strip().isdigit() else 0
+    output = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return int(output) * 1024 if output.strip().isdigit() else 0
 
 
-def _work(channel: socket.socket, memory: int) -> None:
-    """The child: read the call, run it, write the result, leave without clean-up."""
+def _run_call(channel: socket.socket, memory: int) -> None:
+    """Run the child: read the call, run it, write the result, and exit without clean-up."""
     try:
         if memory:
             with contextlib.suppress(ValueError, OSError):
@@ -392,6 +411,7 @@ def _work(channel: socket.socket, memory: int) -> None:
 
 
 def _portable(error: Exception) -> bool:
+    """Return True where an exception survives pickling."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -400,6 +420,7 @@ def _portable(error: Exception) -> bool:
 
 
 def _read(channel: socket.socket) -> bytes:
+    """Return the next message, without its length."""
     data = bytearray()
     size = None
     while size is None or len(data) < size:

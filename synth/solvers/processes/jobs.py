@@ -1,6 +1,6 @@
-"""Calls in processes that can be killed: begun, waited for, ended; the helper processes that fork for them.
+"""Calls in processes that can be killed, and the fork servers that start them.
 
-One race, or one of these questions, is waited for at a time (`TURN`); jobs that were begun go on meanwhile.
+One thread at a time starts jobs or waits for them (`TURN`). Jobs continue meanwhile.
 """
 
 from __future__ import annotations
@@ -16,55 +16,53 @@ from collections.abc import Callable, Sequence
 from synth.model.outcome import Budget
 from synth.solvers.processes.fork_server import PATIENCE, Job, Nursery
 
-TURN = (
-    threading.Lock()
-)  # held by who starts jobs or waits for them; `start`, `watch`, `drain` and `end` are called by who holds it
+# Held by the thread that starts jobs or waits for them. Only that thread may call `start`, `watch`, `drain` and `end`.
+TURN = threading.Lock()
 _numbers = itertools.count(1)
-_nurseries: dict[tuple[int, tuple[str, ...]], Nursery] = {}
+_servers: dict[tuple[int, tuple[str, ...]], Nursery] = {}
 
 
 def warm(imports: tuple[str, ...]) -> None:
-    """Starts the helper process that imports these modules, so that the first job finds them ready."""
+    """Start the fork server that imports these modules, so that the first job finds them ready."""
     with TURN:
-        _nursery(imports)
+        _server(imports)
 
 
 def stop() -> None:
-    """Ends every helper process. They also end by themselves with this process, and start again when needed."""
+    """End every fork server. They also end with this process, and start again when needed."""
     with TURN:
-        mine = [nursery for (pid, _), nursery in _nurseries.items() if pid == os.getpid()]
-        _nurseries.clear()
-        for nursery in mine:
-            nursery.hang_up()
+        servers = [server for (pid, _), server in _servers.items() if pid == os.getpid()]
+        _servers.clear()
+        for server in servers:
+            server.hang_up()
         until = time.monotonic() + PATIENCE
-        for nursery in mine:
-            nursery.close(max(0.0, until - time.monotonic()))
+        for server in servers:
+            server.close(max(0.0, until - time.monotonic()))
 
 
 atexit.register(stop)
 
 
 def alone(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
-    """As `begin`, then `finish` after so many wall seconds at most; the job as it ended, or not."""
+    """Begin a job and finish it after `seconds` wall seconds at most; return the job."""
     return finish(begin(imports, call, arguments, budget), None if seconds is None else time.monotonic() + seconds)
 
 
 def begin(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget) -> Job:
-    """Starts ``call(*arguments)`` in a process that has these modules imported. Every job goes to `finish`."""
+    """Start ``call(*arguments)`` in a process with these modules imported. Every job must be passed to `finish`."""
     with TURN:
         return start(imports, call, arguments, budget)
 
 
 def wait(jobs: Sequence[Job], until: float | None) -> None:
-    """Waits until one of the jobs has answered or ended, until then at most (monotonic seconds). They go on."""
+    """Wait until a job has answered or ended, or until `until` (monotonic seconds). The jobs continue."""
     with TURN:
         if not any(job.result or job.ended for job in jobs):
             watch(jobs, until)
 
 
 def finish(job: Job, until: float | None) -> Job:
-    """Waits for a job that was begun, until then at most (monotonic seconds), and ends it; the job as it ended, or
-    not."""
+    """Wait for a job until `until` (monotonic seconds), kill it if it has not answered, and return it."""
     with TURN:
         try:
             watch([job], until)
@@ -77,33 +75,34 @@ def finish(job: Job, until: float | None) -> Job:
         return job
 
 
-def _nursery(modules: tuple[str, ...]) -> Nursery:
+def _server(modules: tuple[str, ...]) -> Nursery:
+    """Return the fork server with these modules, started anew where there is none."""
     key = (os.getpid(), modules)
-    nursery = _nurseries.get(key)
-    if nursery is None or nursery.dead:
-        nursery = _nurseries[key] = Nursery(modules)
-    return nursery
+    server = _servers.get(key)
+    if server is None or server.dead:
+        server = _servers[key] = Nursery(modules)
+    return server
 
 
 def start(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget) -> Job:
-    """As `begin`, for who has the turn."""
-    return _nursery(imports).start(next(_numbers), call, arguments, budget.memory)
+    """Start a job, as `begin`. The caller holds `TURN`."""
+    return _server(imports).start(next(_numbers), call, arguments, budget.memory)
 
 
 def watch(jobs: Sequence[Job], until: float | None) -> None:
-    """Returns when a job has answered or ended, or at `until` (monotonic seconds); for who has the turn."""
+    """Wait until a job has answered or ended, or until `until` (monotonic seconds). The caller holds `TURN`."""
     with selectors.DefaultSelector() as selector:
-        for nursery in {id(job.nursery): job.nursery for job in jobs}.values():
-            if not nursery.dead:
-                selector.register(nursery.control, selectors.EVENT_READ, nursery)
+        for server in {id(job.nursery): job.nursery for job in jobs}.values():
+            if not server.dead:
+                selector.register(server.control, selectors.EVENT_READ, server)
         for job in jobs:
             if job.channel.fileno() >= 0:
                 selector.register(job.channel, selectors.EVENT_READ, job)
         while not any(job.result or job.ended for job in jobs):
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            seconds = None if until is None else until - time.monotonic()
+            if seconds is not None and seconds <= 0:
                 return
-            for key, _ in selector.select(left):
+            for key, _ in selector.select(seconds):
                 if isinstance(key.data, Job) and key.data.channel.fileno() >= 0:
                     key.data.receive()
                     if key.data.channel.fileno() < 0:
@@ -113,30 +112,31 @@ def watch(jobs: Sequence[Job], until: float | None) -> None:
 
 
 def end(jobs: Sequence[Job]) -> None:
-    """Kills those that have not ended, and waits until they have; for who has the turn."""
+    """Kill the jobs that have not ended, and wait until they have. The caller holds `TURN`."""
     for job in jobs:
         if not job.ended:
             job.kill()
     until = time.monotonic() + 2
-    while (left := [job for job in jobs if not job.ended]) and time.monotonic() < until:
-        _wait_endings(left, until)
+    while (running := [job for job in jobs if not job.ended]) and time.monotonic() < until:
+        _wait_endings(running, until)
     for job in jobs:
         job.channel.close()
 
 
 def _wait_endings(jobs: Sequence[Job], until: float) -> None:
-    nurseries = {id(job.nursery): job.nursery for job in jobs}
+    """Receive endings of jobs from their fork servers, once or until `until` (monotonic seconds)."""
+    servers = {id(job.nursery): job.nursery for job in jobs}
     with selectors.DefaultSelector() as selector:
-        for nursery in nurseries.values():
-            if nursery.dead:
-                nursery.receive()
+        for server in servers.values():
+            if server.dead:
+                server.receive()
             else:
-                selector.register(nursery.control, selectors.EVENT_READ, nursery)
+                selector.register(server.control, selectors.EVENT_READ, server)
         for key, _ in selector.select(max(0.0, until - time.monotonic())):
             key.data.receive()
 
 
 def drain(job: Job) -> None:
-    """An ended child may have answered just before: read what is left."""
+    """Read the rest of an ended child's output: it may have answered just before its end."""
     while job.channel.fileno() >= 0:
         job.receive()

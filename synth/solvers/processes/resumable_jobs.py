@@ -1,5 +1,4 @@
-"""Questions in processes of their own that are waited for in parts: one that took too long rests, and goes on when
-asked again."""
+"""Resumable jobs: calls in other processes that are suspended when they are late, and continue when needed again."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ from synth.model.outcome import Budget, Unknown
 from synth.solvers.processes import jobs
 from synth.solvers.processes.fork_server import Job
 
-LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
+# Up to this many ranks bounds are computed in this process: they take less time than the start of another.
+LEAST_RANKS = 8
 
 
 @dataclass
-class Awaited:
-    """What was asked, by key, and what came of it: an answer, or why there is none (memory, crash), which is not asked
-    again.
+class ResumableJobs:
+    """Calls by key. `jobs`: those at work or suspended. `found`: results, or the reason for none (memory, crash).
 
-    `imports`: the modules that the processes begin with.
+    A call that has ended without a result is not begun again. `imports`: modules that the processes import first.
     """
 
     budget: Budget
@@ -28,7 +27,7 @@ class Awaited:
     found: dict[Hashable, object] = field(default_factory=dict)
 
     def begin(self, key: Hashable, call: Callable, *arguments: object) -> None:
-        """Starts on ``call(*arguments)``, once; a question that rests goes on."""
+        """Begin ``call(*arguments)`` where it has not begun, or continue it where it is suspended."""
         if key in self.found:
             return
         if key in self.jobs:
@@ -37,8 +36,7 @@ class Awaited:
             self.jobs[key] = jobs.begin(self.imports, call, arguments, self.budget)
 
     def wait(self, keys: Sequence[Hashable], until: float) -> None:
-        """Waits until one of `keys`, all of which were begun, has an answer or none will come, or until then (monotonic
-        seconds)."""
+        """Wait until a call of `keys`, which have all begun, has ended, or until `until` (monotonic seconds)."""
         if all(key in self.jobs for key in keys):
             jobs.wait([self.jobs[key] for key in keys], until)
         for key in keys:
@@ -47,25 +45,25 @@ class Awaited:
                 self._take(key, job)
 
     def rest(self, key: Hashable) -> None:
-        """Stops the work on a question until it is begun again."""
+        """Suspend a call until it is begun again."""
         if key in self.jobs:
             self.jobs[key].stop()
 
     def ask(self, key: Hashable, until: float, call: Callable, *arguments: object) -> object:
-        """The answer to ``call(*arguments)`` by then; None where it is late: then it rests."""
+        """Return the result of ``call(*arguments)`` at `until`; where it is late, suspend the call and return None."""
         self.begin(key, call, *arguments)
         self.wait([key], until)
         self.rest(key)
         return self.found.get(key)
 
     def close(self) -> None:
-        """Ends every question that is still at work or rests."""
+        """End every call that is at work or suspended."""
         while self.jobs:
             _, job = self.jobs.popitem()
             jobs.finish(job, time.monotonic())
 
     def _take(self, key: Hashable, job: Job) -> None:
-        """Notes what the job has said. Raises what it raised, but for what the machine lacked."""
+        """Record the result of a job. Raises what the call raised, except for a lack of memory."""
         del self.jobs[key]
         jobs.finish(job, time.monotonic())
         failed = job.result[1] if job.result is not None and job.result[0] == "error" else None
