@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from synth.catalog.entry import Entry
-from synth.catalog.entry_summary import Told, told
+from synth.catalog.entry_summary import EntrySummary, summarize
 from synth.catalog.isomorphism import invariant
 from synth.catalog.store.blobs import Blob, intact, unpack
 from synth.catalog.store.find import Alias
@@ -92,9 +92,11 @@ class Reader:
                 error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}")
             ) from None
 
-    def told(self, name: str) -> Told:
-        """What the entry of this fingerprint says, without its schedules. Raises UsageError (none, several),
-        FormatError (damaged)."""
+    def summary(self, name: str) -> EntrySummary:
+        """Return the summary of the entry whose fingerprint is or begins with `name`, read without its schedules.
+
+        Raises UsageError (none, several), FormatError (damaged).
+        """
         number, fingerprint, alias = self._named(name)
         with said(self.path), snapshot(self.base):
             text, own = (LIGHT[0], "e") if alias is None else (LIGHT[1], "a")
@@ -106,7 +108,7 @@ class Reader:
             points = self.base.execute(
                 "SELECT steps, bandwidth, status FROM points WHERE entry = ?", (number,)
             ).fetchall()
-        return told(light(row), provenance, None if document is None else Blob(*document), points)
+        return summarize(light(row), provenance, None if document is None else Blob(*document), points)
 
     def entry(self, number: int, *, measurements: bool = True) -> Entry:
         """The entry in row `number`. Raises FormatError where it is damaged."""
