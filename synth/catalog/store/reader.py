@@ -116,8 +116,8 @@ class Reader:
             documents = self.base.execute(
                 "SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)
             ).fetchall()
-            measured = tuple(Blob(*row) for row in documents) if measurements else ()
-            return entry(self.columns(number), self.blobs(number), measured)
+            measured = tuple(Blob(*row) for row in documents)
+            return entry(self.columns(number), self.blobs(number), measured if measurements else ())
 
     def _find_row(self, name: str) -> tuple[int, str, Blob | None]:
         """Return the row number of the entry or alias whose fingerprint begins with `name`, its fingerprint, and the
