@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import change_options, chosen_machine, output_options
+from synth.cli.framework.options import change_options, chosen_machine, output_options, time_limit_option
 from synth.cli.framework.output import deliver, ready
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration, Ranks, Size
+from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT, UNDECIDED
 from synth.errors import UsageError
 from synth.model.rational import rational
@@ -55,9 +55,7 @@ class _Number(click.ParamType):
     help="µs that using PCIe beside the fast links costs (Blink's T_dpa).",
 )
 @click.option("--size", type=Size(), default="1GB", show_default=True, metavar="SIZE", help="Message size for --pcie.")
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
-)
+@time_limit_option("Wall time to spend; what is found by then is printed.")
 @output_options
 def allocations(**given: Any) -> int:
     """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.

@@ -11,30 +11,23 @@ from synth.cli.framework.options import (
     chosen_collective,
     chosen_machine,
     collective_options,
+    collective_or_name,
+    engine_option,
     machine_options,
     output_options,
-    task,
+    time_limit_option,
 )
 from synth.cli.framework.output import deliver, ready, remark
-from synth.cli.framework.types import Duration, Positive
+from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
 
 @click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
 @machine_options
 @collective_options
-@click.option(
-    "--engine",
-    "method",
-    type=click.Choice(["auto", "exact", "flow"], case_sensitive=False),
-    default="auto",
-    show_default=True,
-    help="Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.",
-)
+@engine_option("Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; the bounds found by then are printed."
-)
+@time_limit_option("Wall time to spend; the bounds found by then are printed.")
 @output_options
 def bound(**given: Any) -> int:
     """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
@@ -50,9 +43,9 @@ def bound(**given: Any) -> int:
 
     ready(given["output"])
     topology = chosen_machine(given)
-    asked = task(given, topology)
-    with witnessed(given, topology, asked):
-        large = api.large_bound(topology, asked, engine=given["method"].lower(), time_limit=given["time_limit"])
+    requested = collective_or_name(given, topology)
+    with witnessed(given, topology, requested):
+        large = api.large_bound(topology, requested, engine=given["method"].lower(), time_limit=given["time_limit"])
     if large is not None:
         from synth.view import scale_table as view
 

@@ -13,19 +13,17 @@ from synth.cli.framework.options import (
     collective_options,
     machine_options,
     output_options,
+    time_limit_option,
 )
 from synth.cli.framework.output import deliver, ready
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
 
 @click.command(context_settings=CONTEXT, short_help="The optimum against rings and trees.")
 @machine_options
 @collective_options
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
-)
+@time_limit_option("Wall time to spend; what is found by then is printed.")
 @output_options
 def explain(**given: Any) -> int:
     """Compare the optimal rate of a collective with what rings and double binary trees reach on the same links, and say

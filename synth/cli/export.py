@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework import folders
-from synth.cli.framework.options import FILE, one_of
+from synth.cli.framework.options import FILE, instances_option, one_of, point_option
 from synth.cli.framework.output import ready, remark, write
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Positive, Ranks, Size
+from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 
@@ -64,9 +64,7 @@ class Sizes(click.ParamType):
 @click.option(
     "--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; executor unless given."
 )
-@click.option(
-    "--point", type=Positive(), metavar="K", help="The K-th point of a frontier, in the order of its table, from 1."
-)
+@point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
 @click.option(
     "--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder."
 )
@@ -76,12 +74,7 @@ class Sizes(click.ParamType):
 @click.option(
     "--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False), help="Simple unless given."
 )
-@click.option(
-    "--instances",
-    type=Positive(),
-    metavar="N",
-    help="Copies side by side, each for its share of the data; 1 unless given.",
-)
+@instances_option("Copies side by side, each for its share of the data; 1 unless given.")
 @click.option(
     "--in-place",
     type=click.Choice(["in", "out", "both"], case_sensitive=False),

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options, time_limit_option
 from synth.cli.framework.output import deliver, ready, write
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration, Positive
+from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 
@@ -28,9 +28,7 @@ from synth.errors import UsageError
     metavar="OUT.json",
     help="Write the schedule of all groups, as verify, show and export take it.",
 )
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
-)
+@time_limit_option("Wall time to spend; what is found by then is printed.")
 @output_options
 def groups(**given: Any) -> int:
     """Bound and schedule several process groups that use the machine at the same time.

@@ -15,11 +15,12 @@ from synth.cli.framework.options import (
     FILE,
     chosen_machine,
     collective_options,
-    engine,
+    collective_or_name,
+    engine_arguments,
+    engine_option,
     engine_options,
     machine_options,
     output_options,
-    task,
 )
 from synth.cli.framework.output import deliver, ready, remark, write
 from synth.cli.framework.progress import progress
@@ -50,14 +51,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
     show_default=True,
     help="By the bounds, or SCCL's loop over steps, rounds and chunks.",
 )
-@click.option(
-    "--engine",
-    "method",
-    type=click.Choice(["auto", "exact", "flow"], case_sensitive=False),
-    default="auto",
-    show_default=True,
-    help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.",
-)
+@engine_option("Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")
 @click.option(
     "--schedules",
     type=FILE,
@@ -97,7 +91,7 @@ def pareto(**given: Any) -> int:
 
     ready(given["output"], given["plot"], given["schedules"])
     topology = chosen_machine(given)
-    collective = task(given, topology)
+    collective = collective_or_name(given, topology)
     if given["plot"]:
         from synth.frontiers.engine_choice import engine_of
         from synth.view.plot import drawable
@@ -108,7 +102,7 @@ def pareto(**given: Any) -> int:
                 "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws "
                 "any frontier"
             )
-    asked = {
+    options = {
         key: given[key]
         for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
     }
@@ -118,8 +112,8 @@ def pareto(**given: Any) -> int:
             witnessed(given, topology, collective),
             progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen,
         ):
-            asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
-            frontier = api.frontier(topology, collective, **asked, **engine(given))
+            options |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
+            frontier = api.frontier(topology, collective, **options, **engine_arguments(given))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, Large):

@@ -6,26 +6,20 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE
+from synth.cli.framework.options import FILE, instances_option, point_option
 from synth.cli.framework.output import ready, remark, write
-from synth.cli.framework.types import Positive, Ranks
+from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 
 
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
 @click.argument("file", type=FILE)
-@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point.")
+@point_option("Of a frontier: the N-th point.")
 @click.option("--runtime", metavar="NAME", help="Lower for it: msccl, executor, rccl; this project's own unless given.")
 @click.option(
     "--protocol", default="Simple", show_default=True, metavar="NAME", help="Of a schedule: Simple, LL or LL128."
 )
-@click.option(
-    "--instances",
-    type=Positive(),
-    default=1,
-    metavar="N",
-    help="Of a schedule: copies side by side, each for its share.",
-)
+@instances_option("Of a schedule: copies side by side, each for its share.", default=1)
 @click.option(
     "--in-place",
     type=click.Choice(["out", "in", "both"], case_sensitive=False),

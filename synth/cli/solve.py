@@ -11,7 +11,7 @@ from synth.cli.framework.options import (
     chosen_collective,
     chosen_machine,
     collective_options,
-    engine,
+    engine_arguments,
     engine_options,
     machine_options,
     output_options,
@@ -54,8 +54,9 @@ def solve(**given: Any) -> None:
     collective = chosen_collective(given, topology)
     asked = f"{collective.name} on {topology.name} with C={given['chunks']}, S={given['steps']}, R={given['rounds']}"
     with progress(asked, given["verbose"]) as listen:
-        cs = given["chunks"], given["steps"], given["rounds"]
-        verdict = api.solve(topology, collective, *cs, **engine(given), pipeline=given["pipeline"], on_event=listen)
+        query = given["chunks"], given["steps"], given["rounds"]
+        options = engine_arguments(given) | {"pipeline": given["pipeline"], "on_event": listen}
+        verdict = api.solve(topology, collective, *query, **options)
     match verdict:
         case Sat(schedule=schedule):
             if given["pipeline"]:

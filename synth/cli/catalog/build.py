@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from synth.cli.catalog.group import db_option
-from synth.cli.framework.options import FILE, output_options
+from synth.cli.framework.options import FILE, jobs_option, output_options, time_limit_option
 from synth.cli.framework.output import deliver, ready, remark
 from synth.cli.framework.progress import clock, job_progress
-from synth.cli.framework.types import Duration, Positive
+from synth.cli.framework.types import Duration
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
 
@@ -31,7 +31,7 @@ STATES = {
 @click.command(context_settings=CONTEXT, short_help="Answer every task of a job file, once; resumable.")
 @click.argument("fleet", type=FILE, metavar="FLEET.yaml")
 @db_option
-@click.option("--jobs", type=Positive(), metavar="N", help="Tasks at a time; as many as there are cores unless given.")
+@jobs_option("Tasks at a time; as many as there are cores unless given.")
 @click.option(
     "--inline", is_flag=True, help="In this process, one after the other, without a hard deadline: to look into a task."
 )
@@ -41,9 +41,7 @@ STATES = {
     help="On the workers of a Dask scheduler, such as tcp://host:8786; local starts one here.",
 )
 @click.option("--slurm", is_flag=True, help="In N SLURM jobs of the kind that the job file's `slurm` describes.")
-@click.option(
-    "--time-limit", type=Duration(), metavar="30s", help="Wall time of each task, whatever the job file says."
-)
+@time_limit_option("Wall time of each task, whatever the job file says.", "30s")
 @click.option(
     "--budget", type=Duration(), metavar="2h", help="Wall time of the whole job: no task is started after it."
 )
