@@ -22,7 +22,7 @@ from synth.cli.framework.options import (
     threads_option,
     timeout_option,
 )
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
@@ -79,7 +79,7 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
     from synth.view.bench_tables import measured
     from synth.view.tables import print_report
 
-    ready(output)
+    check_writable(output)
     machine = machine_if_named(given)
     same = (
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
@@ -93,4 +93,4 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
         **{key: given[key] for key in same},
         graphs=False if given["no_graphs"] else None,
     ).to_json()
-    deliver(lambda: done, lambda: print_report(measured(done)), output, form)
+    emit(lambda: done, lambda: print_report(measured(done)), output, form)

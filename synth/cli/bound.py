@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.infeasible_document import write_infeasible_document
 from synth.cli.framework.options import (
     chosen_collective,
     chosen_machine,
@@ -17,7 +17,7 @@ from synth.cli.framework.options import (
     output_options,
     time_limit_option,
 )
-from synth.cli.framework.output import deliver, ready, remark
+from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
@@ -41,15 +41,15 @@ def bound(**given: Any) -> int:
     from synth.api.synthesis import BoundsInterrupted, FewerBounds
     from synth.view import tables
 
-    ready(given["output"])
+    check_writable(given["output"])
     topology = chosen_machine(given)
     requested = collective_or_name(given, topology)
-    with witnessed(given, topology, requested):
+    with write_infeasible_document(given, topology, requested):
         large = api.large_bound(topology, requested, engine=given["method"].lower(), time_limit=given["time_limit"])
     if large is not None:
         from synth.view import scale_table as view
 
-        deliver(
+        emit(
             lambda: api.large_document(large),
             lambda: tables.print_report(view.bound(large)),
             given["output"],
@@ -59,7 +59,7 @@ def bound(**given: Any) -> int:
     collective = chosen_collective(given, topology)
     code, left = 0, ""
     try:
-        with witnessed(given, topology, collective):
+        with write_infeasible_document(given, topology, collective):
             found = api.bound(topology, collective, max_steps=given["max_steps"], time_limit=given["time_limit"])
     except FewerBounds as less:
         limited, found = given["time_limit"] is not None, less.found
@@ -67,12 +67,12 @@ def bound(**given: Any) -> int:
         left = "the time limit came" if limited else "the default effort is spent, --time-limit allows more: it came"
     except BoundsInterrupted as stop:
         code, left, found = INTERRUPTED, "Ctrl-C came", stop.found
-    deliver(
+    emit(
         lambda: tables.bounds_document(topology, collective, found),
         lambda: tables.print_bounds(topology, collective, found),
         given["output"],
         given["form"],
     )
     if left:
-        remark(f"left open: {left} before the bounds at more steps")
+        note(f"left open: {left} before the bounds at more steps")
     return code

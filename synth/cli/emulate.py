@@ -15,7 +15,7 @@ from synth.cli.framework.options import (
     threads_option,
     timeout_option,
 )
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Stretches
 from synth.cli.root import CONTEXT
@@ -63,9 +63,9 @@ def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> N
     from synth.view.bench_tables import emulated
     from synth.view.tables import print_reports
 
-    ready(output)
+    check_writable(output)
     done = api.emulate(file, **{name: value for name, value in given.items() if value is not None}).to_json()
-    deliver(lambda: done, lambda: print_reports(emulated(done)), output, form)
+    emit(lambda: done, lambda: print_reports(emulated(done)), output, form)
     deaf = [control["change"] for control in done["controls"] if not control["heard"]]
     if deaf:
         raise VerificationError(

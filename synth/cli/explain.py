@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.infeasible_document import write_infeasible_document
 from synth.cli.framework.options import (
     chosen_collective,
     chosen_machine,
@@ -15,7 +15,7 @@ from synth.cli.framework.options import (
     output_options,
     time_limit_option,
 )
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
@@ -37,15 +37,17 @@ def explain(**given: Any) -> int:
     from synth import api
     from synth.view import rate_tables, tables
 
-    ready(given["output"])
+    check_writable(given["output"])
     topology = chosen_machine(given)
     task = chosen_collective(given, topology)
-    with witnessed(given, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
+    with write_infeasible_document(given, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
         made = api.explain(topology, task, time_limit=given["time_limit"], progress=tell)
     unit = topology.unit_bandwidth()
 
     def table() -> None:
         tables.print_report(rate_tables.explanation(rate_tables.title(topology, task), unit, made, topology.notes))
 
-    deliver(lambda: rate_tables.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
-    return INTERRUPTED if made.interrupted else UNDECIDED if made.open else 0
+    emit(lambda: rate_tables.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
+    if made.interrupted:
+        return INTERRUPTED
+    return UNDECIDED if made.open else 0

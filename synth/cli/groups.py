@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options, time_limit_option
-from synth.cli.framework.output import deliver, ready, write
+from synth.cli.framework.output import check_writable, emit, write
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
@@ -45,7 +45,7 @@ def groups(**given: Any) -> int:
     from synth.view import groups as view
     from synth.view.tables import print_report
 
-    ready(given["output"], given["schedule"])
+    check_writable(given["output"], given["schedule"])
     if given["schedule"] is not None and given["bound_only"]:
         raise UsageError("--bound-only looks for no schedule that --schedule could write; remove one")
     topology = chosen_machine(given)
@@ -56,5 +56,7 @@ def groups(**given: Any) -> int:
         found = api.groups(topology, given["groups_file"], progress=tell, **asked)
     if given["schedule"] is not None and found.schedule is not None:
         write(given["schedule"], json.dumps(found.schedule.to_json()) + "\n")
-    deliver(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
-    return INTERRUPTED if found.interrupted else UNDECIDED if found.open else 0
+    emit(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
+    if found.interrupted:
+        return INTERRUPTED
+    return UNDECIDED if found.open else 0

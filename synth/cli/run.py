@@ -23,7 +23,7 @@ from synth.cli.framework.options import (
     threads_option,
     timeout_option,
 )
-from synth.cli.framework.output import deliver, ready, remark, write
+from synth.cli.framework.output import check_writable, emit, note, write
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
@@ -145,7 +145,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     from synth.view.run_table import execution
     from synth.view.tables import print_report
 
-    ready(output, given["trace"])
+    check_writable(output, given["trace"])
     machine = machine_if_named(given)
     same = {key: given[key] for key in SAME}
     source, named = (file, given["coll"]) if given["baseline"] is None else (_baseline(file, given, machine), None)
@@ -172,7 +172,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
             if given["exact_size"] or not odd.nearest:
                 raise
             if speaks():
-                remark(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
+                note(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
             same["size"] = odd.nearest
             done = carried_out()
     except SynthError:
@@ -181,10 +181,10 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     if not speaks():
         return
     timeline = api.trace(done) if given["trace"] else ""
-    deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
+    emit(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
     if given["trace"]:
         write(given["trace"], timeline)
-        remark(f"wrote {given['trace']}")
+        note(f"wrote {given['trace']}")
 
 
 def _baseline(file: Path | None, given: dict[str, Any], machine: Topology | None) -> Schedule:

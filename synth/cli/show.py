@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.framework.options import FILE, instances_option, point_option
-from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.output import check_writable, note, write
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 
@@ -69,7 +69,7 @@ def show(
     from synth import api
     from synth.program.text import dump
 
-    ready(output, svg)
+    check_writable(output, svg)
     way = in_place.lower() if in_place else None
     program = api.load_program(
         file, point=point, root=root[0] if root else None, runtime=runtime, protocol=protocol, instances=instances,
@@ -79,7 +79,7 @@ def show(
         from synth.view.space_time_diagram import program_svg
 
         write(svg, program_svg(program))
-        remark(f"{svg}: {program.ops} instructions drawn")
+        note(f"{svg}: {program.ops} instructions drawn")
         if output is None:
             return
     content = dump(program) if form.lower() == "text" else json.dumps(program.to_json(), indent=1) + "\n"

@@ -17,7 +17,7 @@ from synth.cli.framework.options import (
     output_options,
     time_limit_option,
 )
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import progress
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
@@ -130,7 +130,7 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
     from synth.view import plans
     from synth.view.tables import print_reports
 
-    ready(output)
+    check_writable(output)
     if given["table"]:
         extra = [option for name, option in CONFLICTS.items() if given[name]]
         if extra or len(given["coll"]) > 1:
@@ -140,7 +140,7 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
         plan = api.import_plan(given["table"], next(iter(given["coll"]), None), given["gpus"])
     else:
         plan = _tuned(given)
-    deliver(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
+    emit(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
 
 
 def _tuned(given: dict[str, Any]) -> Any:
