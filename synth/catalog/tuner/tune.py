@@ -101,10 +101,11 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     best = [_least(options, range(len(options)), size) for size in known]
     notes += _stand_ins(options, orders, known)
     notes += _left(considered, orders, known, ours, library)
+    table_ranges = [Range(row.low, row.high, tuple(map(place.__getitem__, row.order))) for row in rows]
     table = Table(
         question.collective,
         question.ranks,
-        tuple(Range(r.low, r.high, tuple(place[k] for k in r.order)) for r in rows),
+        tuple(table_ranges),
         known,
         tuple(row[0] for row in times),
         tuple(best),

@@ -127,7 +127,9 @@ def _print_summary(summary: Summary) -> None:
     rows = []
     for state, counts in summary.counts.items():
         if any(counts.values()):
-            texts = [str(n) if n and state != "left" else "" for n in counts.values()]
+            texts = [""] * len(counts)
+            if state != "left":
+                texts = [str(n or "") for n in counts.values()]
             rows.append((state, *texts, str(sum(counts.values())), STATES[state]))
     title = f"{len(summary.items)} task{'s' * (len(summary.items) != 1)} in {clock(summary.seconds)}"
     columns = (

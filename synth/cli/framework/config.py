@@ -50,7 +50,8 @@ def _fill(
             filled[name], below = _fill(command, shared, table, file, where + ".")
             used |= below
             continue
-        known = [p for p in command.params if isinstance(p, click.Option) and p.name] if command else []
+        parameters = command.params if command else []
+        known = [p for p in parameters if isinstance(p, click.Option)]
         options = {p.name for p in known if p.name}
         for key in table:
             if _name(key) not in options:

@@ -112,7 +112,7 @@ class Counts(click.ParamType):
         rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", text) if row.strip()]
         if not rows or not all(cell.isdecimal() for row in rows for cell in row):
             self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)
-        counts = [[int(cell) for cell in row] for row in rows]
+        counts = [list(map(int, row)) for row in rows]
         return counts[0] if len(counts) == 1 else counts
 
 
