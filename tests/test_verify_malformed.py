@@ -125,9 +125,9 @@ def test_what_is_malformed_is_told_without_python():
 def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(api.frontier("ring:4", "broadcast", engine="exact").to_json()))
-    whole, remark, said = api.verify, piped_progress.remark, threading.Event()
+    whole, remark, said = api.verify, piped_progress.note, threading.Event()
     monkeypatch.setattr(piped_progress, "LONG", 0.01)
-    monkeypatch.setattr(piped_progress, "remark", lambda text: (remark(text), said.set()))
+    monkeypatch.setattr(piped_progress, "note", lambda text: (remark(text), said.set()))
 
     def slow(*given):
         assert said.wait(60)

@@ -1,1 +1,1 @@
-"""The catalog: every algorithm of a team's machines, found once, measured, and chosen by message size ever after."""
+"""The catalog: a database of the algorithms of a team's machines, its batch jobs, its measurements and its tuner."""

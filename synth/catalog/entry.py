@@ -1,4 +1,4 @@
-"""Entry: what a catalog keeps of one problem: its frontier, where it comes from, and what was measured.
+"""The entry of a catalog: one problem with its frontier, its provenance and its measurements.
 
 Entry       fingerprint topology collective ranks options state frontier certificate reason seconds provenance
             measurements
@@ -24,10 +24,10 @@ Options = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Who made an entry: versions of synth, Python and the solvers by name, the seed, what was asked for, and when
-    (UTC, ISO 8601).
+    """The origin of an entry: versions of synth, Python and the solvers by name, the seed, the options, the time (UTC,
+    ISO 8601).
 
-    `time_limit` (wall seconds) and `memory` (bytes) are what the task was allowed, None for no limit.
+    `time_limit` (wall seconds) and `memory` (bytes) are the limits of the task, None for no limit.
     """
 
     versions: tuple[tuple[str, str], ...] = ()
@@ -40,7 +40,7 @@ class Provenance:
     memory: int | None = None
 
     def to_json(self) -> dict:
-        """As a catalog keeps it."""
+        """Return the JSON object that a catalog stores."""
         return {
             "versions": dict(self.versions), "seed": self.seed, "solver": self.solver, "encoding": self.encoding,
             "machine": self.machine, "created": self.created, "time_limit": self.time_limit, "memory": self.memory,
@@ -48,7 +48,7 @@ class Provenance:
 
     @staticmethod
     def from_json(doc: dict) -> Provenance:
-        """The inverse of `to_json`."""
+        """Return the value of a JSON object, the inverse of `to_json`."""
         return Provenance(
             tuple(doc["versions"].items()), doc["seed"], doc["solver"], doc["encoding"], doc["machine"], doc["created"],
             doc.get("time_limit"), doc.get("memory"),
@@ -57,13 +57,13 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Entry:
-    """One problem of a catalog, keyed by `fingerprint` (see `fingerprint`): of the network, the collective and the
-    options.
+    """One problem of a catalog, keyed by the `fingerprint` of the network, the collective and the options.
 
-    `state`: "done" (the frontier is complete, or all that the options ask for is decided), "open" (a budget ran out:
-    the frontier holds its intervals), "infeasible" (`certificate` proves it) or "failed" (`reason`: two crashes).
-    `frontier`: in every state but "failed" it is given, as it says what the problem is; without points where nothing
-    was found or nothing exists. `measurements`: documents ``synth.measured/1`` of this problem's programs.
+    `state`: "done" (the frontier is complete, or everything that the options request is decided), "open" (a budget ran
+    out: the frontier holds the open intervals), "infeasible" (`certificate` proves it) or "failed" (`reason`: the task
+    crashed twice). `frontier`: present in every state but "failed", since it defines the problem; it has no points
+    where no schedule was found or none exists. `measurements`: documents ``synth.measured/1`` of this problem's
+    programs.
     """
 
     fingerprint: str
@@ -81,41 +81,43 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """What users type: the first 12 digits of the fingerprint; any unique prefix of it is understood too."""
+        """The first 12 digits of the fingerprint, which users type; any other unique prefix works too."""
         return self.fingerprint[:12]
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """The roots of the collective, () where it has none or nothing is known of it."""
+        """The roots of the collective; () where it has none or the entry has no frontier."""
         if isinstance(self.frontier, Frontier):
             return self.frontier.collective.roots
         return () if self.frontier is None or self.frontier.root is None else (self.frontier.root,)
 
 
 def fingerprint(network: Network, collective: Collective, options: Options = ()) -> str:
-    """SHA-256 over links, limits, before and after, and the options that change the answer (in any order).
+    """Return the SHA-256 of a problem: links, limits, the data before and after, and the options that change the answer
+    (in any order).
 
-    Names, latencies and the GB/s of one unit are no part of it: the frontier is the same, and is given for the machine
-    asked for.
+    Names, latencies and the GB/s of one unit are not hashed: they do not change the frontier, which is returned for the
+    machine of the query.
     """
     return _digest([problem_fingerprint(network, collective), sorted(map(list, options))])
 
 
 def large_fingerprint(topology: Topology, collective: str, root: int | None, options: Options = ()) -> str:
-    """The same for the flow engines: over links and limits with exact bandwidths, the collective's name and root, the
-    options."""
+    """Return the SHA-256 of a problem of the flow engines: links and limits with exact bandwidths, the collective's
+    name and root, and the options."""
     live = topology.live()
-    found = hashlib.sha256(
+    digest = hashlib.sha256(
         canonical(["flow", live.ranks, len(live.switches), collective, root, sorted(map(list, options))])
     )
     words: dict[int, str] = {}  # a million links share a few bandwidths
     for item in (*live.links, *live.limits):
         if id(item.bandwidth) not in words:
             words[id(item.bandwidth)] = str(item.bandwidth)
-    found.update("\n".join(["", *(f"{k.src} {k.dst} {words[id(k.bandwidth)]}" for k in live.links)]).encode())
+    lines = [f"{k.src} {k.dst} {words[id(k.bandwidth)]}" for k in live.links]
+    digest.update("\n".join(["", *lines]).encode())
     for limit in live.limits:
-        found.update(f"\n{words[id(limit.bandwidth)]} {','.join(map(str, limit.links))}".encode())
-    return found.hexdigest()
+        digest.update(f"\n{words[id(limit.bandwidth)]} {','.join(map(str, limit.links))}".encode())
+    return digest.hexdigest()
 
 
 def _digest(doc: object) -> str:

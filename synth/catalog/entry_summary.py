@@ -1,5 +1,4 @@
-"""What an entry says, read without its schedules and without making values of its certificates: for tables of many
-entries."""
+"""Summaries of entries, read without schedules and without parsing certificates: for tables of many entries."""
 
 from __future__ import annotations
 
@@ -16,15 +15,17 @@ from synth.errors import FormatError
 from synth.model.rational import rational
 
 OPTIMAL = "optimal"
-Interval = tuple[
-    int, Fraction, Fraction | None
-]  # steps, the least possible R/C as far as it is proved, the least reached
+# Steps, the proved lower bound on rounds per chunk, and the least rounds per chunk of a known schedule (None: none).
+Interval = tuple[int, Fraction, Fraction | None]
 
 
 @dataclass(frozen=True)
-class Told:
-    """`rows`: an interval for each number of steps; `reached`: steps and R/C of the points, of flow methods above
-    `bound`."""
+class EntrySummary:
+    """The figures of one entry.
+
+    Of exact synthesis `rows` holds an interval for each number of steps. Of flow methods `bound` is the lower bound on
+    rounds per chunk for any number of steps, and `reached` holds steps and rounds per chunk of each point.
+    """
 
     row: Row
     versions: Mapping[str, str]
@@ -35,9 +36,12 @@ class Told:
     reached: tuple[tuple[int, Fraction], ...] = ()
 
 
-def told(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[int, str, str]]) -> Told:
-    """From an entry's row, what is kept of its making, its document, and of its points steps, R/C and status. Raises
-    FormatError."""
+def summarize(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[int, str, str]]) -> EntrySummary:
+    """Return the summary of an entry. Raises FormatError, naming the entry, where a part of it is damaged.
+
+    `row`: its row. `provenance`: its provenance as JSON. `frontier`: its document, None of a failed entry. `points`:
+    steps, rounds per chunk and status of each point.
+    """
     part = "row"
     try:
         versions = json.loads(provenance)["versions"]
@@ -45,18 +49,18 @@ def told(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[in
         if frontier is None:
             if row.state != FAILED:
                 raise FormatError("is gone")
-            return Told(row, versions)
+            return EntrySummary(row, versions)
         if row.engine != EXACT:
             doc = unpack(frontier)
             reached = tuple((p["steps"], rational(p["bandwidth"])) for p in doc["points"])
-            return Told(row, versions, bound=rational(doc["bound"]["value"]), reached=reached)
+            return EntrySummary(row, versions, bound=rational(doc["bound"]["value"]), reached=reached)
         proved = row.complete and all(status == OPTIMAL for _, _, status in points)
         doc = _head(frontier) if proved else unpack(frontier)
         if proved:
-            found = {steps: (rational(value), rational(value)) for steps, value, _ in points}
+            intervals = {steps: (rational(value), rational(value)) for steps, value, _ in points}
         else:
-            found = {p["steps"]: (rational(p["bound"]["value"]), rational(p["bandwidth"])) for p in doc["points"]}
-        return Told(row, versions, doc["complete"], doc["max_steps"], _rows(found, doc["open"]))
+            intervals = {p["steps"]: (rational(p["bound"]["value"]), rational(p["bandwidth"])) for p in doc["points"]}
+        return EntrySummary(row, versions, doc["complete"], doc["max_steps"], _rows(intervals, doc["open"]))
     except FormatError as error:
         raise FormatError(f"entry {row.id} is damaged: its {part} {error}") from None
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
@@ -64,21 +68,28 @@ def told(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[in
 
 
 def _head(frontier: Blob) -> dict[str, Any]:
-    """A frontier's document up to its points: keys are in order, and schedules, which are nearly all of it, come after
-    these."""
+    """Return the document of a frontier up to its points.
+
+    Keys are sorted, and the schedules, which are nearly the whole document, come after the keys that are needed here.
+    """
     data = unpack_bytes(frontier)
     try:
         doc = json.loads(data[: data.index(b',"points":[')] + b"}")
-    except ValueError:  # what is said before holds points of its own
+    except ValueError:  # a value before the points contains the key "points" itself
         return unpack(frontier)
     return doc if isinstance(doc, dict) and {"complete", "max_steps", "open"} <= doc.keys() else unpack(frontier)
 
 
-def _rows(found: Mapping[int, tuple[Fraction, Fraction]], left: list[dict[str, Any]]) -> tuple[Interval, ...]:
-    rows: dict[int, tuple[Fraction, Fraction | None]] = dict(found)
-    for o in left:
-        low = rational(o["lower"])
-        rows[o["steps"]] = (max(low, rows[o["steps"]][0]) if o["steps"] in rows else low, _or_none(o["upper"]))
+def _rows(
+    intervals: Mapping[int, tuple[Fraction, Fraction]], open_intervals: list[dict[str, Any]]
+) -> tuple[Interval, ...]:
+    """Return the intervals of the points, narrowed or added to by the open intervals of the document."""
+    rows: dict[int, tuple[Fraction, Fraction | None]] = dict(intervals)
+    for interval in open_intervals:
+        steps, low = interval["steps"], rational(interval["lower"])
+        if steps in rows:
+            low = max(low, rows[steps][0])
+        rows[steps] = (low, _or_none(interval["upper"]))
     return tuple((steps, low, high) for steps, (low, high) in sorted(rows.items()))
 
 

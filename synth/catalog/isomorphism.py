@@ -1,5 +1,5 @@
-"""Problems that are equal up to the numbering of their ranks: an invariant that selects candidates, and the exact map
-between two.
+"""Isomorphic problems, equal up to the numbering of their ranks: an invariant that selects candidates, and an exact
+map.
 
 The invariant is colour refinement (Weisfeiler and Leman, 1968) over ranks, links, limits and units of data; the map is
 the search of `synth.model.symmetry`, and is checked link by link.
@@ -15,61 +15,51 @@ from synth.catalog.entry import Options
 from synth.model import symmetry
 from synth.model.collective import Collective
 from synth.model.schedule import canonical
-from synth.model.topology import Network
+from synth.model.topology import Cap, Network
 
-# Rounds of refinement: enough to tell apart what differs within three links of a rank; the search decides on the rest.
+# Rounds of colour refinement. Three separate problems that differ within three links of a rank; the exact search
+# decides the remaining cases.
 ROUNDS = 3
 
 
 class Relabelling(NamedTuple):
-    """Where each rank, route (by index) and unit of data of the problem that is kept is in the problem that is
-    asked."""
+    """An isomorphism from a source problem to a target problem: the target's rank, route and unit of data (by index)
+    for each rank, route and unit of the source."""
 
     ranks: tuple[int, ...]
     routes: tuple[int, ...]
     units: tuple[int, ...]
 
 
-def relabelling(kept: tuple[Network, Collective], asked: tuple[Network, Collective]) -> Relabelling | None:
-    """The least map that makes the first problem the second, with links as wide; None where none is found."""
-    found = symmetry.renumbering(kept, asked)
-    return None if found is None else Relabelling(found.ranks, found.routes, found.units)
+def relabelling(source: tuple[Network, Collective], target: tuple[Network, Collective]) -> Relabelling | None:
+    """Return the least isomorphism from `source` to `target`, which keeps link capacities; None where none is found."""
+    isomorphism = symmetry.renumbering(source, target)
+    return None if isomorphism is None else Relabelling(isomorphism.ranks, isomorphism.routes, isomorphism.units)
 
 
 def invariant(network: Network, collective: Collective, options: Options = ()) -> str:
-    """The same text for problems that are equal up to numbering, and almost always another for those that are not."""
+    """Return a digest that is equal for isomorphic problems, and almost always different for other ones."""
     ranks = range(network.ranks)
     colours = [""] * network.ranks
-    wanted = [dict(row) for row in collective.wants] if collective.wants is not None else [{} for _ in collective.pre]
+    wants = [dict(row) for row in collective.wants or [()] * len(collective.pre)]
+    caps: list[str] = []
+    units: list[str] = []
     for _ in range(ROUNDS):
-        caps = [
-            _word(
-                cap.units,
-                *sorted(
-                    _word(r.units, colours[r.src], colours[r.dst]) for r in (network.routes[i] for i in cap.routes)
-                ),
-            )
-            for cap in network.caps
-        ]
-        units = [
-            _word(
-                _words(colours, pre),
-                _words(colours, post),
-                sorted(_word(colours[r], _words(colours, own)) for r, own in want.items()),
-            )
-            for pre, post, want in zip(collective.pre, collective.post, wanted, strict=True)
-        ]
-        seen: list[list[str]] = [[colours[r]] for r in ranks]
+        caps = [_cap_colour(network, cap, colours) for cap in network.caps]
+        rows = zip(collective.pre, collective.post, wants, strict=True)
+        units = [_unit_colour(pre, post, want, colours) for pre, post, want in rows]
+        # The new colour of a rank: its old one, and the multiset of its links and units of data with their colours.
+        neighbours: list[list[str]] = [[] for _ in ranks]
         for i, route in enumerate(network.routes):
-            what = _word(route.units, len(route.via), sorted(caps[k] for k in network.caps_of[i]))
-            seen[route.src].append(f"out {what} {colours[route.dst]}")
-            seen[route.dst].append(f"in {what} {colours[route.src]}")
+            link = _word(route.units, len(route.via), sorted(caps[k] for k in network.caps_of[i]))
+            neighbours[route.src].append(f"out {link} {colours[route.dst]}")
+            neighbours[route.dst].append(f"in {link} {colours[route.src]}")
         for word, pre, post in zip(units, collective.pre, collective.post, strict=True):
             for r in pre:
-                seen[r].append(f"has {word}")
+                neighbours[r].append(f"has {word}")
             for r in post:
-                seen[r].append(f"wants {word}")
-        colours = [_word(own[0], *sorted(own[1:])) for own in seen]
+                neighbours[r].append(f"wants {word}")
+        colours = [_word(colours[r], *sorted(neighbours[r])) for r in ranks]
     kinds = [
         sorted(colours),
         sorted(caps),
@@ -79,6 +69,16 @@ def invariant(network: Network, collective: Collective, options: Options = ()) -
         sorted(map(list, options)),
     ]
     return hashlib.sha256(canonical(kinds)).hexdigest()
+
+
+def _cap_colour(network: Network, cap: Cap, colours: list[str]) -> str:
+    routes = [network.routes[i] for i in cap.routes]
+    return _word(cap.units, *sorted(_word(r.units, colours[r.src], colours[r.dst]) for r in routes))
+
+
+def _unit_colour(pre: Iterable[int], post: Iterable[int], wants: dict, colours: list[str]) -> str:
+    contributions = sorted(_word(colours[r], _words(colours, ranks)) for r, ranks in wants.items())
+    return _word(_words(colours, pre), _words(colours, post), contributions)
 
 
 def _words(colours: list[str], ranks: Iterable[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A frontier in another numbering: schedules and certificates moved, so that they are checked like any others."""
+"""Relabelled frontiers: schedules and certificates rewritten for an isomorphic problem, and checked like any others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from synth.model.topology import Network, Route
 
 @dataclass(frozen=True)
 class Move:
-    """From the problem that is kept to the one that is asked. Everything in `kept` numbering goes in, everything in
-    `asked` comes out."""
+    """The isomorphism `map` from the problem of a stored entry, `kept`, to the problem of a query, `asked`.
+
+    Its methods take values in the numbering of `kept` and return values in the numbering of `asked`.
+    """
 
     kept: tuple[Network, Collective]
     asked: tuple[Network, Collective]
@@ -27,114 +29,128 @@ class Move:
 
     @cached_property
     def digest(self) -> str:
-        """What certificates of the asked problem speak about."""
+        """The fingerprint of the query's problem, which its certificates name."""
         return problem_fingerprint(*self.asked)
 
     @cached_property
     def caps(self) -> tuple[int, ...]:
-        """Where each limit is; equal ones in their order."""
-        places: dict[tuple, list[int]] = {}
+        """The index of the image of each shared limit; equal limits in their order."""
+        indices: dict[tuple, list[int]] = {}
         for k, cap in enumerate(self.asked[0].caps):
-            places.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
-        moved = [(tuple(sorted(self.map.routes[i] for i in cap.routes)), cap.units) for cap in self.kept[0].caps]
-        return tuple(places[cap].pop(0) for cap in moved)
+            indices.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
+        images = []
+        for cap in self.kept[0].caps:
+            routes = tuple(sorted(self.map.routes[i] for i in cap.routes))
+            images.append(indices[routes, cap.units].pop(0))
+        return tuple(images)
 
     @cached_property
     def route(self) -> dict[tuple, Route]:
-        """The route that each route, by its ends and switches, becomes."""
+        """The image of each route, by the ends and switches of the route."""
         return {
             (r.src, r.dst, r.via): self.asked[0].routes[i]
             for r, i in zip(self.kept[0].routes, self.map.routes, strict=True)
         }
 
     def ranked(self, row: Sequence[Any]) -> list[Any]:
-        """A list with one item for each rank."""
+        """Return a list of one item for each rank in the new order of the ranks."""
         return [row[r] for r in inverse(self.map.ranks)]
 
 
 def frontier(
-    given: Frontier, network: Network, collective: Collective, map: Relabelling, labels: Sequence[int] = ()
+    source: Frontier, network: Network, collective: Collective, map: Relabelling, labels: Sequence[int] = ()
 ) -> Frontier:
-    """`given` for `network` and `collective`, which `map` makes of its own: schedules replay, certificates prove the
-    same bounds."""
-    move = Move((given.network, given.collective), (network, collective), map)
-    points = tuple(_point(p, move) for p in given.points)
-    opened = tuple(replace(o, certificate=certificate(o.certificate, move)) if o.certificate else o for o in given.open)
-    bounds = tuple((steps, _bound(b, move)) for steps, b in given.bounds)
+    """Return `source` for `network` and `collective`, the image of its own problem under `map`.
+
+    Its schedules replay there, and its certificates prove the same bounds.
+    """
+    move = Move((source.network, source.collective), (network, collective), map)
+    points = tuple(_point(p, move) for p in source.points)
+    intervals = []
+    for interval in source.open:
+        proof = interval.certificate
+        intervals.append(replace(interval, certificate=certificate(proof, move)) if proof else interval)
+    bounds = tuple((steps, _bound(b, move)) for steps, b in source.bounds)
     return replace(
-        given, network=network, collective=collective, points=points, open=opened, bounds=bounds, labels=tuple(labels)
+        source,
+        network=network,
+        collective=collective,
+        points=points,
+        open=tuple(intervals),
+        bounds=bounds,
+        labels=tuple(labels),
     )
 
 
-def _point(given: Point, move: Move) -> Point:
-    moved = schedule(given.schedule, move)
-    # What a step adds does not depend on the numbering, but is cheap to look at again.
-    return replace(given, schedule=moved, bound=_bound(given.bound, move), same_bits=same_bits(moved))
+def _point(point: Point, move: Move) -> Point:
+    moved = schedule(point.schedule, move)
+    # The order of additions does not depend on the numbering, but it is cheap to compute again.
+    return replace(point, schedule=moved, bound=_bound(point.bound, move), same_bits=same_bits(moved))
 
 
-def _bound(given: LowerBound, move: Move) -> LowerBound:
-    return replace(given, certificate=certificate(given.certificate, move))
+def _bound(bound: LowerBound, move: Move) -> LowerBound:
+    return replace(bound, certificate=certificate(bound.certificate, move))
 
 
-def schedule(given: Schedule, move: Move) -> Schedule:
-    """The same sends in the other numbering."""
-    chunks, units, ways = given.chunks, move.map.units, move.route
+def schedule(source: Schedule, move: Move) -> Schedule:
+    """Return the image of `source`: the same sends in the other numbering."""
+    chunks, units, routes = source.chunks, move.map.units, move.route
 
     def send(s: Send) -> Send:
         unit, i = divmod(s.chunk, chunks)
         if s.local:
             return Send(units[unit] * chunks + i, move.map.ranks[s.src], move.map.ranks[s.src], s.kind)
-        way = ways[s.src, s.dst, s.via]
-        return Send(units[unit] * chunks + i, way.src, way.dst, s.kind, way.via)
+        route = routes[s.src, s.dst, s.via]
+        return Send(units[unit] * chunks + i, route.src, route.dst, s.kind, route.via)
 
-    steps = tuple(Step(step.rounds, tuple(sorted(map(send, step.sends)))) for step in given.steps)
+    steps = tuple(Step(step.rounds, tuple(sorted(map(send, step.sends)))) for step in source.steps)
     return Schedule(*move.asked, chunks, steps)
 
 
-def certificate(given: dict, move: Move) -> dict:
-    """The certificate for the asked problem (kinds: docs/proofs.md). Raises KeyError for a kind that is not known."""
-    moved = given | {"problem": move.digest}
-    match given["kind"]:
+def certificate(source: dict, move: Move) -> dict:
+    """Return the certificate for the query's problem (kinds: docs/proofs.md). Raises KeyError for an unknown kind."""
+    moved = source | {"problem": move.digest}
+    match source["kind"]:
         case "distance":
-            return moved | {"pair": _pair(given["pair"], move)}
+            return moved | {"pair": _pair(source["pair"], move)}
         case "unreachable":
             return moved | {
-                "pair": _pair(given["pair"], move),
-                "closed": sorted(move.map.ranks[r] for r in given["closed"]),
+                "pair": _pair(source["pair"], move),
+                "closed": sorted(move.map.ranks[r] for r in source["closed"]),
             }
         case "one-chunk" | "too-few-steps":
-            return moved | {"numbering": _numbering(given.get("numbering"), move)}
+            return moved | {"numbering": _numbering(source.get("numbering"), move)}
         case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts":
-            return moved | _packing(given, move)
-    raise KeyError(f"certificate of kind {given['kind']!r}")
+            return moved | _cut_fields(source, move)
+    raise KeyError(f"certificate of kind {source['kind']!r}")
 
 
 def _pair(pair: list, move: Move) -> list:
     return [move.map.units[pair[0]], move.map.ranks[pair[1]]] if pair else []
 
 
-def _packing(given: dict, move: Move) -> dict:
-    """The fields of cuts and the prices that pay for them."""
+def _cut_fields(source: dict, move: Move) -> dict:
+    """Return the fields of a certificate of cuts: the cuts, and the link prices that pay for them."""
     units, ranks = move.map.units, move.map.ranks
     moved: dict[str, Any] = {
-        "prices": [_price(row, move) for row in given["prices"]],
-        "generators": [_generator(g, move) for g in given["generators"]],
+        "prices": [_price(row, move) for row in source["prices"]],
+        "generators": [_generator(g, move) for g in source["generators"]],
     }
-    if "cuts" in given:
-        moved["cuts"] = {str(units[int(name)]): _cuts(part, move) for name, part in given["cuts"].items()}
-    if "covers" in given:
-        moved["covers"] = {
-            str(units[int(name)]): [[weight, side, ranks[rank], *rest] for weight, side, rank, *rest in rows]
-            for name, rows in given["covers"].items()
-        }
-    if "roots" in given:
+    if "cuts" in source:
+        moved["cuts"] = {str(units[int(name)]): _cuts(part, move) for name, part in source["cuts"].items()}
+    if "covers" in source:
+        moved["covers"] = {}
+        for name, rows in source["covers"].items():
+            images = [[weight, side, ranks[rank], *rest] for weight, side, rank, *rest in rows]
+            moved["covers"][str(units[int(name)])] = images
+    if "roots" in source:
         moved["roots"] = {
             str(ranks[int(name)]): {
                 "before": _cuts(part["before"], move),
                 "after": move.ranked(part["after"]),
                 "overall": _cuts(part["overall"], move),
             }
-            for name, part in given["roots"].items()
+            for name, part in source["roots"].items()
         }
     return moved
 
@@ -142,24 +158,25 @@ def _packing(given: dict, move: Move) -> dict:
 def _price(row: list, move: Move) -> list:
     if row[0] == "limit":
         return ["limit", move.caps[row[1]], *row[2:]]
-    named = len(row) > 3 and isinstance(row[3], list)
-    way = move.route[row[1], row[2], tuple(row[3]) if named else ()]
-    return ["link", way.src, way.dst, *([list(way.via)] if named else []), *row[4 if named else 3 :]]
+    if len(row) > 3 and isinstance(row[3], list):  # the switches on the route are listed
+        route = move.route[row[1], row[2], tuple(row[3])]
+        return ["link", route.src, route.dst, list(route.via), *row[4:]]
+    route = move.route[row[1], row[2], ()]
+    return ["link", route.src, route.dst, *row[3:]]
 
 
-def _generator(given: list, move: Move) -> list:
-    return [
-        _conjugate(pi, where)
-        for pi, where in zip(given, (move.map.ranks, move.map.units, move.map.routes), strict=False)
-    ]
+def _generator(generator: list, move: Move) -> list:
+    """Return a generator of a symmetry group, its action on ranks, units and routes, conjugated by the map."""
+    maps = (move.map.ranks, move.map.units, move.map.routes)
+    return [_conjugate(pi, relabel) for pi, relabel in zip(generator, maps, strict=False)]
 
 
-def _conjugate(pi: Sequence[int], where: Sequence[int]) -> list[int]:
-    return list(compose(compose(inverse(where), pi), where))
+def _conjugate(pi: Sequence[int], relabel: Sequence[int]) -> list[int]:
+    return list(compose(compose(inverse(relabel), pi), relabel))
 
 
 def _cuts(part: Any, move: Move) -> Any:
-    """Rows of a weight and a time for each rank, or a tree of cases with such rows at its ends."""
+    """Return cuts in the new numbering: rows of a weight and a time for each rank, or a case tree with such leaves."""
     if isinstance(part, list):
         return [[row[0], *move.ranked(row[1:])] for row in part]
     if "cuts" in part:
@@ -171,13 +188,11 @@ def _cuts(part: Any, move: Move) -> Any:
 
 
 def _numbering(before: dict | None, move: Move) -> dict:
-    """Where ranks, links, limits, units and switches of the asked problem are in the one that the proof was written
-    for."""
-    switches = {
-        b: a
-        for r, i in zip(move.kept[0].routes, move.map.routes, strict=True)
-        for a, b in zip(r.via, move.asked[0].routes[i].via, strict=True)
-    }
+    """Return the map of ranks, links, limits, units and switches from the query's problem to the problem that the proof
+    was written for. `before`: the map from the stored problem, None where the proof was written for it."""
+    switches = {}
+    for route, i in zip(move.kept[0].routes, move.map.routes, strict=True):
+        switches.update(zip(move.asked[0].routes[i].via, route.via, strict=True))
     back = {
         "ranks": inverse(move.map.ranks),
         "links": inverse(move.map.routes),

@@ -1,7 +1,7 @@
-"""What `synth report` shows, from files and values: catalogs, frontiers, plans, schedules, measurements. Each is
-re-checked first.
+"""The sheets of `synth report`, from files and values: catalogs, frontiers, plans, schedules, measurements.
 
-Nothing that fails its check is drawn: its sheet says what is wrong, and `Found.wrong` holds the line.
+Each value is re-checked first. A value that fails its check is not drawn: its sheet names the error, and so does a line
+of `Sheets.wrong`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from synth.catalog import report_sheets
 from synth.catalog.entry import Entry
-from synth.catalog.report_sheets import WRONG, Making, read
+from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError
@@ -27,12 +27,13 @@ from synth.view.page.sections import About
 
 SQLITE = b"SQLite format 3\0"
 Given = str | Path | Entry | Frontier | Large | Plan | Schedule
-Maker = Callable[[Making], Iterator[Sheet]]
+SheetMaker = Callable[[SheetContext], Iterator[Sheet]]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which entries of a catalog are shown, and whether everything is checked first."""
+    """The selection of a report: the topology and collective of a catalog's entries (None: all), and `verify`, whether
+    every value is checked first."""
 
     topology: str | None = None
     collective: str | None = None
@@ -40,48 +41,50 @@ class Wanted:
 
 
 @dataclass
-class Found:
-    """The sheets in the order they were given, and a line for each thing that is wrong."""
+class Sheets:
+    """The sheets in the order of their sources, and a line for each error."""
 
     sheets: list[Sheet] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
 
-def collect(given: Sequence[Given], wanted: Wanted = Wanted()) -> Found:
-    """The sheets of all that is given. Measured documents go to the frontiers of the same machine, collective and root.
+def collect(sources: Sequence[Given], wanted: Wanted = Wanted()) -> Sheets:
+    """Return the sheets of all `sources`. Measured documents go to the frontiers of the same machine, collective and
+    root.
 
-    Raises FormatError for a file that is none of what a report shows.
+    Raises FormatError for a file of a kind that a report does not show.
     """
-    found = Found()
-    making = Making(wanted.verify)
-    makers: list[Maker] = []
-    for k, one in enumerate(given, 1):
-        if not isinstance(one, str | Path):
-            makers.append(partial(report_sheets.of_value, one, str(k), ()))
-        elif (maker := _of_file(Path(one), wanted, making, found)) is not None:
+    result = Sheets()
+    context = SheetContext(wanted.verify)
+    makers: list[SheetMaker] = []
+    for k, source in enumerate(sources, 1):
+        if not isinstance(source, str | Path):
+            makers.append(partial(report_sheets.of_value, source, str(k), ()))
+        elif (maker := _of_file(Path(source), wanted, context, result)) is not None:
             makers.append(maker)
-    for make in makers:  # when all measurements are known
-        for sheet in make(making):
-            found.sheets.append(sheet)
+    for make in makers:  # after all files are read, so that `context` holds all measurements
+        for sheet in make(context):
+            result.sheets.append(sheet)
             if sheet.status == WRONG:
-                found.wrong.append(f"{sheet.id}: {sheet.says[0]}")
-    found.sheets += [_measured(name, doc) for name, doc in making.left()]
-    return found
+                result.wrong.append(f"{sheet.id}: {sheet.says[0]}")
+    result.sheets += [_measured(name, doc) for name, doc in context.unused()]
+    return result
 
 
 def _measured(name: str, doc: dict) -> Sheet:
     return read(name, lambda: sheets.of_measured(doc, About(name, provenance=(("file", name),))))
 
 
-def _of_file(path: Path, wanted: Wanted, making: Making, found: Found) -> Maker | None:
-    """What makes the sheets of a file; measured documents are set aside."""
+def _of_file(path: Path, wanted: Wanted, context: SheetContext, result: Sheets) -> SheetMaker | None:
+    """Return the function that makes the sheets of a file. None for a measured document, which is added to
+    `context`."""
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     if start == SQLITE:
-        return partial(_of_catalog, path, wanted, found)
+        return partial(_of_catalog, path, wanted, result)
     doc, name = exact_frontier.read(path), path.name
     rows = (("file", name),)
     match doc.get("schema"):
@@ -95,27 +98,28 @@ def _of_file(path: Path, wanted: Wanted, making: Making, found: Found) -> Maker 
             return partial(report_sheets.of_large_document, doc, name, rows)
         case "synth.measured/1":
             _measured(name, doc)  # a malformed one is refused before anything is shown
-            making.measured.append((name, doc))
+            context.measured.append((name, doc))
             return None
         case other:
             known = "a catalog, or a document synth.frontier/1, large/1, plan/1, schedule/1 or measured/1"
             raise FormatError(f"schema is {other!r}; a report shows {known}", str(path))
 
 
-def _of_catalog(path: Path, wanted: Wanted, found: Found, making: Making) -> Iterator[Sheet]:
-    """One entry at a time; a damaged one becomes a sheet that says so, or a line where not even its row can be read."""
+def _of_catalog(path: Path, wanted: Wanted, result: Sheets, context: SheetContext) -> Iterator[Sheet]:
+    """Yield the sheet of each entry, read one at a time. A damaged entry becomes a sheet that names the error, or a
+    line of `result.wrong` where its row cannot be read."""
     with Store.open(path) as store:
         rows = []
         for row in store.ls(wanted.topology, wanted.collective):
             if isinstance(row, FormatError):
-                found.wrong.append(str(row))
+                result.wrong.append(str(row))
             else:
                 rows.append(row)
         for row in rows:
             try:
                 entry = store.get(row.fingerprint)
             except FormatError as error:
-                where = (("catalog", path.name),)
-                yield report_sheets.wrong(row.id, row.topology, row.collective, row.ranks, error, where)
+                provenance = (("catalog", path.name),)
+                yield report_sheets.wrong(row.id, row.topology, row.collective, row.ranks, error, provenance)
             else:
-                yield from report_sheets.of_value(entry, row.id, (), making)
+                yield from report_sheets.of_value(entry, row.id, (), context)

@@ -1,4 +1,4 @@
-"""Values as sheets of a report, each checked first: schedules replayed, certificates added up again."""
+"""Sheets of a report, one or more for each value, which is checked first: schedules replayed, certificates added up."""
 
 from __future__ import annotations
 
@@ -28,37 +28,39 @@ BOUND_CHECKED = "the bound was added up again when this page was made; schedules
 
 
 @dataclass
-class Making:
-    """`verify`: whether to check. `measured`: documents by the name of their file, each for the first problem it
-    belongs to."""
+class SheetContext:
+    """The state shared by all sheets of one report.
+
+    `verify`: check each value first. `measured`: measured documents with the names of their files. `used`: indices of
+    the measured documents that a sheet shows.
+    """
 
     verify: bool
     measured: list[tuple[str, dict]] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
 
-    def of(self, topology: str, collective: str, ranks: int, root: int | None) -> tuple[dict, ...]:
-        """The measured documents of this problem; they are then no entries of their own."""
-        here = (topology, collective, ranks, root)
-        mine = [
-            k
-            for k, (_, d) in enumerate(self.measured)
-            if (d["topology"], d["collective"], d["ranks"], d["root"]) == here
-        ]
-        self.used.update(mine)
-        return tuple(self.measured[k][1] for k in mine)
+    def measurements_of(self, topology: str, collective: str, ranks: int, root: int | None) -> tuple[dict, ...]:
+        """Return the measured documents of this problem, and mark them as used."""
+        problem = (topology, collective, ranks, root)
+        matches = []
+        for k, (_, doc) in enumerate(self.measured):
+            if (doc["topology"], doc["collective"], doc["ranks"], doc["root"]) == problem:
+                matches.append(k)
+        self.used.update(matches)
+        return tuple(self.measured[k][1] for k in matches)
 
-    def left(self) -> list[tuple[str, dict]]:
-        """The measured documents that belonged to nothing."""
-        return [one for k, one in enumerate(self.measured) if k not in self.used]
+    def unused(self) -> list[tuple[str, dict]]:
+        """Return the measured documents that no sheet shows."""
+        return [row for k, row in enumerate(self.measured) if k not in self.used]
 
     def about(self, name: str, rows: Rows, measured: tuple[dict, ...] = (), checked: str = CHECKED) -> About:
-        """What stands beside a value."""
+        """Return the text that stands beside a value."""
         about = About(name, measured, rows)
         return replace(about, checked=checked) if self.verify else about
 
 
 def read(name: str, reader: Callable[[], Value]) -> Value:
-    """What `reader` returns. Raises FormatError where a document says something else than it should."""
+    """Return the result of `reader`. Raises FormatError where the document that it reads is malformed."""
     try:
         return reader()
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
@@ -66,82 +68,89 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
 
 
 def wrong(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
-    """The sheet of what failed its check."""
+    """Return the sheet of a value that failed its check: the error, and nothing of the value."""
     return sections.of_nothing(
         About(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown")
     )
 
 
 def of_value(
-    value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, making: Making
+    value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, context: SheetContext
 ) -> Iterator[Sheet]:
-    """The sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
+    """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
         case Entry():
-            yield _of_entry(value, making)
+            yield _of_entry(value, context)
         case Frontier():
-            yield _of_frontier(value, name, rows, making, ())
+            yield _of_frontier(value, name, rows, context, ())
         case Large():
-            yield _of_large(value, name, rows, making, ())
+            yield _of_large(value, name, rows, context, ())
         case Plan():
-            yield from _of_plan(value, name, rows, making)
+            yield from _of_plan(value, name, rows, context)
         case Schedule():
-            yield _of_schedule(value, name, rows, making)
+            yield _of_schedule(value, name, rows, context)
 
 
-def _of_frontier(found: Frontier, name: str, rows: Rows, making: Making, beside: tuple[dict, ...]) -> Sheet:
-    task, machine = found.collective, found.network
-    if making.verify:
+def _of_frontier(frontier: Frontier, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...]) -> Sheet:
+    collective, network = frontier.collective, frontier.network
+    if context.verify:
         try:
-            exact_frontier.document(found.to_json())
+            exact_frontier.document(frontier.to_json())
         except VerificationError as error:
-            return wrong(name, machine.name, task.name, machine.ranks, error, rows)
-    measured = beside + making.of(machine.name, task.name, task.ranks, task.roots[0] if len(task.roots) == 1 else None)
-    return read(name, lambda: sections.of_frontier(found, making.about(name, rows, measured)))
+            return wrong(name, network.name, collective.name, network.ranks, error, rows)
+    root = collective.roots[0] if len(collective.roots) == 1 else None
+    measured = attached + context.measurements_of(network.name, collective.name, collective.ranks, root)
+    return read(name, lambda: sections.of_frontier(frontier, context.about(name, rows, measured)))
 
 
-def _of_large(found: Large, name: str, rows: Rows, making: Making, beside: tuple[dict, ...]) -> Sheet:
-    machine = found.topology
-    if making.verify:
+def _of_large(frontier: Large, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...]) -> Sheet:
+    topology = frontier.topology
+    if context.verify:
         try:
-            proved = scale_frontier.bound(found.certificate, machine)
-            if proved < found.bound:
-                raise VerificationError(f"the certificate proves {proved}, {found.bound} is claimed", "bound")
+            proved = scale_frontier.bound(frontier.certificate, topology)
+            if proved < frontier.bound:
+                raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
         except VerificationError as error:
-            return wrong(name, machine.name, found.collective, machine.ranks, error, rows)
-    measured = beside + making.of(machine.name, found.collective, machine.ranks, found.root)
-    return read(name, lambda: sections.of_large(found, making.about(name, rows, measured, BOUND_CHECKED)))
+            return wrong(name, topology.name, frontier.collective, topology.ranks, error, rows)
+    measured = attached + context.measurements_of(topology.name, frontier.collective, topology.ranks, frontier.root)
+    return read(name, lambda: sections.of_large(frontier, context.about(name, rows, measured, BOUND_CHECKED)))
 
 
-def of_large_document(doc: dict, name: str, rows: Rows, making: Making) -> Iterator[Sheet]:
-    """With its machine where that is known by name; else as the document alone says, unchecked. Raises FormatError."""
+def of_large_document(doc: dict, name: str, rows: Rows, context: SheetContext) -> Iterator[Sheet]:
+    """Yield the sheet of a document ``synth.large/1``. Raises FormatError.
+
+    Its bound is checked on the topology of that name. Where no such topology is known, the sheet shows the document
+    alone, unchecked.
+    """
     try:
         scale_schema.check(doc)
     except VerificationError as error:
         raise FormatError(f"is malformed: {error}", name) from None
-    found = read(name, lambda: _large(doc))
-    if found is None:
+    frontier = read(name, lambda: _large(doc))
+    if frontier is None:
         yield read(name, lambda: sections.of_large_document(doc, About(name, provenance=rows)))
     else:
-        yield _of_large(found, name, rows, making, ())
+        yield _of_large(frontier, name, rows, context, ())
 
 
 def _large(doc: dict) -> Large | None:
-    """The value of a document, without its schedules; None where no machine of that name has its ranks and its unit."""
+    """Return the frontier of a document without its schedules; None where no topology of that name has its ranks and
+    unit."""
     from synth import topologies
 
-    told, bound = doc["topology"], doc["bound"]
+    described, bound = doc["topology"], doc["bound"]
     try:
-        machine = topologies.topology(str(told["name"])).live()
+        topology = topologies.topology(str(described["name"])).live()
     except SynthError:
         return None
-    if machine.ranks != told["ranks"] or machine.unit_bandwidth() != rational(told["unit_gbps"]):
+    if topology.ranks != described["ranks"] or topology.unit_bandwidth() != rational(described["unit_gbps"]):
         return None
     points = tuple(
-        LargePoint(r["steps"], rational(r["bandwidth"]), r["chunks"], str(r["engine"]), _unmade) for r in doc["points"]
+        LargePoint(r["steps"], rational(r["bandwidth"]), r["chunks"], str(r["engine"]), _no_schedule)
+        for r in doc["points"]
     )
     return Large(
-        machine,
+        topology,
         doc["collective"],
         doc["root"],
         rational(bound["value"]),
@@ -153,56 +162,49 @@ def _large(doc: dict) -> Large | None:
     )
 
 
-def _unmade() -> Bulk:
+def _no_schedule() -> Bulk:
     raise SynthError("this schedule is in a file of its own")
 
 
-def _of_schedule(given: Schedule, name: str, rows: Rows, making: Making) -> Sheet:
-    if making.verify:
+def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContext) -> Sheet:
+    if context.verify:
         try:
-            exact_frontier.document(given.to_json())
+            exact_frontier.document(schedule.to_json())
         except VerificationError as error:
-            return wrong(name, given.network.name, given.collective.name, given.network.ranks, error, rows)
-    return read(name, lambda: sections.of_schedule(given, making.about(name, rows)))
+            network = schedule.network
+            return wrong(name, network.name, schedule.collective.name, network.ranks, error, rows)
+    return read(name, lambda: sections.of_schedule(schedule, context.about(name, rows)))
 
 
-def _of_plan(plan: Plan, name: str, rows: Rows, making: Making) -> list[Sheet]:
-    """A sheet for each table; its schedules are replayed, its times are taken as they are."""
-    if making.verify:
+def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[Sheet]:
+    """Return a sheet for each table of a plan. Its schedules are replayed, its times are shown unchecked."""
+    if context.verify:
         for algorithm in plan.algorithms:
             try:
                 if algorithm.schedule is not None:
                     exact_frontier.document(algorithm.schedule.to_json())
             except VerificationError as error:
-                what = VerificationError(str(error), algorithm.label)
-                return [
-                    wrong(
-                        name,
-                        plan.topology.name if plan.topology else "",
-                        "plan",
-                        max(t.ranks for t in plan.tables),
-                        what,
-                        rows,
-                    )
-                ]
-    called = [f"{name} {table.collective}" for table in plan.tables]
-    return read(name, lambda: plans.of_plan(plan, [About(one, provenance=rows) for one in called]))
+                labelled = VerificationError(str(error), algorithm.label)
+                topology = plan.topology.name if plan.topology else ""
+                return [wrong(name, topology, "plan", max(t.ranks for t in plan.tables), labelled, rows)]
+    abouts = [About(f"{name} {table.collective}", provenance=rows) for table in plan.tables]
+    return read(name, lambda: plans.of_plan(plan, abouts))
 
 
-def _of_entry(entry: Entry, making: Making) -> Sheet:
-    rows, found = _origin(entry), entry.frontier
-    if entry.state == INFEASIBLE or found is None:
-        return _without(entry, rows, making)
-    make = _of_frontier if isinstance(found, Frontier) else _of_large
-    return make(found, entry.id, rows, making, entry.measurements)  # type: ignore[arg-type]
+def _of_entry(entry: Entry, context: SheetContext) -> Sheet:
+    rows, frontier = _provenance_rows(entry), entry.frontier
+    if entry.state == INFEASIBLE or frontier is None:
+        return _without_schedule(entry, rows, context)
+    make = _of_frontier if isinstance(frontier, Frontier) else _of_large
+    return make(frontier, entry.id, rows, context, entry.measurements)  # type: ignore[arg-type]
 
 
-def _without(entry: Entry, rows: Rows, making: Making) -> Sheet:
-    """Proved impossible, or failed twice."""
-    found, certificate = entry.frontier, entry.certificate
-    if making.verify and certificate and isinstance(found, Frontier):
+def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
+    """Return the sheet of an entry that is proved impossible or failed twice."""
+    frontier, certificate = entry.frontier, entry.certificate
+    if context.verify and certificate and isinstance(frontier, Frontier):
         try:
-            cuts.check(certificate, found.network.to_json(), found.collective.to_json(1))
+            cuts.check(certificate, frontier.network.to_json(), frontier.collective.to_json(1))
         except VerificationError as error:
             return wrong(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()
@@ -211,21 +213,21 @@ def _without(entry: Entry, rows: Rows, making: Making) -> Sheet:
     return sections.of_nothing(about, entry.topology, entry.collective, entry.ranks, status, says, certificate or None)
 
 
-def _origin(entry: Entry) -> Rows:
-    """Provenance as rows of text; what is not known is left out."""
-    made = entry.provenance
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions)
+def _provenance_rows(entry: Entry) -> Rows:
+    """Return the provenance of an entry as rows of text, without unknown fields."""
+    origin = entry.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in origin.versions)
     options = ", ".join(f"{key}={value}" for key, value in entry.options)
-    limit = "" if made.time_limit is None else f"{made.time_limit:g} s"
+    limit = "" if origin.time_limit is None else f"{origin.time_limit:g} s"
     rows = (
         ("entry", entry.fingerprint),
         ("state", entry.state),
-        ("made", made.created),
-        ("on", made.machine),
+        ("made", origin.created),
+        ("on", origin.machine),
         ("versions", versions),
-        ("encoding", made.encoding),
-        ("solver", made.solver),
-        ("seed", str(made.seed)),
+        ("encoding", origin.encoding),
+        ("solver", origin.solver),
+        ("seed", str(origin.seed)),
         ("options", options),
         ("time limit", limit),
         ("seconds", f"{entry.seconds:.3g}"),

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import change_options, chosen_machine, output_options
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.options import change_options, chosen_machine, output_options, time_limit_option
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration, Ranks, Size
+from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT, UNDECIDED
 from synth.errors import UsageError
 from synth.model.rational import rational
@@ -55,9 +55,7 @@ class _Number(click.ParamType):
     help="µs that using PCIe beside the fast links costs (Blink's T_dpa).",
 )
 @click.option("--size", type=Size(), default="1GB", show_default=True, metavar="SIZE", help="Message size for --pcie.")
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
-)
+@time_limit_option("Wall time to spend; what is found by then is printed.")
 @output_options
 def allocations(**given: Any) -> int:
     """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.
@@ -72,7 +70,7 @@ def allocations(**given: Any) -> int:
     from synth.scale.baselines.nvlink_pcie_hybrid import joined
     from synth.view import rate_tables, tables
 
-    ready(given["output"])
+    check_writable(given["output"])
     topology = chosen_machine(given)
     names = tuple(name.strip().lower() for name in given["coll"].split(",") if name.strip())
     if not names:
@@ -88,31 +86,28 @@ def allocations(**given: Any) -> int:
     unit = topology.network().unit
     slow = None
     if given["pcie"] is not None:
-        slow = {
-            a.ranks: joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"])
-            for a, r in rows
-        }
+        slow = {}
+        for a, r in rows:
+            slow[a.ranks] = joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"])
     content = rate_tables.allocations(
         f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing
     )
 
     def document() -> dict:
-        out = [
-            {
+        classes = []
+        for a, r in rows:
+            rates = {name: show(r.best[name]) for name in names}
+            composed = None if r.composed is None else show(r.composed)
+            row = {
                 "ranks": list(a.ranks), "alike": a.members, "connected": a.connected,
                 "ring_units": r.ring_units, "rings_proved": r.rings_most,
-                "rates": {name: show(r.best[name]) for name in names}, "attained": sorted(r.attained),
-                "reduce_scatter_allgather": None if r.composed is None else show(r.composed),
-                **({} if slow is None else {"with_pcie_gbps": {name: float(x) for name, x in slow[a.ranks].items()}}),
-            }
-            for a, r in rows
-        ]  # fmt: skip
-        return {
-            "topology": topology.name,
-            "unit_gbps": show(unit),
-            "classes": out,
-            **({"open": list(missing)} if missing else {}),
-        }
+                "rates": rates, "attained": sorted(r.attained), "reduce_scatter_allgather": composed,
+            }  # fmt: skip
+            if slow is not None:
+                row["with_pcie_gbps"] = {name: float(rate) for name, rate in slow[a.ranks].items()}
+            classes.append(row)
+        doc = {"topology": topology.name, "unit_gbps": show(unit), "classes": classes}
+        return doc | {"open": list(missing)} if missing else doc
 
-    deliver(document, lambda: tables.print_report(content), given["output"], given["form"])
+    emit(document, lambda: tables.print_report(content), given["output"], given["form"])
     return UNDECIDED if missing else 0

@@ -7,18 +7,30 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.options import (
+    FILE,
+    data_root_option,
+    dtype_option,
+    executor_option,
+    instances_option,
+    machine_if_named,
+    machine_options,
+    op_option,
+    output_options,
+    point_option,
+    ranks_on_option,
+    threads_option,
+    timeout_option,
+)
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.sizes import Sizes
-from synth.cli.framework.types import Places, Positive, Ranks
+from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
 
 
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
 @click.argument("file", type=FILE)
-@click.option(
-    "--executor", default="reference", show_default=True, metavar="NAME", help="Whose times (`synth list executors`)."
-)
+@executor_option("Whose times (`synth list executors`).")
 @click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
               help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option(
@@ -28,23 +40,15 @@ from synth.cli.root import CONTEXT
     metavar="NAME",
     help="Beside it: ring, tree, .. on its links; copy, nccl on GPUs.",
 )
-@click.option(
-    "--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point only; all of them unless given."
-)
+@point_option("Of a frontier: the N-th point only; all of them unless given.")
 @click.option(
     "--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered."
 )
-@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of what is lowered: copies side by side.")
-@click.option(
-    "--dtype",
-    default="float32",
-    show_default=True,
-    metavar="TYPE",
-    help="float64 .. float16, bfloat16, int8 .. uint64.",
-)
-@click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+@instances_option("Of what is lowered: copies side by side.", default=1)
+@dtype_option()
+@op_option
 @click.option("--coll", metavar="NAME", help="What the program computes, where the file does not say.")
-@click.option("--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce.")
+@data_root_option
 @machine_options
 @click.option(
     "--repeats",
@@ -56,16 +60,9 @@ from synth.cli.root import CONTEXT
 )
 @click.option("--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before them.")
 @click.option("--check/--no-check", default=None, help="Compare every element; unless said: where a clock is read.")
-@click.option(
-    "--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each."
-)
-@click.option("--threads", type=Positive(), metavar="N", help="Of the same: threads of each thread block.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.01),
-    metavar="SECONDS",
-    help="Of the same: give up when nothing has moved for so long.",
-)
+@ranks_on_option
+@threads_option("Of the same: threads of each thread block.")
+@timeout_option
 @click.option("--no-graphs", is_flag=True, help="Of cuda: time launches one by one, not in replays of CUDA graphs.")
 @output_options
 def bench(file: Path, output: str | None, form: str | None, **given: Any) -> None:
@@ -82,7 +79,7 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
     from synth.view.bench_tables import measured
     from synth.view.tables import print_report
 
-    ready(output)
+    check_writable(output)
     machine = machine_if_named(given)
     same = (
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
@@ -96,4 +93,4 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
         **{key: given[key] for key in same},
         graphs=False if given["no_graphs"] else None,
     ).to_json()
-    deliver(lambda: done, lambda: print_report(measured(done)), output, form)
+    emit(lambda: done, lambda: print_report(measured(done)), output, form)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from synth.cli.framework.options import output_options
-from synth.cli.framework.output import deliver
+from synth.cli.framework.output import emit
 from synth.cli.root import CONTEXT
 
 
@@ -24,4 +24,4 @@ def devices(output: str | None, form: str | None) -> None:
     from synth.view.tables import print_reports
 
     found = look().to_json()
-    deliver(lambda: found, lambda: print_reports([*gpus(found), executors(found)]), output, form)
+    emit(lambda: found, lambda: print_reports([*gpus(found), executors(found)]), output, form)

@@ -7,17 +7,24 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, output_options
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.options import (
+    FILE,
+    executor_option,
+    instances_option,
+    output_options,
+    threads_option,
+    timeout_option,
+)
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.sizes import Sizes
-from synth.cli.framework.types import Positive, Stretches
+from synth.cli.framework.types import Stretches
 from synth.cli.root import CONTEXT
 from synth.errors import VerificationError
 
 
 @click.command(context_settings=CONTEXT, short_help="Predicted and emulated time of a frontier's points, side by side.")
 @click.argument("file", type=FILE)
-@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="reference, host or cuda.")
+@executor_option("reference, host or cuda.")
 @click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
               help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option(
@@ -28,7 +35,7 @@ from synth.errors import VerificationError
     help="Beside the points; ring, or else direct, unless given.",
 )
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
-@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of each program: copies side by side.")
+@instances_option("Of each program: copies side by side.", default=1)
 @click.option(
     "--paced",
     "stretches",
@@ -36,13 +43,8 @@ from synth.errors import VerificationError
     metavar="4,8,16,32",
     help="Of host and cuda: hold real time to so many times that.",
 )
-@click.option("--threads", type=Positive(), metavar="N", help="Of the same: threads of each thread block.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.01),
-    metavar="SECONDS",
-    help="Of the same: give up when nothing has moved for so long.",
-)
+@threads_option("Of the same: threads of each thread block.")
+@timeout_option
 @output_options
 def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     """For each size: the time that S·α + (R/C)·bytes/β predicts for every point of a frontier, the time that its
@@ -61,9 +63,9 @@ def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> N
     from synth.view.bench_tables import emulated
     from synth.view.tables import print_reports
 
-    ready(output)
+    check_writable(output)
     done = api.emulate(file, **{name: value for name, value in given.items() if value is not None}).to_json()
-    deliver(lambda: done, lambda: print_reports(emulated(done)), output, form)
+    emit(lambda: done, lambda: print_reports(emulated(done)), output, form)
     deaf = [control["change"] for control in done["controls"] if not control["heard"]]
     if deaf:
         raise VerificationError(

@@ -6,26 +6,24 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.infeasible_document import write_infeasible_document
 from synth.cli.framework.options import (
     chosen_collective,
     chosen_machine,
     collective_options,
     machine_options,
     output_options,
+    time_limit_option,
 )
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
 
 @click.command(context_settings=CONTEXT, short_help="The optimum against rings and trees.")
 @machine_options
 @collective_options
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
-)
+@time_limit_option("Wall time to spend; what is found by then is printed.")
 @output_options
 def explain(**given: Any) -> int:
     """Compare the optimal rate of a collective with what rings and double binary trees reach on the same links, and say
@@ -39,15 +37,17 @@ def explain(**given: Any) -> int:
     from synth import api
     from synth.view import rate_tables, tables
 
-    ready(given["output"])
+    check_writable(given["output"])
     topology = chosen_machine(given)
     task = chosen_collective(given, topology)
-    with witnessed(given, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
+    with write_infeasible_document(given, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
         made = api.explain(topology, task, time_limit=given["time_limit"], progress=tell)
     unit = topology.unit_bandwidth()
 
     def table() -> None:
         tables.print_report(rate_tables.explanation(rate_tables.title(topology, task), unit, made, topology.notes))
 
-    deliver(lambda: rate_tables.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
-    return INTERRUPTED if made.interrupted else UNDECIDED if made.open else 0
+    emit(lambda: rate_tables.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
+    if made.interrupted:
+        return INTERRUPTED
+    return UNDECIDED if made.open else 0

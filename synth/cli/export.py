@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework import folders
-from synth.cli.framework.options import FILE, one_of
-from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.options import FILE, instances_option, one_of, point_option
+from synth.cli.framework.output import check_writable, note, write
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Positive, Ranks, Size
+from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 
@@ -43,11 +43,9 @@ class Sizes(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """As bytes, in the order given."""
-        return (
-            value
-            if isinstance(value, tuple)
-            else tuple(Size().convert(part, param, ctx) for part in str(value).split(","))
-        )
+        if isinstance(value, tuple):
+            return value
+        return tuple(Size().convert(part, param, ctx) for part in str(value).split(","))
 
 
 @click.command(context_settings=CONTEXT, short_help="Files that the runtimes load: MSCCL-IR, MSCCL++ plans, timelines.")
@@ -64,9 +62,7 @@ class Sizes(click.ParamType):
 @click.option(
     "--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; executor unless given."
 )
-@click.option(
-    "--point", type=Positive(), metavar="K", help="The K-th point of a frontier, in the order of its table, from 1."
-)
+@point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
 @click.option(
     "--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder."
 )
@@ -76,12 +72,7 @@ class Sizes(click.ParamType):
 @click.option(
     "--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False), help="Simple unless given."
 )
-@click.option(
-    "--instances",
-    type=Positive(),
-    metavar="N",
-    help="Copies side by side, each for its share of the data; 1 unless given.",
-)
+@instances_option("Copies side by side, each for its share of the data; 1 unless given.")
 @click.option(
     "--in-place",
     type=click.Choice(["in", "out", "both"], case_sensitive=False),
@@ -135,7 +126,7 @@ def export(file: Path | None, **given: Any) -> None:
     output, every = given["output"], given["every"]
     if every and (output in (None, "-") or given["point"] is not None):
         raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point out")
-    ready(output)
+    check_writable(output)
     if every:
         folders.check(Path(output))
     with waiting(f"exporting {file.name}"):
@@ -147,7 +138,7 @@ def export(file: Path | None, **given: Any) -> None:
     else:
         _write(output, made)
     for line in made.remarks:
-        remark(line)
+        note(line)
 
 
 def _plan(file: Path | None, given: dict[str, Any]) -> None:
@@ -165,7 +156,7 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
     folder = to in plans.FOLDERS
     if folder and output in (None, "-"):
         raise UsageError(f"{to} writes a folder: name it with -o DIR")
-    ready(output)
+    check_writable(output)
     if folder:
         folders.check(Path(output))
     name, path = one_of("topo", "topo_file")
@@ -191,7 +182,7 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
     else:
         _write(output, made)
     for line in made.remarks:
-        remark(line)
+        note(line)
 
 
 def _tables(output: str | None, made: Exported, to: str) -> None:
@@ -209,7 +200,7 @@ def _tables(output: str | None, made: Exported, to: str) -> None:
         ) from None
     for name, text in made.files:
         write(folder / name, text)
-        remark(f"wrote {folder / name}")
+        note(f"wrote {folder / name}")
 
 
 def _made(file: Path, given: dict[str, Any]) -> Exported:
@@ -265,4 +256,4 @@ def _write(output: str | None, made: Exported) -> None:
     for suffix, text in made.files:
         target = path.with_name(path.stem + suffix + path.suffix) if suffix else path
         write(target, text)
-        remark(f"wrote {target}")
+        note(f"wrote {target}")

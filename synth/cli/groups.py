@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options
-from synth.cli.framework.output import deliver, ready, write
+from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options, time_limit_option
+from synth.cli.framework.output import check_writable, emit, write
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration, Positive
+from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 
@@ -28,9 +28,7 @@ from synth.errors import UsageError
     metavar="OUT.json",
     help="Write the schedule of all groups, as verify, show and export take it.",
 )
-@click.option(
-    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
-)
+@time_limit_option("Wall time to spend; what is found by then is printed.")
 @output_options
 def groups(**given: Any) -> int:
     """Bound and schedule several process groups that use the machine at the same time.
@@ -47,7 +45,7 @@ def groups(**given: Any) -> int:
     from synth.view import groups as view
     from synth.view.tables import print_report
 
-    ready(given["output"], given["schedule"])
+    check_writable(given["output"], given["schedule"])
     if given["schedule"] is not None and given["bound_only"]:
         raise UsageError("--bound-only looks for no schedule that --schedule could write; remove one")
     topology = chosen_machine(given)
@@ -58,5 +56,7 @@ def groups(**given: Any) -> int:
         found = api.groups(topology, given["groups_file"], progress=tell, **asked)
     if given["schedule"] is not None and found.schedule is not None:
         write(given["schedule"], json.dumps(found.schedule.to_json()) + "\n")
-    deliver(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
-    return INTERRUPTED if found.interrupted else UNDECIDED if found.open else 0
+    emit(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
+    if found.interrupted:
+        return INTERRUPTED
+    return UNDECIDED if found.open else 0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE
-from synth.cli.framework.output import deliver, ready
-from synth.cli.framework.types import Positive, Ranks
+from synth.cli.framework.options import FILE, point_option
+from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 from synth.errors import UsageError
 
@@ -32,7 +32,7 @@ FAILED = 5
     type=click.Choice(["out", "in", "both"], case_sensitive=False),
     help="How it is called; as the file claims unless given.",
 )
-@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point.")
+@point_option("Of a frontier: the N-th point.")
 @click.option(
     "-o",
     "--output",
@@ -65,7 +65,7 @@ def lint(
     from synth import api
     from synth.program.runtimes import RUNTIMES
 
-    ready(output)
+    check_writable(output)
     if runtime is not None and runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; {', '.join(RUNTIMES)} exist")
     way = in_place.lower() if in_place else None
@@ -75,5 +75,5 @@ def lint(
         for line in report.lines():
             click.echo(line)
 
-    deliver(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
+    emit(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
     return 0 if report.ok else FAILED

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from synth.cli.framework.options import output_options
-from synth.cli.framework.output import deliver
-from synth.cli.framework.suggestions import mistaken
+from synth.cli.framework.output import emit
+from synth.cli.framework.suggestions import suggest
 from synth.cli.root import CONTEXT
 from synth.errors import UsageError
 from synth.model.collective import COLLECTIVES
@@ -33,14 +33,14 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
 
     name = kind.lower()
     if name not in TABLES:
-        raise UsageError(mistaken("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
+        raise UsageError(suggest("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
     rows = listed(name)
     columns = (("name", "left"), ("what", "left"), ("available", "left"))
-    document: Any = [
-        {"name": row[0], "what": row[1], "missing": None if row[2] == "yes" else row[2].removeprefix("no: ")}
-        for row in rows
-    ]
-    deliver(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), output, form)
+    document: Any = []
+    for item, summary, available in rows:
+        missing = None if available == "yes" else available.removeprefix("no: ")
+        document.append({"name": item, "what": summary, "missing": missing})
+    emit(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), output, form)
 
 
 def listed(kind: str) -> list[Row]:
@@ -66,10 +66,11 @@ def _topologies() -> list[Row]:
 
 def _collectives() -> list[Row]:
     takes = {"root": "--root", "sizes": "--sizes"}
-    return [
-        (name, summary + (f" ({', '.join(takes[o] for o in options)})" if options else ""), "yes")
-        for name, (summary, options) in COLLECTIVES.items()
-    ]
+    rows = []
+    for name, (summary, options) in COLLECTIVES.items():
+        flags = ", ".join(takes[option] for option in options)
+        rows.append((name, f"{summary} ({flags})" if options else summary, "yes"))
+    return rows
 
 
 def _encodings() -> list[Row]:
@@ -100,8 +101,11 @@ def _executors() -> list[Row]:
     from synth.model.registry import load
     from synth.runtime import EXECUTORS, SUMMARIES
 
-    missing = {name: load(target)().available() for name, target in EXECUTORS.items()}
-    return [(name, SUMMARIES[name], "yes" if missing[name] is None else f"no: {missing[name]}") for name in EXECUTORS]
+    rows = []
+    for name, target in EXECUTORS.items():
+        missing = load(target)().available()
+        rows.append((name, SUMMARIES[name], "yes" if missing is None else f"no: {missing}"))
+    return rows
 
 
 def _missing(name: str) -> str:

@@ -10,18 +10,19 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.infeasible_document import write_infeasible_document
 from synth.cli.framework.options import (
     FILE,
     chosen_machine,
     collective_options,
-    engine,
+    collective_or_name,
+    engine_arguments,
+    engine_option,
     engine_options,
     machine_options,
     output_options,
-    task,
 )
-from synth.cli.framework.output import deliver, ready, remark, write
+from synth.cli.framework.output import check_writable, emit, note, write
 from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
@@ -50,14 +51,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
     show_default=True,
     help="By the bounds, or SCCL's loop over steps, rounds and chunks.",
 )
-@click.option(
-    "--engine",
-    "method",
-    type=click.Choice(["auto", "exact", "flow"], case_sensitive=False),
-    default="auto",
-    show_default=True,
-    help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.",
-)
+@engine_option("Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")
 @click.option(
     "--schedules",
     type=FILE,
@@ -95,9 +89,9 @@ def pareto(**given: Any) -> int:
     from synth.pareto.events import SweepInterrupted
     from synth.view import tables
 
-    ready(given["output"], given["plot"], given["schedules"])
+    check_writable(given["output"], given["plot"], given["schedules"])
     topology = chosen_machine(given)
-    collective = task(given, topology)
+    collective = collective_or_name(given, topology)
     if given["plot"]:
         from synth.frontiers.engine_choice import engine_of
         from synth.view.plot import drawable
@@ -108,18 +102,18 @@ def pareto(**given: Any) -> int:
                 "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws "
                 "any frontier"
             )
-    asked = {
+    options = {
         key: given[key]
         for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
     }
     code, interrupted = 0, None
     try:
         with (
-            witnessed(given, topology, collective),
+            write_infeasible_document(given, topology, collective),
             progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen,
         ):
-            asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
-            frontier = api.frontier(topology, collective, **asked, **engine(given))
+            options |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
+            frontier = api.frontier(topology, collective, **options, **engine_arguments(given))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, Large):
@@ -130,7 +124,7 @@ def pareto(**given: Any) -> int:
         code = UNDECIDED
     size = given["size"]
     if frontier.points or interrupted is None:
-        deliver(
+        emit(
             lambda: tables.choice_document(frontier, size) if size else frontier.to_json(),
             lambda: tables.print_choice(frontier, size) if size else tables.print_frontier(frontier),
             given["output"], given["form"],
@@ -140,7 +134,7 @@ def pareto(**given: Any) -> int:
     if interrupted is not None:
         points = f"{len(frontier.points)} point{'' if len(frontier.points) == 1 else 's'}"
         kept = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
-        remark(f"interrupted; {points}{kept}")
+        note(f"interrupted; {points}{kept}")
     return code
 
 
@@ -161,19 +155,19 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
         if given["schedules"]:
             write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
         more = " and frontier.json" if given["schedules"] else ""
-        remark(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
+        note(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
     size = given["size"]
     content = scale_table.choice(frontier, size) if size and frontier.points else scale_table.report(frontier)
-    deliver(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, given["form"])
+    emit(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, given["form"])
     if given["plot"]:
-        remark(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
+        note(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
     if code == INTERRUPTED:
-        remark("interrupted; what was found by then is shown")
+        note("interrupted; what was found by then is shown")
     return code or (UNDECIDED if frontier.open else 0)
 
 
 def _a_document(output: str | None, form: str | None) -> bool:
-    """Whether the frontier goes to a file, as JSON: not to standard output, a pipe or a device."""
+    """Return True if the frontier is written to a file as JSON, and not to standard output, a pipe or a device."""
     return output not in (None, "-") and form != "table" and (Path(output).is_file() or not Path(output).exists())
 
 
@@ -201,7 +195,7 @@ def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
     except KeyboardInterrupt:
         return files, INTERRUPTED
     except OSError as error:  # the frontier is not lost for it
-        remark(f"error: cannot write {folder}: {error.strerror or error}")
+        note(f"error: cannot write {folder}: {error.strerror or error}")
         return files, 1
     return files, 0
 
@@ -223,7 +217,7 @@ def _small(frontier: Any, folder: Path) -> None:
         name = f"{i + 1:02}-{frontier.collective.name}-S{point.steps}.json"
         write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
     write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
-    remark(
+    note(
         f"wrote {counted(len(frontier.points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them"
     )
 
@@ -232,4 +226,4 @@ def _draw(frontier: Any, path: Path) -> None:
     from synth.view import plot
 
     write(path, plot.image(plot.frontier_figure(frontier), path.suffix))
-    remark(f"drew {path}")
+    note(f"drew {path}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.framework.options import FILE
-from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.output import check_writable, note, write
 from synth.cli.root import CONTEXT
 
 WRONG = 5  # the exit code of a failed verification
@@ -37,16 +37,16 @@ def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, c
     """
     from synth import api
 
-    ready(output)
+    check_writable(output)
     page = api.report(files, title=title, topology=topo, collective=coll, verify=verify)
     if output == "-":
         click.echo(page.html, nl=False)
     else:
         write(Path(output), page.html)
-        remark(
+        note(
             f"{output}: {page.entries} entr{'y' if page.entries == 1 else 'ies'}, "
             f"{len(page.html.encode()) / 1e6:.2f} MB"
         )
     for line in page.wrong:
-        remark(f"error: {line}")
+        note(f"error: {line}")
     return WRONG if page.wrong else 0

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.config import defaults
-from synth.cli.framework.suggestions import mistaken
+from synth.cli.framework.suggestions import suggest
 from synth.errors import SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
@@ -65,7 +65,7 @@ class Commands(click.Group):
         """As click's, with "did you mean"."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise UsageError(mistaken("command", name, list(self.lazy), f"`{ctx.command_path} -h` shows them all"))
+            raise UsageError(suggest("command", name, list(self.lazy), f"`{ctx.command_path} -h` shows them all"))
         return super().resolve_command(ctx, args)
 
 

@@ -8,9 +8,23 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options
-from synth.cli.framework.output import deliver, ready, remark, write
-from synth.cli.framework.types import Places, Positive, Ranks, Size
+from synth.cli.framework.options import (
+    FILE,
+    data_root_option,
+    dtype_option,
+    executor_option,
+    instances_option,
+    machine_if_named,
+    machine_options,
+    op_option,
+    output_options,
+    point_option,
+    ranks_on_option,
+    threads_option,
+    timeout_option,
+)
+from synth.cli.framework.output import check_writable, emit, note, write
+from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 from synth.model.rational import rational
@@ -54,9 +68,7 @@ class AnySize(Size):
 @click.option(
     "--baseline", metavar="NAME", help="Instead of FILE: ring, tree, recursive-doubling or direct, of --coll on --topo."
 )
-@click.option(
-    "--executor", default="reference", show_default=True, metavar="NAME", help="Who runs it (`synth list executors`)."
-)
+@executor_option("Who runs it (`synth list executors`).")
 @click.option(
     "--size",
     type=AnySize(),
@@ -66,33 +78,19 @@ class AnySize(Size):
 @click.option(
     "--exact-size", is_flag=True, help="Refuse a size that no call has, instead of running the nearest below it."
 )
-@click.option(
-    "--dtype",
-    default="float32",
-    show_default=True,
-    metavar="TYPE",
-    help="float64 .. float16, bfloat16, int8 .. uint64.",
-)
-@click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+@dtype_option()
+@op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
-@click.option(
-    "--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point; the best at that size unless given."
-)
+@point_option("Of a frontier: the N-th point; the best at that size unless given.")
 @click.option(
     "--runtime",
     metavar="NAME",
     help="Lower for it and cut as it does: msccl, executor, rccl; this project's own unless given.",
 )
 @click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; the program's own unless given.")
-@click.option(
-    "--instances",
-    type=Positive(),
-    default=1,
-    metavar="N",
-    help="Of a schedule: copies side by side, each for its share.",
-)
+@instances_option("Of a schedule: copies side by side, each for its share.", default=1)
 @click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
-@click.option("--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce.")
+@data_root_option
 @machine_options
 @click.option(
     "--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given."
@@ -107,18 +105,9 @@ class AnySize(Size):
     metavar="8",
     help="Of the mpi executor: as many as ranks, which it takes unless given.",
 )
-@click.option(
-    "--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each."
-)
-@click.option(
-    "--threads", type=Positive(), metavar="N", help="Of the host and cuda executors: threads of each thread block."
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.01),
-    metavar="SECONDS",
-    help="Of the same: give up when nothing has moved for so long.",
-)
+@ranks_on_option
+@threads_option("Of the host and cuda executors: threads of each thread block.")
+@timeout_option
 @click.option(
     "--clock",
     metavar="NAME",
@@ -156,7 +145,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     from synth.view.run_table import execution
     from synth.view.tables import print_report
 
-    ready(output, given["trace"])
+    check_writable(output, given["trace"])
     machine = machine_if_named(given)
     same = {key: given[key] for key in SAME}
     source, named = (file, given["coll"]) if given["baseline"] is None else (_baseline(file, given, machine), None)
@@ -183,7 +172,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
             if given["exact_size"] or not odd.nearest:
                 raise
             if speaks():
-                remark(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
+                note(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
             same["size"] = odd.nearest
             done = carried_out()
     except SynthError:
@@ -192,10 +181,10 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     if not speaks():
         return
     timeline = api.trace(done) if given["trace"] else ""
-    deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
+    emit(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
     if given["trace"]:
         write(given["trace"], timeline)
-        remark(f"wrote {given['trace']}")
+        note(f"wrote {given['trace']}")
 
 
 def _baseline(file: Path | None, given: dict[str, Any], machine: Topology | None) -> Schedule:

@@ -6,26 +6,20 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE
-from synth.cli.framework.output import ready, remark, write
-from synth.cli.framework.types import Positive, Ranks
+from synth.cli.framework.options import FILE, instances_option, point_option
+from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 
 
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
 @click.argument("file", type=FILE)
-@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point.")
+@point_option("Of a frontier: the N-th point.")
 @click.option("--runtime", metavar="NAME", help="Lower for it: msccl, executor, rccl; this project's own unless given.")
 @click.option(
     "--protocol", default="Simple", show_default=True, metavar="NAME", help="Of a schedule: Simple, LL or LL128."
 )
-@click.option(
-    "--instances",
-    type=Positive(),
-    default=1,
-    metavar="N",
-    help="Of a schedule: copies side by side, each for its share.",
-)
+@instances_option("Of a schedule: copies side by side, each for its share.", default=1)
 @click.option(
     "--in-place",
     type=click.Choice(["out", "in", "both"], case_sensitive=False),
@@ -75,7 +69,7 @@ def show(
     from synth import api
     from synth.program.text import dump
 
-    ready(output, svg)
+    check_writable(output, svg)
     way = in_place.lower() if in_place else None
     program = api.load_program(
         file, point=point, root=root[0] if root else None, runtime=runtime, protocol=protocol, instances=instances,
@@ -85,7 +79,7 @@ def show(
         from synth.view.space_time_diagram import program_svg
 
         write(svg, program_svg(program))
-        remark(f"{svg}: {program.ops} instructions drawn")
+        note(f"{svg}: {program.ops} instructions drawn")
         if output is None:
             return
     content = dump(program) if form.lower() == "text" else json.dumps(program.to_json(), indent=1) + "\n"

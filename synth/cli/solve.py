@@ -11,12 +11,12 @@ from synth.cli.framework.options import (
     chosen_collective,
     chosen_machine,
     collective_options,
-    engine,
+    engine_arguments,
     engine_options,
     machine_options,
     output_options,
 )
-from synth.cli.framework.output import deliver, ready, remark
+from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
@@ -49,19 +49,20 @@ def solve(**given: Any) -> None:
     from synth import api
     from synth.view import tables
 
-    ready(given["output"])
+    check_writable(given["output"])
     topology = chosen_machine(given)
     collective = chosen_collective(given, topology)
     asked = f"{collective.name} on {topology.name} with C={given['chunks']}, S={given['steps']}, R={given['rounds']}"
     with progress(asked, given["verbose"]) as listen:
-        cs = given["chunks"], given["steps"], given["rounds"]
-        verdict = api.solve(topology, collective, *cs, **engine(given), pipeline=given["pipeline"], on_event=listen)
+        query = given["chunks"], given["steps"], given["rounds"]
+        options = engine_arguments(given) | {"pipeline": given["pipeline"], "on_event": listen}
+        verdict = api.solve(topology, collective, *query, **options)
     match verdict:
         case Sat(schedule=schedule):
             if given["pipeline"]:
                 rate = show(Fraction(given["pipeline"], given["chunks"]))
-                remark(f"repeated, a run may start every {counted(given['pipeline'], 'step')}: {rate} rounds per chunk")
-            deliver(
+                note(f"repeated, a run may start every {counted(given['pipeline'], 'step')}: {rate} rounds per chunk")
+            emit(
                 schedule.to_json,
                 lambda: tables.print_schedule(schedule, verdict.cost, topology.labels),
                 given["output"],

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.options import FILE, change_options, changes, output_options
-from synth.cli.framework.output import deliver, remark, write
+from synth.cli.framework.output import emit, note, write
 from synth.cli.lists import lists
 from synth.cli.root import CONTEXT, Commands
 from synth.errors import SynthError, UsageError
@@ -65,7 +65,7 @@ def show_(name: str, **given: Any) -> None:
     from synth.view.tables import print_reports
 
     topology = api.topology(name, **changes(given))
-    deliver(
+    emit(
         lambda: dump(topology),
         lambda: print_reports(topology_report(topology, _symmetries(topology))),
         given["output"],
@@ -98,7 +98,7 @@ def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **give
     from synth.view.tables import print_reports
 
     topology = api.topology(importers.load(file, gbps_per_link, pcie_gbps), **changes(given))
-    deliver(
+    emit(
         lambda: dump(topology),
         lambda: print_reports(topology_report(topology, _symmetries(topology))),
         given["output"],
@@ -134,7 +134,7 @@ def match(name: str, **given: Any) -> None:
         "missing": [list(pair) for pair in found.missing], "fast_only": found.fast_only,
     }  # fmt: skip
     report = match_report(found.describe(), topology.name, found.machine, found.labels)
-    deliver(lambda: document, lambda: print_report(report), given["output"], given["form"])
+    emit(lambda: document, lambda: print_report(report), given["output"], given["form"])
 
 
 @click.command(context_settings=CONTEXT, short_help="Draw a topology as SVG.")
@@ -158,12 +158,11 @@ def draw(name: str, output: str | None, **given: Any) -> None:
         click.echo(drawing, nl=False)
     else:
         write(Path(output), drawing)
-        remark(f"drew {output}")
+        note(f"drew {output}")
 
 
 def _symmetries(topology: Topology) -> tuple[int, str]:
-    """How many generators the automorphisms have, and how many automorphisms there are, as far as they are worth
-    counting."""
+    """Return the number of generators of the automorphism group, and its order in words, counted up to `COUNTED`."""
     from synth.model import symmetry
 
     generators = symmetry.generators(topology.network())

@@ -7,11 +7,20 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options
-from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.options import (
+    FILE,
+    dtype_option,
+    instances_option,
+    jobs_option,
+    machine_if_named,
+    machine_options,
+    output_options,
+    time_limit_option,
+)
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import progress
 from synth.cli.framework.sizes import Sizes
-from synth.cli.framework.types import Duration, Positive
+from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
 from synth.errors import UsageError
 
@@ -81,9 +90,7 @@ class Share(click.ParamType):
     "--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable)."
 )
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
-@click.option(
-    "--instances", type=Positive(), multiple=True, metavar="N", help="Copies side by side to try (repeatable)."
-)
+@instances_option("Copies side by side to try (repeatable).", multiple=True)
 @click.option(
     "--dividing/--no-dividing",
     default=None,
@@ -95,14 +102,10 @@ class Share(click.ParamType):
     metavar="1%",
     help="Loss that saves a switch; 1% of measured times, 0 of predicted ones.",
 )
-@click.option(
-    "--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks."
-)
+@dtype_option("Whose elements must divide into chunks.")
 @click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time for all that is synthesized.")
-@click.option(
-    "--jobs", type=Positive(), metavar="N", help="Processes of a synthesis; as many as there are cores unless given."
-)
+@time_limit_option("Wall time for all that is synthesized.")
+@jobs_option("Processes of a synthesis; as many as there are cores unless given.")
 @click.option(
     "--import",
     "table",
@@ -127,7 +130,7 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
     from synth.view import plans
     from synth.view.tables import print_reports
 
-    ready(output)
+    check_writable(output)
     if given["table"]:
         extra = [option for name, option in CONFLICTS.items() if given[name]]
         if extra or len(given["coll"]) > 1:
@@ -137,7 +140,7 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
         plan = api.import_plan(given["table"], next(iter(given["coll"]), None), given["gpus"])
     else:
         plan = _tuned(given)
-    deliver(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
+    emit(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
 
 
 def _tuned(given: dict[str, Any]) -> Any:

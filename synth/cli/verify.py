@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.framework.options import FILE
-from synth.cli.framework.output import remark
+from synth.cli.framework.output import note
 from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, UNDECIDED
@@ -51,6 +51,6 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     if wrong:
         *others, gravest = sorted(wrong, key=lambda error: (5, 1, 4).index(error.exit_code), reverse=True)
         for error in others:
-            remark(f"error: {error}")
+            note(f"error: {error}")
         raise gravest
     return code

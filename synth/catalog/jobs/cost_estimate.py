@@ -1,7 +1,6 @@
-"""What a task will take, in seconds: from what entries of its like took, else from the collective and the number of
-ranks.
+"""Estimated seconds of a task: from the times of similar entries, else from its collective and its number of ranks.
 
-Only the order of the tasks and the time left that is shown depend on it.
+Only the order of the tasks and the displayed remaining time depend on the estimates.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-# Seconds on eight ranks of a direct-connect machine, as measured; `OTHER` for a collective that is not listed.
+# Measured seconds of each collective on `RANKS` ranks of a machine with direct links.
 TYPICAL = {
     "allgather": 0.5,
     "reduce-scatter": 0.5,
@@ -32,14 +31,15 @@ TYPICAL = {
     "multi-broadcast": 60.0,
     "multi-reduce": 60.0,
 }
-OTHER, RANKS = 10.0, 8
-GROWTH = 3  # power of the number of ranks
-FLOW = 1.0  # flow methods on `RANKS` ranks; they grow with the number of ranks
-LEAST = 0.1
+OTHER = 10.0  # seconds on `RANKS` ranks of a collective that is not in `TYPICAL`
+RANKS = 8  # ranks that the seconds of `TYPICAL`, `OTHER` and `FLOW` are for
+GROWTH = 3  # seconds of exact synthesis grow with this power of the number of ranks; those of flow methods linearly
+FLOW = 1.0  # seconds of flow methods on `RANKS` ranks
+LEAST = 0.1  # seconds: no estimate and no recorded time is less
 
 
 class Taken(NamedTuple):
-    """What one entry took."""
+    """The wall seconds of one entry, with what they depend on."""
 
     collective: str
     ranks: int
@@ -48,29 +48,29 @@ class Taken(NamedTuple):
 
 
 class Costs:
-    """Estimates from `taken`."""
+    """Estimates for tasks, from the times `taken` by earlier entries."""
 
     def __init__(self, taken: Iterable[Taken] = ()) -> None:
         self._same: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-        for one in taken:
-            self._same[one.collective, one.ranks, one.engine].append(max(one.seconds, LEAST))
+        for time in taken:
+            self._same[time.collective, time.ranks, time.engine].append(max(time.seconds, LEAST))
 
     def estimate(self, collective: str, ranks: int, engine: str, time_limit: float | None = None) -> float:
-        """Seconds that such a task will take."""
-        found = self._unlimited(collective, ranks, engine)
-        return max(LEAST, found if time_limit is None else min(found, time_limit * 1.2))
+        """Return the estimated seconds of a task; a task ends at most 20% after its `time_limit` in seconds."""
+        seconds = self._unlimited(collective, ranks, engine)
+        return max(LEAST, seconds if time_limit is None else min(seconds, time_limit * 1.2))
 
     def _unlimited(self, collective: str, ranks: int, engine: str) -> float:
         same = self._same.get((collective, ranks, engine))
         if same:
             return median(same)
-        near = [(abs(n - ranks), n) for name, n, how in self._same if name == collective and how == engine]
-        if near:
-            n = min(near)[1]
-            return median(self._same[collective, n, engine]) * self._grown(ranks, n, engine)
+        sizes = [(abs(n - ranks), n) for name, n, kind in self._same if name == collective and kind == engine]
+        if sizes:
+            nearest = min(sizes)[1]
+            return median(self._same[collective, nearest, engine]) * self._growth(ranks, nearest, engine)
         base = FLOW if engine == "flow" else TYPICAL.get(collective, OTHER)
-        return base * self._grown(ranks, RANKS, engine)
+        return base * self._growth(ranks, RANKS, engine)
 
     @staticmethod
-    def _grown(ranks: int, known: int, engine: str) -> float:
+    def _growth(ranks: int, known: int, engine: str) -> float:
         return (ranks / known) ** (1 if engine == "flow" else GROWTH)

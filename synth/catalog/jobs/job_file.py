@@ -1,18 +1,17 @@
-"""Fleet: the job file of a catalog: which machines, which collectives, with which options, under which budget.
+"""The job file of a catalog: its machines, collectives, options and budget.
 
     topologies:
       - dgx1                                                     # a name of the grammar in docs/topologies.md
       - {name: dgx1, allocations: all, collectives: [allgather]} # up to isomorphism; or sizes: [3, 4]
-      - {file: dump.xml, degraded: all}                          # beside the machine itself: each link broken, one at a
-                                                                 time
+      - {file: dump.xml, degraded: all}                          # the machine, and a variant without each of its links
       - {name: dgx1, degraded: [0-3, {without: [0-3, 0-1], degrade: "4-5:1/2"}]}
     collectives: [allgather, {name: broadcast, roots: all}, {name: allgatherv, sizes: [2, 1]}, {file: halo.yaml}]
     options: {max-steps: 8, max-chunks: 64, time-limit: 30s, memory: 4GB, seed: 0, engine: auto}   # or a list of such
     budget: {time: 2h, tasks: 100}                               # of one run of the whole job
     slurm: {queue: batch, cores: 2, memory: 8GB, walltime: "01:00:00"}
 
-Files are sought beside the job file. `collectives` and `options` of a topology stand in place of the general ones.
-`sizes` shorter than the number of ranks are repeated.
+Paths of files are relative to the job file. `collectives` and `options` of a topology replace the general ones. `sizes`
+shorter than the number of ranks are repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Sizes = tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
 class Change(NamedTuple):
-    """A variant of a machine, as --without, --degrade and --ranks would make it."""
+    """A variant of a machine, given by the values of --without, --degrade and --ranks."""
 
     without: tuple[str, ...] = ()
     degrade: tuple[str, ...] = ()
@@ -38,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A collective by name, or the file that defines it. `roots` "all": one task for each rank."""
+    """A collective by name, or by the file that defines it. `roots` "all": one task for each rank as the root."""
 
     name: str
     file: Path | None = None
@@ -49,7 +48,8 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Of one task. `time_limit` in wall seconds, `memory` in bytes of each of its processes; None for no limit."""
+    """The options of one task: `time_limit` in wall seconds, `memory` in bytes of each of its processes; None for no
+    limit."""
 
     max_steps: int | None = None
     max_chunks: int | None = None
@@ -61,8 +61,10 @@ class TaskOptions:
 
 
 class Machine(NamedTuple):
-    """A machine by name or file, with what is made of it. `allocations`: "all" or sizes, which then replace the machine
-    itself."""
+    """A machine by name or file, with its variants.
+
+    `allocations`: "all", or the numbers of ranks; these allocations then replace the machine itself.
+    """
 
     name: str
     file: Path | None = None
@@ -74,23 +76,23 @@ class Machine(NamedTuple):
 
 
 class Lined(Fields):
-    """Checked values out of a YAML document; every failure names the file, the line and the key."""
+    """A reader of checked values from a YAML document; every error names the file, the line and the key."""
 
     def __init__(self, file: str, lines: Mapping[str, int]) -> None:
         super().__init__(file)
         self.lines = lines
 
     def fail(self, message: str, place: str | None) -> NoReturn:
-        """Raises FormatError at the line of `place`."""
-        at = place or ""
-        while at and at not in self.lines:
-            at = at[: max(at.rfind("."), at.rfind("["), 0)]
-        raise FormatError(f"{place}: {message}" if place else message, self.file, self.lines.get(at))
+        """Raise FormatError at the line of `place`, or of its nearest enclosing key."""
+        key = place or ""
+        while key and key not in self.lines:
+            key = key[: max(key.rfind("."), key.rfind("["), 0)]
+        raise FormatError(f"{place}: {message}" if place else message, self.file, self.lines.get(key))
 
     def mapping(
         self, value: Any, place: str | None, allowed: Iterable[str], needed: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """As `Fields.mapping`, with the nearest key for one that is not known."""
+        """Return the mapping as `Fields.mapping` does; the error for an unknown key suggests the nearest known one."""
         allowed = list(allowed)
         for key in value if isinstance(value, dict) else ():
             if key not in allowed:
@@ -98,21 +100,21 @@ class Lined(Fields):
         return super().mapping(value, place, allowed, needed)
 
     def choice(self, value: Any, kind: str, known: Iterable[str], place: str) -> str:
-        """One of the `known` words."""
+        """Return `value`, which must be one of the `known` words."""
         word, known = self.string(value, place), list(known)
         if word not in known:
             line, _, hint = unknown(kind, word[:40], known, "").partition("; ")
             self.fail(f"{line}; {hint if hint.startswith('did you mean') else 'there are ' + ', '.join(known)}", place)
         return word
 
-    def told(self, error: SynthError, place: str) -> NoReturn:
-        """`error`, which a value of the document led to, at the line of `place`."""
+    def reraise(self, error: SynthError, place: str) -> NoReturn:
+        """Raise `error`, which a value of the document caused, as a FormatError at the line of `place`."""
         self.fail(str(error), place)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What a job file says. `seconds` and `tasks` limit one run of the job; None for no limit."""
+    """The content of a job file. `seconds` (wall time) and `tasks` limit one run of the job; None for no limit."""
 
     machines: tuple[Machine, ...]
     collectives: tuple[Wanted, ...] = ()

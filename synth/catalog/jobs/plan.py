@@ -1,4 +1,5 @@
-"""From a job file to its tasks: topologies × collectives × options, every allocation and variant by itself."""
+"""Plan of a job: the tasks of a job file, topologies × collectives × options; each allocation and variant is a
+topology."""
 
 from __future__ import annotations
 
@@ -13,28 +14,28 @@ from synth.model.collective import COLLECTIVES, Collective
 from synth.model.collective import collective as named_collective
 from synth.model.topology import Topology
 
-MOST_TASKS = 100_000
+MOST_TASKS = 100_000  # tasks of one job; a larger product of topologies, collectives and options is refused
 
 
 def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = None) -> list[Task]:
-    """Every task of the job, in the order of the file; their sweeps' logs go to the folder `logs`.
+    """Return every task of the job in the order of the file; the logs of the sweeps go to the folder `logs`.
 
-    `time_limit` replaces that of every task. Raises FormatError, with the line, for what the machines do not have: a
-    rank, a link, a name.
+    `time_limit` (wall seconds) replaces the limit of every task. Raises FormatError, with the line, where the job file
+    names a rank, a link or a machine that does not exist.
     """
-    found: list[Task] = []
+    result: list[Task] = []
     for machine in fleet.machines:
         for task in machine_tasks(fleet, machine, logs, time_limit):
-            found.append(task)
-            if len(found) > MOST_TASKS:
+            result.append(task)
+            if len(result) > MOST_TASKS:
                 fleet.read.fail(f"makes more than {MOST_TASKS} tasks; split the job", machine.place)
-    return found
+    return result
 
 
 def machine_tasks(
     fleet: Fleet, machine: Machine, logs: Path | None = None, time_limit: float | None = None
 ) -> Iterator[Task]:
-    """The tasks of one line of the job file: topology by topology, with every collective and choice of options."""
+    """Yield the tasks of one line of the job file: topology by topology, with every collective and set of options."""
     wanted = fleet.collectives if machine.collectives is None else machine.collectives
     options = machine.options or fleet.options
     if time_limit is not None:
@@ -46,14 +47,16 @@ def machine_tasks(
                 task = Task(topology, collective, root, choice, logs)
                 try:
                     if task.engine == "exact":
-                        network = task.__dict__["network"] = network or task.network  # one for all tasks of the machine
+                        network = task.__dict__["network"] = (
+                            network or task.network
+                        )  # shared by all tasks of the topology
                 except SynthError as error:
-                    fleet.read.told(error, place)
+                    fleet.read.reraise(error, place)
                 yield task
 
 
 def topologies(fleet: Fleet, machine: Machine) -> Iterator[Topology]:
-    """The machine or its allocations, then its variants."""
+    """Yield the machine or its allocations, then its variants."""
     base = _base(fleet, machine)
     if machine.allocations is None:
         yield base
@@ -72,11 +75,11 @@ def _base(fleet: Fleet, machine: Machine) -> Topology:
         try:
             return built.topology(machine.name)
         except SynthError as error:
-            fleet.read.told(error, f"{machine.place}.name")
+            fleet.read.reraise(error, f"{machine.place}.name")
     try:
         return importers.load(machine.file)
     except FormatError as error:
-        fleet.read.told(error, f"{machine.place}.file")
+        fleet.read.reraise(error, f"{machine.place}.file")
 
 
 def _allocations(fleet: Fleet, machine: Machine, base: Topology) -> Iterator[Topology]:
@@ -85,14 +88,14 @@ def _allocations(fleet: Fleet, machine: Machine, base: Topology) -> Iterator[Top
 
     sizes = None if machine.allocations == "all" else machine.allocations
     try:
-        for made in allocations.classes(base.network(), sizes):
-            yield modify.apply(base, ranks=made.ranks)
+        for allocation in allocations.classes(base.network(), sizes):
+            yield modify.apply(base, ranks=allocation.ranks)
     except SynthError as error:
-        fleet.read.told(error, f"{machine.place}.allocations")
+        fleet.read.reraise(error, f"{machine.place}.allocations")
 
 
 def _each_link(base: Topology) -> Iterator[Change]:
-    """The machine with each of its links broken in turn, both ways."""
+    """Yield the removal of each pair of ranks or switches that is linked, in both directions."""
     names = {base.ranks + i: name for i, name in enumerate(base.switches)}
     pairs = sorted({(min(k.src, k.dst), max(k.src, k.dst)) for k in base.links})
     for pair in pairs:
@@ -105,13 +108,13 @@ def _changed(fleet: Fleet, base: Topology, change: Change, place: str) -> Topolo
     try:
         return modify.apply(base, ranks=change.ranks, without=change.without, degrade=change.degrade)
     except SynthError as error:
-        fleet.read.told(error, place)
+        fleet.read.reraise(error, place)
 
 
 def _collectives(
     fleet: Fleet, topology: Topology, wanted: tuple[Wanted, ...]
 ) -> Iterator[tuple[tuple[Collective | str, int], str]]:
-    """The collectives over the ranks of `topology`, each with its root and its place in the job file."""
+    """Yield the collectives over the ranks of `topology`, each with its root and its place in the job file."""
     n = topology.ranks
     for row in wanted:
         rooted = row.file is None and "root" in COLLECTIVES[row.name][1]
@@ -128,22 +131,26 @@ def _collectives(
             else:
                 yield _named(row, n, row.roots), row.place  # type: ignore[arg-type]
         except SynthError as error:
-            fleet.read.told(error, row.place)
+            fleet.read.reraise(error, row.place)
 
 
 def _named(row: Wanted, ranks: int, roots: tuple[int, ...]) -> tuple[Collective | str, int]:
     if ranks > LISTED and row.sizes is None and len(roots) <= 1:
-        named_collective(row.name, ranks if roots else 2, roots)  # refuses a root that makes no sense
+        named_collective(row.name, ranks if roots else 2, roots)  # raises UsageError for a root that does not exist
         return row.name, roots[0] if roots else 0
     return named_collective(row.name, ranks, roots, _repeated(row, ranks)), 0
 
 
 def _repeated(row: Wanted, ranks: int) -> list | None:
-    """The chunk counts, repeated over the ranks where fewer are given."""
+    """Return the chunk counts, repeated over the ranks where there are fewer of them."""
     sizes = row.sizes
     if sizes is None:
         return None
     if row.name.startswith("alltoall"):
-        rows = [s if isinstance(s, tuple) else sizes for s in sizes]
-        return [[rows[a % len(rows)][b % len(rows[a % len(rows)])] for b in range(ranks)] for a in range(ranks)]  # type: ignore[index]
+        table = []
+        for source in range(ranks):
+            row_sizes = sizes[source % len(sizes)]
+            counts = row_sizes if isinstance(row_sizes, tuple) else sizes
+            table.append([counts[target % len(counts)] for target in range(ranks)])
+        return table
     return [sizes[r % len(sizes)] for r in range(ranks)]

@@ -1,5 +1,7 @@
-"""What a job still has to do, in which order: what the catalog answers is skipped, of problems that are equal up to
-numbering the first is solved, and the others wait for it."""
+"""The queue of a job: the tasks that the catalog does not answer yet, in the order in which they are started.
+
+Of isomorphic problems, equal up to the numbering of their ranks, the first is solved, and the others wait for it.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ Fate = Literal["todo", "known", "alike"]
 
 @dataclass
 class Item:
-    """A task on its way. `fate`: to be done; the catalog has it; or it has one that is equal up to numbering.
+    """A task of a job and its state.
 
-    `state`, `entry`, `reason`: of the entry that answers it, "" while there is none. `seconds`: the estimate, or what
-    it took, 0 where nothing was done. `before`: the entry that is to be tried again, and when it was made. `cut`: what
-    its sweep was ended for want of.
+    `fate`: "todo", "known" (the catalog has its entry) or "alike" (the catalog has the entry of an isomorphic problem).
+    `state`, `entry`, `reason`: of the entry that answers the task, "" while there is none. `seconds`: the estimate, or
+    the time the task took, 0 where it was not run. `before`: the id of the entry that is to be tried again, and its
+    date. `tries`: crashes so far. `cut`: "time" or "memory" where its sweep was ended for lack of it. `kind`: equal for
+    tasks that may be isomorphic.
     """
 
     place: int
@@ -42,19 +46,19 @@ class Item:
 
 
 def items(tasks: Sequence[Task], store: Store, *, retry_open: bool = False, retry_failed: bool = False) -> list[Item]:
-    """Every task, with what the catalog says of it. Repeated tasks are listed once."""
+    """Return every task with the answer of the catalog, if it has one. Repeated tasks are listed once."""
     costs = costs_of(store)
-    found: dict[str, Item] = {}
+    unique: dict[str, Item] = {}
     for task in tasks:
-        if task.fingerprint not in found:
+        if task.fingerprint not in unique:
             seconds = costs.estimate(task.name, task.topology.ranks, task.engine, task.options.time_limit)
-            item = found[task.fingerprint] = Item(len(found), task, seconds)
+            item = unique[task.fingerprint] = Item(len(unique), task, seconds)
             look_up(item, store, retry_open=retry_open, retry_failed=retry_failed)
-    return list(found.values())
+    return list(unique.values())
 
 
 def costs_of(store: Store) -> Costs:
-    """Estimates from what the entries of a catalog took."""
+    """Return estimates from the times of the entries of a catalog."""
     rows = [row for row in store.ls() if isinstance(row, Row) and row.state != FAILED]
     return Costs(Taken(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
 
@@ -62,9 +66,10 @@ def costs_of(store: Store) -> Costs:
 def look_up(
     item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False, go_on: bool = True
 ) -> None:
-    """Fill in what the catalog says of the task; one that is to be tried again takes the points that are known along.
+    """Fill in the answer of the catalog, if it has one. A task that is to be tried again receives the known points.
 
-    An open entry is to be tried again where the task may spend more than it did, unless `go_on` says not to.
+    A failed entry is tried again with `retry_failed`, an open one with `retry_open`, and also where the task has a
+    longer time limit than the entry had, unless `go_on` is false.
     """
     task = item.task
     fate: Fate = "known"
@@ -74,47 +79,44 @@ def look_up(
         return
     entry = store.get(task.fingerprint) if state is not None else None
     if entry is None:
-        entry, fate = _alike(task, store), "alike"
+        entry, fate = _isomorphic_entry(task, store), "alike"
         if entry is None:
             return
-    made = (entry.id, entry.provenance.created)
-    if made == item.before:
+    version = (entry.id, entry.provenance.created)
+    if version == item.before:
         return
-    if (entry.state == OPEN and (retry_open or (go_on and _more(task, entry)))) or (
-        entry.state == FAILED and retry_failed
-    ):
+    continued = entry.state == OPEN and (retry_open or (go_on and _has_more_time(task, entry)))
+    if continued or (entry.state == FAILED and retry_failed):
         points = entry.frontier.points if isinstance(entry.frontier, Frontier) else ()
-        item.task, item.before = replace(task, known=tuple(p.to_json() for p in points)), made
+        item.task, item.before = replace(task, known=tuple(p.to_json() for p in points)), version
         return
     item.fate, item.state, item.entry, item.reason, item.seconds = fate, entry.state, entry.id, entry.reason, 0.0
 
 
-def _alike(task: Task, store: Store) -> Entry | None:
+def _isomorphic_entry(task: Task, store: Store) -> Entry | None:
     if task.engine == "flow" or not len(store):
         return None
-    found = store.find(task.network, task.whole, task.asked, task.topology.labels)
-    return None if found is None else found[0]
+    match = store.find(task.network, task.whole, task.asked, task.topology.labels)
+    return None if match is None else match[0]
 
 
-def _more(task: Task, entry: Entry) -> bool:
-    """Whether the task may spend more than the entry did."""
+def _has_more_time(task: Task, entry: Entry) -> bool:
+    """Return True if the time limit of the task is longer than the limit of the entry was."""
     before, now = entry.provenance.time_limit, task.options.time_limit
     return before is not None and (now is None or now > before)
 
 
 class Queue:
-    """The items to be done, the cheapest first; of those that may be equal up to numbering only the first, until it has
-    ended."""
+    """The items to be done, the cheapest first. Of items that may be isomorphic, only one is started at a time."""
 
     def __init__(self, listed: Sequence[Item]) -> None:
         self.waiting = [item for item in listed if item.fate == "todo"]
         for item in self.waiting:
             task = item.task
-            item.kind = (
-                task.fingerprint
-                if task.engine == "flow"
-                else isomorphism.invariant(task.network, task.whole, task.asked)
-            )
+            if task.engine == "flow":
+                item.kind = task.fingerprint
+            else:
+                item.kind = isomorphism.invariant(task.network, task.whole, task.asked)
         cost: dict[str, float] = {}
         for item in self.waiting:
             cost[item.kind] = max(cost.get(item.kind, 0.0), item.seconds)
@@ -125,7 +127,7 @@ class Queue:
         return len(self.waiting)
 
     def next(self) -> Item | None:
-        """The next item that may start; None while all wait for others, or there are none."""
+        """Return the next item that may start; None where every item waits for another one, or none is left."""
         for i, item in enumerate(self.waiting):
             if item.kind not in self._busy:
                 self._busy.add(item.kind)
@@ -133,10 +135,10 @@ class Queue:
         return None
 
     def ended(self, item: Item) -> None:
-        """`item` is over: those like it may be looked at."""
+        """Record that `item` has ended, so that the next item that may be isomorphic can start."""
         self._busy.discard(item.kind)
 
     @property
     def seconds(self) -> float:
-        """The estimates of all that wait, together; of items that may be equal up to numbering, of one."""
+        """The sum of the estimates of all waiting items; items that may be isomorphic count once."""
         return sum({item.kind: item.seconds for item in self.waiting}.values())

@@ -1,9 +1,9 @@
-"""The batch job: every task of a fleet answered by an entry of the catalog, once.
+"""The batch job: each task of a job file is answered by an entry of the catalog, once.
 
-A task that the catalog answers, under its own fingerprint or up to the numbering of its ranks, is skipped; one that
-crashes is tried once more, then recorded as failed; one that is ended for want of time or memory is recorded as open
-with the interval that its sweep's log holds. What ends this process loses at most the tasks in flight, and these
-continue from their logs.
+A task that the catalog answers, under its own fingerprint or up to the numbering of its ranks, is skipped. A task that
+crashes is tried once more, then recorded as failed. A task that is ended for lack of time or memory is recorded as open
+with the interval that its sweep's log holds. If this process ends early, at most the tasks in flight are lost, and
+these continue from their logs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from synth.catalog.jobs.task import Task, entry_of, failure
 from synth.catalog.store.store import Store
 from synth.errors import SynthError
 
-TRIES = 2
-# A sweep ends itself at its time limit, give or take a linear program; what has not ended then is killed.
+TRIES = 2  # attempts at a task: one that crashes as often is recorded as failed
+# A sweep ends itself at its time limit, give or take a linear program. A task is killed this many times its limit, plus
+# this many seconds, after it was started.
 LATE, LATER = 1.5, 20.0
-NO_LIMIT = 6 * 3600.0
-CUT_SECONDS = 60.0
-TICK = 1.0
+NO_LIMIT = 6 * 3600.0  # seconds after which a task without a time limit is killed
+CUT_SECONDS = 60.0  # seconds to read the log of a task that was ended from outside
+TICK = 1.0  # seconds between two reports of progress
 
 
 class Progress(NamedTuple):
-    """How far a job is: tasks ended of those to do, what runs, and the seconds that are left by the estimates."""
+    """The progress of a job: tasks ended, tasks in all, the running ones, and the estimated remaining seconds."""
 
     ended: int
     total: int
@@ -40,7 +41,8 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What came of a job. `left`: tasks that were not started, as the job's budget ran out or it was interrupted."""
+    """The result of a job: its items, its wall seconds, and `stopped`, the reason why some tasks were not started (""
+    where all were)."""
 
     items: tuple[Item, ...]
     seconds: float = 0.0
@@ -48,22 +50,27 @@ class Summary:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many tasks are in each state ("left": not started): solved now, known before, or equal up to numbering to
-        another."""
-        found: dict[str, dict[str, int]] = {state: {"solved": 0, "known": 0, "alike": 0} for state in (*STATES, "left")}
+        """The number of tasks in each state ("left": not started), as solved now, known before, or isomorphic to a
+        known problem."""
+        counts: dict[str, dict[str, int]] = {}
+        for state in (*STATES, "left"):
+            counts[state] = {"solved": 0, "known": 0, "alike": 0}
         for item in self.items:
-            found[item.state or "left"]["solved" if item.solved or not item.state else item.fate] += 1
-        return found
+            origin = "solved" if item.solved or not item.state else item.fate
+            counts[item.state or "left"][origin] += 1
+        return counts
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 1 some failed, 4 some open or left."""
+        """The exit code: 0 all done, 1 some failed, 4 some open or not started."""
         states = {item.state for item in self.items}
-        return 1 if FAILED in states else 4 if states & {OPEN, ""} else 0
+        if FAILED in states:
+            return 1
+        return 4 if states & {OPEN, ""} else 0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a job; everything that had ended is in the catalog."""
+    """Raised by Ctrl-C during a job. The catalog holds every task that had ended; `summary` says which."""
 
     def __init__(self, summary: Summary) -> None:
         super().__init__("interrupted")
@@ -72,7 +79,8 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass
 class Job:
-    """One run of a job over `items`. `seconds` and `tasks` limit it; `listen` hears how far it is."""
+    """One run of a job over `items`, limited to `seconds` (wall time) and `tasks`. `listen` is called with its
+    progress."""
 
     items: Sequence[Item]
     store: Store
@@ -85,12 +93,14 @@ class Job:
     started: int = 0
     _running: dict[int, Item] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
-    _expected: float = 0.0
-    _taken: float = 0.0
+    _estimated_seconds: float = 0.0
+    _measured_seconds: float = 0.0
 
     def run(self) -> Summary:
-        """To the end, the budget or Ctrl-C (Interrupted). Raises SynthError where the catalog or the runner gives
-        up."""
+        """Run the tasks until all have ended or the budget is spent, and return the summary.
+
+        Raises Interrupted on Ctrl-C, SynthError where the catalog or the runner fails.
+        """
         queue = Queue(self.items)
         total = len(queue)
         if not total:
@@ -100,14 +110,14 @@ class Job:
             while len(queue) or self._running:
                 while len(self._running) < runner.slots and not self.spent and (item := queue.next()) is not None:
                     self._start(item, queue, runner)
-                    self._tell(queue, total, runner)
+                    self._report(queue, total, runner)
                 if not self._running:
                     if self.spent:
                         break
                     continue
                 for answer in runner.wait(TICK):
-                    self._take(answer, queue, runner)
-                self._tell(queue, total, runner)
+                    self._handle(answer, queue, runner)
+                self._report(queue, total, runner)
         except KeyboardInterrupt:
             raise Interrupted(self._summary("interrupted")) from None
         finally:
@@ -116,12 +126,12 @@ class Job:
 
     @property
     def spent(self) -> bool:
-        """Whether no more tasks are to be started."""
+        """True if the budget is spent, so that no more tasks are started."""
         over = self.seconds is not None and time.monotonic() - self.began >= self.seconds
         return over or (self.tasks is not None and self.started >= self.tasks)
 
     def _start(self, item: Item, queue: Queue, runner: Runner) -> None:
-        """Begin a task, unless one that is equal up to numbering, or another process, has answered it by now."""
+        """Start a task, unless an isomorphic task or another process has answered it in the meantime."""
         look_up(item, self.store)
         if item.fate != "todo":
             self.ended += 1
@@ -132,11 +142,14 @@ class Job:
         self._call(item, runner)
 
     def _clipped(self, task: Task) -> Task:
-        """The task with no more time than the job has left."""
+        """Return the task with a time limit no longer than the remaining time of the job."""
         if self.seconds is None:
             return task
-        left, limit = max(1.0, self.seconds - (time.monotonic() - self.began)), task.options.time_limit
-        return replace(task, options=replace(task.options, time_limit=left)) if limit is None or limit > left else task
+        remaining_seconds = max(1.0, self.seconds - (time.monotonic() - self.began))
+        limit = task.options.time_limit
+        if limit is not None and limit <= remaining_seconds:
+            return task
+        return replace(task, options=replace(task.options, time_limit=remaining_seconds))
 
     def _call(self, item: Item, runner: Runner) -> None:
         doc, limit = item.task.to_json(), item.task.options.time_limit
@@ -147,7 +160,7 @@ class Job:
         self._since.setdefault(item.place, time.monotonic())
         runner.start(Call(item.place, json.dumps(doc), deadline, item.task.options.memory))
 
-    def _take(self, answer: Answer, queue: Queue, runner: Runner) -> None:
+    def _handle(self, answer: Answer, queue: Queue, runner: Runner) -> None:
         item = self._running.pop(answer.number)
         seconds = time.monotonic() - self._since[item.place]
         entry, why, detail = self._read(item, answer, seconds)
@@ -156,12 +169,10 @@ class Job:
         elif entry is None:
             item.tries += 1
             if item.tries >= TRIES or (item.cut and why != "crash"):
-                told = (
-                    f"stopped for want of {item.cut} before anything was known"
-                    if item.cut
-                    else f"crashed twice: {detail}"
-                )
-                entry = failure(item.task, told, seconds)
+                reason = f"crashed twice: {detail}"
+                if item.cut:
+                    reason = f"stopped for want of {item.cut} before anything was known"
+                entry = failure(item.task, reason, seconds)
         if entry is None:
             self._call(item, runner)
         else:
@@ -169,7 +180,7 @@ class Job:
 
     @staticmethod
     def _read(item: Item, answer: Answer, seconds: float) -> tuple[Entry | None, str, str]:
-        """The entry that an answer makes; or None, why, and what is to be told of it."""
+        """Return the entry of an answer, "" and ""; or None, the cause and its description."""
         if answer.text is None:
             return None, answer.why, answer.detail
         try:
@@ -180,23 +191,18 @@ class Job:
     def _keep(self, item: Item, entry: Entry, queue: Queue) -> None:
         self.store.put(entry)
         self.ended += 1
-        self._expected, self._taken = self._expected + item.seconds, self._taken + entry.seconds
-        item.state, item.entry, item.reason, item.solved, item.seconds = (
-            entry.state,
-            entry.id,
-            entry.reason,
-            True,
-            entry.seconds,
-        )
+        self._estimated_seconds += item.seconds
+        self._measured_seconds += entry.seconds
+        item.state, item.entry, item.reason = entry.state, entry.id, entry.reason
+        item.solved, item.seconds = True, entry.seconds
         queue.ended(item)
 
-    def _tell(self, queue: Queue, total: int, runner: Runner) -> None:
+    def _report(self, queue: Queue, total: int, runner: Runner) -> None:
         now = time.monotonic()
         running = [f"{item.task.name} on {item.task.topology.name}" for item in self._running.values()]
         rest = sum(max(0.0, item.seconds - (now - self._since[item.place])) for item in self._running.values())
-        pace = (
-            self._taken / self._expected if self._expected else 1.0
-        )  # what the tasks so far took, against their estimates
+        # The measured seconds of the tasks so far, in proportion to their estimates.
+        pace = self._measured_seconds / self._estimated_seconds if self._estimated_seconds else 1.0
         self.listen(Progress(self.ended, total, tuple(running), pace * (queue.seconds + rest) / runner.slots))
 
     def _summary(self, stopped: str = "") -> Summary:

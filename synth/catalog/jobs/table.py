@@ -1,4 +1,4 @@
-"""What a catalog answers of a job, as Markdown: a table for each machine, one for all allocations or variants of a
+"""Tables of a catalog's answers to a job, as Markdown: one for each machine, or for all allocations and variants of a
 machine."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN
-from synth.catalog.entry_summary import Told
+from synth.catalog.entry_summary import EntrySummary
 from synth.catalog.jobs.job_file import Fleet
 from synth.catalog.jobs.plan import machine_tasks
 from synth.catalog.jobs.queue import Item, look_up
@@ -19,101 +19,102 @@ from synth.model.topology import Topology
 
 MISSING = "not in the catalog"
 LEGEND = (
-    "Each figure is *steps: rounds per chunk*, one chunk per unit of bandwidth and round; 7/6 means the least "
-    "possible of any schedule"
-    " with that many steps, whatever its number of chunks, proved by a certificate in the catalog. *8/3 to 11/4* "
-    "means that the least"
-    " lies between the two: the first is proved, the second reached by a schedule. *≥ 8/3* means that no schedule "
-    "was found. Numbers of"
-    " steps that are left out are no better than the one before them."
+    "Each figure is *steps: rounds per chunk*, one chunk per unit of bandwidth and round. A single value such as 7/6 "
+    "is the least possible of any schedule with that many steps and any number of chunks, proved by a certificate in "
+    "the catalog. *8/3 to 11/4* is an interval: 8/3 is a proved lower bound, 11/4 is reached by a schedule. *≥ 8/3* is "
+    "a proved lower bound where no schedule was found. A number of steps that is not listed allows no fewer rounds per "
+    "chunk than the listed number before it."
 )
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A task and what the entry that answers it says, None where none does."""
+class TaskAnswer:
+    """A task and the summary of the entry that answers it, None where there is none."""
 
     task: Task
-    entry: Told | None
+    entry: EntrySummary | None
 
 
 def markdown(fleet: Fleet, store: Store, title: str) -> str:
-    """The whole page. Raises FormatError as `machine_tasks` does, and for a damaged entry."""
+    """Return the whole page. Raises FormatError as `machine_tasks` does, and for a damaged entry."""
     parts: list[str] = []
-    every: list[Answered] = []
+    every: list[TaskAnswer] = []
     for machine in fleet.machines:
-        found = [_answered(task, store) for task in machine_tasks(fleet, machine)]
-        every += found
-        topologies = list(dict.fromkeys(id(a.task.topology) for a in found))
+        answers = [_answer(task, store) for task in machine_tasks(fleet, machine)]
+        every += answers
+        topologies = list(dict.fromkeys(id(a.task.topology) for a in answers))
         if len(topologies) > 1:
-            parts.append(
-                _matrix(found, _heading(machine.name, machine.allocations is not None, bool(machine.degraded)))
-            )
-        elif found:
-            parts.append(_single(found))
+            heading = _heading(machine.name, machine.allocations is not None, bool(machine.degraded))
+            parts.append(_matrix(answers, heading))
+        elif answers:
+            parts.append(_single(answers))
     return "\n".join([f"# {title}\n", *_head(every), *parts])
 
 
-def _answered(task: Task, store: Store) -> Answered:
+def _answer(task: Task, store: Store) -> TaskAnswer:
     name = task.fingerprint
-    if store.has(name) is None:  # it may be answered by an entry that another numbering makes its own
+    if store.has(name) is None:  # the entry of an isomorphic problem may answer it
         item = Item(0, task)
         look_up(item, store, go_on=False)
         name = item.entry
-    return Answered(task, store.told(name) if name else None)
+    return TaskAnswer(task, store.summary(name) if name else None)
 
 
-def _head(found: Sequence[Answered]) -> list[str]:
-    every = list({a.task.fingerprint: a for a in found}.values())  # what is named twice is one problem, as in the job
-    states = Counter(a.entry.row.state if a.entry else MISSING for a in every)
-    own = {a.entry.row.fingerprint: a.entry for a in every if a.entry}
-    said = ", ".join(f"{states[s]} {s}" for s in (DONE, OPEN, INFEASIBLE, FAILED, MISSING) if states[s])
-    seconds = sum(entry.row.seconds for entry in own.values())
+def _head(answers: Sequence[TaskAnswer]) -> list[str]:
+    problems = list({a.task.fingerprint: a for a in answers}.values())  # repeated tasks are one problem, as in the job
+    states: Counter[str] = Counter()
+    for a in problems:
+        states[a.entry.row.state if a.entry else MISSING] += 1
+    entries = {a.entry.row.fingerprint: a.entry for a in problems if a.entry}
+    counts = ", ".join(f"{states[s]} {s}" for s in (DONE, OPEN, INFEASIBLE, FAILED, MISSING) if states[s])
+    seconds = sum(entry.row.seconds for entry in entries.values())
     lines = [
-        f"{len(every)} problems ({said}), answered by {len(own)} entries: problems that are equal up to the "
+        f"{len(problems)} problems ({counts}), answered by {len(entries)} entries: problems that are equal up to the "
         f"numbering of ranks share one.\n"
     ]
-    versions = sorted({_versions(entry) for entry in own.values()})
+    versions = sorted({_versions(entry) for entry in entries.values()})
     if versions:
         lines.append(f"Made by {'; '.join(versions)}; {seconds:.0f} s of tasks in all.\n")
     return [*lines, LEGEND + "\n"]
 
 
-def _versions(entry: Told) -> str:
+def _versions(entry: EntrySummary) -> str:
     known = entry.versions
     names = {"ccl-synth": "synth", "python-sat": "python-sat", "ortools": "ortools", "z3-solver": "z3"}
     return ", ".join(f"{shown} {known[name]}" for name, shown in names.items() if name in known)
 
 
 def _heading(name: str, allocations: bool, variants: bool) -> str:
-    kinds = [word for word, there in (("allocations up to isomorphism", allocations), ("variants", variants)) if there]
+    flags = (("allocations up to isomorphism", allocations), ("variants", variants))
+    kinds = [word for word, present in flags if present]
     return f"{name}: {' and '.join(kinds)}" if kinds else name
 
 
-def _single(found: Sequence[Answered]) -> str:
-    topology = found[0].task.topology
-    rows = [(_name(a.task), figures(a.entry), _state(a), _source(a, topology)) for a in found]
+def _single(answers: Sequence[TaskAnswer]) -> str:
+    topology = answers[0].task.topology
+    rows = [(_name(a.task), figures(a.entry), _state(a), _source(a, topology)) for a in answers]
     head = f"## {topology.name}\n\n{topology.ranks} ranks, 1 unit = {show(topology.unit_bandwidth())} GB/s.\n"
     return f"{head}\n{_table(('collective', 'steps: rounds per chunk', 'state', 'entry'), rows)}"
 
 
-def _matrix(found: Sequence[Answered], heading: str) -> str:
-    columns = list(dict.fromkeys(_name(a.task) for a in found))
-    machines: dict[int, dict[str, Answered]] = {}
-    for a in found:
+def _matrix(answers: Sequence[TaskAnswer], heading: str) -> str:
+    columns = list(dict.fromkeys(_name(a.task) for a in answers))
+    machines: dict[int, dict[str, TaskAnswer]] = {}
+    for a in answers:
         machines.setdefault(id(a.task.topology), {})[_name(a.task)] = a
     rows = []
     for cells in machines.values():
         topology = next(iter(cells.values())).task.topology
-        rows.append(
-            (_variant(topology), str(topology.ranks), *(figures(cells[c].entry) if c in cells else "" for c in columns))
-        )
-    unit = show(found[0].task.topology.unit_bandwidth())
+        row = [_variant(topology), str(topology.ranks)]
+        for column in columns:
+            row.append(figures(cells[column].entry) if column in cells else "")
+        rows.append(row)
+    unit = show(answers[0].task.topology.unit_bandwidth())
     return f"## {heading}\n\n1 unit = {unit} GB/s.\n\n{_table(('machine', 'ranks', *columns), rows)}"
 
 
 def _variant(topology: Topology) -> str:
-    """What tells a variant apart: its changes, or the whole name."""
+    """Return the changes of a variant, or the name of a topology without changes."""
     _, dashes, changes = topology.name.partition(" --")
     return changes.removeprefix("ranks ") if dashes else topology.name
 
@@ -122,25 +123,29 @@ def _name(task: Task) -> str:
     return task.name + (f" from {','.join(map(str, task.roots))}" if any(task.roots) else "")
 
 
-def figures(entry: Told | None) -> str:
-    """``2: 3/2, 3: 7/6``: steps and rounds per chunk, or the interval in which they lie."""
+def figures(entry: EntrySummary | None) -> str:
+    """Return steps and the rounds per chunk, or the interval that contains them, as in ``2: 3/2, 3: 7/6``."""
     if entry is None:
         return MISSING
     if entry.row.state == INFEASIBLE:
         return f"no schedule exists: {entry.row.reason}"
     if entry.bound is not None:
-        return f"≥ {show(entry.bound)}; " + ", ".join(f"{steps}: {show(rate)}" for steps, rate in entry.reached)
+        points = [f"{steps}: {show(rounds_per_chunk)}" for steps, rounds_per_chunk in entry.reached]
+        return f"≥ {show(entry.bound)}; " + ", ".join(points)
     return ", ".join(_intervals(entry)) or ("nothing to do" if entry.complete else entry.row.reason)
 
 
-def _intervals(found: Told) -> Iterable[str]:
-    for steps, low, high in found.rows:
-        yield f"{steps}: " + (
-            f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}"
-        )
+def _intervals(entry: EntrySummary) -> Iterable[str]:
+    for steps, low, high in entry.rows:
+        if high is None:
+            yield f"{steps}: ≥ {show(low)}"
+        elif low == high:
+            yield f"{steps}: {show(low)}"
+        else:
+            yield f"{steps}: {show(low)} to {show(high)}"
 
 
-def _state(a: Answered) -> str:
+def _state(a: TaskAnswer) -> str:
     if a.entry is None:
         return MISSING
     if a.entry.row.state == DONE and a.entry.complete:
@@ -148,7 +153,7 @@ def _state(a: Answered) -> str:
     return f"open: {a.entry.row.reason}" if a.entry.row.state == OPEN else a.entry.row.state
 
 
-def _source(a: Answered, topology: Topology) -> str:
+def _source(a: TaskAnswer, topology: Topology) -> str:
     if a.entry is None:
         return ""
     return f"`{a.entry.row.id}`" + (f" of {a.entry.row.topology}" if a.entry.row.topology != topology.name else "")
@@ -156,5 +161,7 @@ def _source(a: Answered, topology: Topology) -> str:
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    for row in rows:
+        cells = [cell.replace("|", "\\|") for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -1,10 +1,10 @@
-"""Task: one problem of a job as JSON, its answer as JSON, and what runs in the child between the two.
+"""A task: one problem of a job as JSON, its answer as JSON, and the function that a child process runs.
 
     Task     topology collective root options log known          `synth.task/1`
     answer   state frontier certificate reason seconds provenance
 
-A task is idempotent: it may be run again, elsewhere or by another runner; its sweep's log, where it can be reached,
-saves what an earlier try had found. Whatever ends a task early, its answer holds an interval.
+A task is idempotent: it may be run again, elsewhere or by another runner. Its sweep's log, where it can be reached,
+holds the results of earlier attempts. A task that ends early still answers with an interval.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from synth.pareto.events import Options
 
 SCHEMA = "synth.task/1"
-# Ranks above which a collective's units are not written out: only flow methods see it, by its name.
+# The greatest number of ranks for which the units of a collective are written out. Above it only the flow methods run,
+# and they take the collective by its name.
 LISTED = 256
-# How the sweep says that `max-chunks` ended it, which is what was asked for.
+# The beginning of the sweep's reason for an interval that `max-chunks` leaves open, as the options request.
 LIMITED = "chunks are limited to"
 LIBRARIES = ("ccl-synth", "z3-solver", "python-sat", "ortools", "scipy", "numpy")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A machine, a collective (a value, or by name where it would be too large to write out) and options.
+    """A topology, a collective (a value, or its name where it would be too large to write out) and options.
 
-    `known`: points of an earlier, open entry, which the sweep starts from. `logs`: the folder where the sweep keeps its
-    log.
+    `known`: points of an earlier, open entry, from which the sweep starts. `logs`: the folder of the sweeps' logs.
     """
 
     topology: Topology
@@ -59,39 +59,39 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The collective's name."""
+        """The name of the collective."""
         return self.collective if isinstance(self.collective, str) else self.collective.name
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """The roots of the collective, () where it has none."""
+        """The roots of the collective; () where it has none."""
         if isinstance(self.collective, str):
             return (self.root,) if self.collective in ROOTED else ()
         return self.collective.roots
 
     @cached_property
     def engine(self) -> str:
-        """ "exact" or "flow". Raises UsageError where flow methods do not know the collective."""
+        """The engine, "exact" or "flow". Raises UsageError where the flow methods do not support the collective."""
         from synth.frontiers import engine_choice
 
-        found = engine_choice.engine_of(self.options.engine, self.topology, self.collective)
-        if found == "flow":
+        engine = engine_choice.engine_of(self.options.engine, self.topology, self.collective)
+        if engine == "flow":
             engine_choice.flow_task(self.topology, self.collective, self.roots)
-        return found
+        return engine
 
     @property
     def log(self) -> Path | None:
-        """The file in which the sweep keeps what it finds."""
+        """The file of the sweep's results; None where there is no folder for logs."""
         return None if self.logs is None else self.logs / f"{self.fingerprint}.jsonl"
 
     @cached_property
     def network(self) -> Network:
-        """The exact view of the machine."""
+        """The network of the topology, with exact capacities."""
         return self.topology.network()
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the store keys its entry by."""
+        """The fingerprint of the task's problem, the key of its entry."""
         if self.engine == "flow":
             root = self.roots[0] if self.name in ROOTED and self.roots else None
             return large_fingerprint(self.topology, self.name, root, self.asked)
@@ -99,14 +99,14 @@ class Task:
 
     @cached_property
     def whole(self) -> Collective:
-        """The collective as a value."""
+        """The collective as a value, with all its units of data."""
         if isinstance(self.collective, Collective):
             return self.collective
         return named_collective(self.collective, self.topology.ranks, self.roots)
 
     @property
     def asked(self) -> tuple[tuple[str, str], ...]:
-        """The options that change the answer, as an entry has them."""
+        """The options that change the answer, in the form of an entry."""
         o = self.options
         rows = [
             ("max-steps", o.max_steps),
@@ -116,49 +116,54 @@ class Task:
         return tuple((name, str(value)) for name, value in rows if value is not None)
 
     def to_json(self) -> dict:
-        """As sent to a worker."""
+        """Return the JSON object that is sent to a worker."""
         from synth.topologies import topology_files
 
-        given = self.collective
+        collective = self.collective
         return {
             "schema": SCHEMA,
             "topology": topology_files.dump(self.topology),
             "root": self.root,
             "options": asdict(self.options),
-            "collective": given.to_json(1) if isinstance(given, Collective) else given,
+            "collective": collective.to_json(1) if isinstance(collective, Collective) else collective,
             "log": None if self.log is None else str(self.log),
             "known": list(self.known),
         }
 
     @staticmethod
     def from_json(doc: dict) -> Task:
-        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError, FormatError on a malformed document."""
+        """Return the task of a JSON object. Raises KeyError, ValueError, TypeError, FormatError where it is
+        malformed."""
         from synth.topologies import topology_files
         from synth.topologies.file_reader import parse_json
 
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         topology = topology_files.from_document(parse_json(json.dumps(doc["topology"]), "task"), "task")
-        given = doc["collective"]
-        collective = given if isinstance(given, str) else Collective.from_json(given, 1)
+        collective = doc["collective"]
+        if not isinstance(collective, str):
+            collective = Collective.from_json(collective, 1)
         logs = None if doc["log"] is None else Path(doc["log"]).parent
         return Task(topology, collective, doc["root"], TaskOptions(**doc["options"]), logs, tuple(doc["known"]))
 
 
 def run(text: str) -> str:
-    """The answer to a task: JSON in, JSON out. Errors of ours are answers; anything else is a crash.
+    """Return the answer to a task, both as JSON. A SynthError becomes an answer; any other exception is a crash.
 
-    A document with "cut" ("time" or "memory") is of a task that was ended from outside: what it had found is the
-    answer.
+    In a document with "cut" ("time" or "memory") the task was ended from outside for lack of it: the answer is made of
+    the results in its log.
     """
     doc, began = json.loads(text), time.monotonic()
     task = Task.from_json(doc)
     try:
-        answer = _cut(task, doc["cut"]) if doc.get("cut") else _flow(task) if task.engine == "flow" else _exact(task)
+        if doc.get("cut"):
+            answer = _from_log(task, doc["cut"])
+        else:
+            answer = _flow(task) if task.engine == "flow" else _exact(task)
     except InfeasibleError as error:
         answer = {
             "state": INFEASIBLE,
-            "frontier": _nothing(task),
+            "frontier": _empty_frontier(task),
             "certificate": error.certificate or {},
             "reason": str(error),
         }
@@ -172,15 +177,14 @@ def _exact(task: Task) -> dict:
 
     options, collective = sweep_options(task), task.whole
     log = None if task.log is None else engine_choice.seeded(task.log, task.topology, collective, options, task.known)
-    with (
-        TemporaryDirectory() as own
-    ):  # where there is no log to share, as another job has it, or its folder is not here
-        return answer_of(
-            task, engine_choice.exact(task.topology, collective, options, log=log or Path(own) / "log.jsonl")
-        )
+    # The folder is for a log of this attempt alone, where another job holds the shared log or its folder is not here.
+    with TemporaryDirectory() as folder:
+        log = log or Path(folder) / "log.jsonl"
+        return answer_of(task, engine_choice.exact(task.topology, collective, options, log=log))
 
 
-def _cut(task: Task, why: str) -> dict:
+def _from_log(task: Task, why: str) -> dict:
+    """Return the answer of a task that was ended for lack of `why`, from the results in its log."""
     from synth.frontiers import engine_choice
 
     if task.engine == "flow":
@@ -192,37 +196,37 @@ def _flow(task: Task) -> dict:
     from synth.catalog.store import scale_frontiers
     from synth.frontiers import engine_choice
 
-    asked = engine_choice.flow_task(task.topology, task.collective, task.roots)
-    found = engine_choice.flow(task.topology, *asked, time_limit=task.options.time_limit)
-    found = found.within(task.options.max_steps, task.options.max_chunks)
-    blobs = {
-        name: [b.sum, b.size, base64.b64encode(b.body).decode()] for name, b in scale_frontiers.packed(found).items()
-    }
-    return {"state": OPEN if found.open else DONE, "large": blobs, "reason": ", ".join(found.open)}
+    query = engine_choice.flow_task(task.topology, task.collective, task.roots)
+    frontier = engine_choice.flow(task.topology, *query, time_limit=task.options.time_limit)
+    frontier = frontier.within(task.options.max_steps, task.options.max_chunks)
+    blobs = {}
+    for name, blob in scale_frontiers.packed(frontier).items():
+        blobs[name] = [blob.sum, blob.size, base64.b64encode(blob.body).decode()]
+    return {"state": OPEN if frontier.open else DONE, "large": blobs, "reason": ", ".join(frontier.open)}
 
 
-def answer_of(task: Task, found: Frontier) -> dict:
-    """The answer that a frontier by exact synthesis is: open where an interval is left that the options do not ask
-    for."""
-    asked = task.options.max_chunks is not None
-    left = [o for o in found.open if not (asked and o.reason.startswith(LIMITED))]
+def answer_of(task: Task, frontier: Frontier) -> dict:
+    """Return the answer of a frontier of exact synthesis: open where it has an open interval, unless the task's
+    `max-chunks` is the reason."""
+    limited = task.options.max_chunks is not None
+    intervals = [interval for interval in frontier.open if not (limited and interval.reason.startswith(LIMITED))]
     return {
-        "state": OPEN if left else DONE,
-        "frontier": found.to_json(),
-        "reason": ", ".join(dict.fromkeys(o.reason for o in left)),
+        "state": OPEN if intervals else DONE,
+        "frontier": frontier.to_json(),
+        "reason": ", ".join(dict.fromkeys(interval.reason for interval in intervals)),
     }
 
 
-def _nothing(task: Task) -> dict | None:
-    """A frontier without points, which says what the problem is; None of flow methods, whose problem it cannot say, nor
-    they prove."""
+def _empty_frontier(task: Task) -> dict | None:
+    """Return a frontier without points, which defines the problem. None for flow methods, which prove no problem
+    infeasible."""
     if task.engine == "flow" or isinstance(task.collective, str):
         return None
     return Frontier(task.network, task.collective, (), notes=task.topology.notes, labels=task.topology.labels).to_json()
 
 
 def sweep_options(task: Task) -> Options:
-    """The task's options as the sweep takes them."""
+    """Return the options of the task in the form that the sweep takes."""
     from synth.pareto.events import Options
 
     o = task.options
@@ -241,36 +245,40 @@ def _provenance(task: Task) -> Provenance:
     import platform
     from importlib import metadata
 
-    found = [("python", platform.python_version())]
+    versions = [("python", platform.python_version())]
     for name in LIBRARIES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append((name, metadata.version(name)))
+            versions.append((name, metadata.version(name)))
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
     created = datetime.now(UTC).isoformat(timespec="seconds")
     solver = "flow" if task.engine == "flow" else "auto"
+    options = task.options
     return Provenance(
-        tuple(found), task.options.seed, solver, "auto", machine, created, task.options.time_limit, task.options.memory
+        tuple(versions), options.seed, solver, "auto", machine, created, options.time_limit, options.memory
     )
 
 
 def entry_of(task: Task, text: str) -> Entry:
-    """The entry that an answer makes, its frontier checked once more. Raises VerificationError, KeyError, ValueError,
-    TypeError."""
+    """Return the entry of an answer, whose frontier is checked once more.
+
+    Raises VerificationError, and KeyError, ValueError, TypeError for a malformed answer.
+    """
     from synth.catalog.store import scale_frontiers
     from synth.catalog.store.blobs import Blob
     from synth.checker.documents import exact_frontier
 
     doc = json.loads(text)
-    found: Frontier | Large | None = None
+    frontier: Frontier | Large | None = None
     if doc.get("large"):
-        found = scale_frontiers.unpacked(
-            {name: Blob(s, n, base64.b64decode(body)) for name, (s, n, body) in doc["large"].items()}
-        )
+        blobs = {}
+        for name, (checksum, size, body) in doc["large"].items():
+            blobs[name] = Blob(checksum, size, base64.b64decode(body))
+        frontier = scale_frontiers.unpacked(blobs)
     elif doc.get("frontier"):
         exact_frontier.frontier(doc["frontier"])
-        found = Frontier.from_json(doc["frontier"])
+        frontier = Frontier.from_json(doc["frontier"])
     state, reason = doc["state"], doc["reason"]
-    if found is None and state == INFEASIBLE:
+    if frontier is None and state == INFEASIBLE:
         state, reason = FAILED, f"proved infeasible: {reason}"
     return Entry(
         task.fingerprint,
@@ -279,7 +287,7 @@ def entry_of(task: Task, text: str) -> Entry:
         task.topology.ranks,
         task.asked,
         state,
-        found,
+        frontier,
         doc.get("certificate") or {},
         reason,
         round(doc["seconds"], 3),
@@ -288,7 +296,7 @@ def entry_of(task: Task, text: str) -> Entry:
 
 
 def failure(task: Task, reason: str, seconds: float) -> Entry:
-    """The entry of a task that crashed twice."""
+    """Return the failed entry of a task, with the reason and the wall seconds of its attempts."""
     return Entry(
         task.fingerprint,
         task.topology.name,

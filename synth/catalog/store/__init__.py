@@ -1,1 +1,1 @@
-"""The catalog's database: SQLite for what is searched, files of content for what is large."""
+"""The database of a catalog: an SQLite file with columns to search by and compressed documents."""

@@ -1,4 +1,4 @@
-"""Documents as a catalog keeps them: compressed, with a checksum; nothing read back is trusted, its size included."""
+"""Compressed documents with checksums, as a catalog stores them; nothing that is read is trusted, its size included."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from synth.errors import FormatError, json_kind
 from synth.model.schedule import canonical
 
-# What one document may unpack to; a frontier of a thousand times this size would be no use to anybody.
+# Bytes of one document when unpacked: a limit on the memory that a damaged or hostile file can take.
 MOST_BYTES = 1 << 28
-LEVEL = 6
+LEVEL = 6  # zlib's compression level, its own default
 
 
 class Blob(NamedTuple):
-    """`sum`: SHA-256 of `body` as it lies in the database. `size`: bytes once unpacked."""
+    """A compressed document. `sum`: SHA-256 of `body`, the compressed bytes. `size`: bytes when unpacked."""
 
     sum: str
     size: int
@@ -24,12 +24,12 @@ class Blob(NamedTuple):
 
 
 def pack(doc: object) -> Blob:
-    """The canonical JSON of `doc`, compressed."""
+    """Return the canonical JSON of `doc`, compressed."""
     return pack_bytes(canonical(doc))
 
 
 def pack_bytes(data: bytes) -> Blob:
-    """`data`, compressed. Raises FormatError where it is larger than would be read back."""
+    """Return `data`, compressed. Raises FormatError where it has more than `MOST_BYTES` bytes, which are never read."""
     if len(data) > MOST_BYTES:
         raise FormatError(f"a document of {len(data)} bytes; a catalog keeps at most {MOST_BYTES}")
     body = zlib.compress(data, LEVEL)
@@ -37,7 +37,7 @@ def pack_bytes(data: bytes) -> Blob:
 
 
 def unpack(blob: Blob) -> dict:
-    """The JSON object in `blob`. Raises FormatError where it is not what was written, or unpacks to too much."""
+    """Return the JSON object in `blob`. Raises FormatError where it is damaged, or larger than `MOST_BYTES`."""
     try:
         doc = json.loads(unpack_bytes(blob))
     except (ValueError, RecursionError) as error:
@@ -48,7 +48,7 @@ def unpack(blob: Blob) -> dict:
 
 
 def unpack_bytes(blob: Blob) -> bytes:
-    """What was packed. Raises FormatError as `unpack` does."""
+    """Return the bytes that were packed. Raises FormatError as `unpack` does."""
     intact(blob)
     if not 0 <= blob.size <= MOST_BYTES:
         raise FormatError(f"says it unpacks to {blob.size} bytes; at most {MOST_BYTES} are read")
@@ -63,7 +63,7 @@ def unpack_bytes(blob: Blob) -> bytes:
 
 
 def intact(blob: Blob) -> None:
-    """Raises FormatError where the bytes are not those that were written."""
+    """Compare the checksum. Raises FormatError where the bytes are not those that were written."""
     if not isinstance(blob.body, bytes) or not isinstance(blob.size, int):
         raise FormatError("is no compressed document")
     if hashlib.sha256(blob.body).hexdigest() != blob.sum:

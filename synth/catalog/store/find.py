@@ -1,5 +1,4 @@
-"""Problems that are answered already: under their own fingerprint, or by an entry that another numbering makes
-theirs."""
+"""Aliases, machines that an entry of an isomorphic problem answers, and the search for such an entry."""
 
 from __future__ import annotations
 
@@ -22,8 +21,10 @@ from synth.model.topology import Network
 
 @dataclass(frozen=True)
 class Alias:
-    """A machine that an entry answers for too. `map` None: in the entry's own numbering, under another name or with
-    other speeds."""
+    """A further machine that an entry answers. `map` leads from the entry's problem to the machine's.
+
+    `map` is None where the machine has the entry's own numbering, and another name, other speeds or other labels.
+    """
 
     network: Network
     collective: Collective
@@ -31,40 +32,42 @@ class Alias:
     map: Relabelling | None
 
     def packed(self, problem: str) -> tuple[str, Blob]:
-        """A fingerprint of its own, over the problem's and all that is said of the machine, and the blob."""
+        """Return the alias's fingerprint, which hashes the `problem`'s fingerprint and the machine, and its blob."""
         doc: dict[str, Any] = {
             "topology": self.network.to_json(),
             "collective": self.collective.to_json(1),
             "labels": list(self.labels),
         }
-        own = hashlib.sha256(canonical([problem, doc])).hexdigest()
-        return own, pack(doc | {"map": None if self.map is None else list(map(list, self.map))})
+        fingerprint = hashlib.sha256(canonical([problem, doc])).hexdigest()
+        return fingerprint, pack(doc | {"map": None if self.map is None else list(map(list, self.map))})
 
     @staticmethod
     def read(blob: Blob) -> Alias:
-        """The inverse of `packed`. Raises FormatError, KeyError, ValueError, TypeError."""
+        """Return the alias in a blob of `packed`. Raises FormatError, KeyError, ValueError, TypeError."""
         doc = unpack(blob)
-        moved = None if doc["map"] is None else Relabelling(*(tuple(pi) for pi in doc["map"]))
+        relabelling = None if doc["map"] is None else Relabelling(*map(tuple, doc["map"]))
         return Alias(
-            Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), tuple(doc["labels"]), moved
+            Network.from_json(doc["topology"]),
+            Collective.from_json(doc["collective"], 1),
+            tuple(doc["labels"]),
+            relabelling,
         )
 
     def of(self, entry: Entry) -> Entry:
-        """What `entry` says, for this machine. Raises FormatError where the two do not fit together."""
-        found = entry.frontier
-        if not isinstance(found, Frontier):
+        """Return `entry` for this machine. Raises FormatError where the map does not fit the entry."""
+        frontier = entry.frontier
+        if not isinstance(frontier, Frontier):
             raise FormatError("belongs to an entry without a frontier")
         if self.map is None:
-            if problem_fingerprint(found.network, found.collective) != problem_fingerprint(
-                self.network, self.collective
-            ):
+            problem = problem_fingerprint(frontier.network, frontier.collective)
+            if problem != problem_fingerprint(self.network, self.collective):
                 raise FormatError("is of another problem")
-            points = tuple(replace(p, schedule=replace(p.schedule, network=self.network)) for p in found.points)
-            moved = replace(found, network=self.network, points=points, labels=self.labels)
+            points = tuple(replace(p, schedule=replace(p.schedule, network=self.network)) for p in frontier.points)
+            moved = replace(frontier, network=self.network, points=points, labels=self.labels)
             return replace(entry, topology=self.network.name, frontier=moved)
         try:
-            moved = relabel.frontier(found, self.network, self.collective, self.map, self.labels)
-            move = relabel.Move((found.network, found.collective), (self.network, self.collective), self.map)
+            moved = relabel.frontier(frontier, self.network, self.collective, self.map, self.labels)
+            move = relabel.Move((frontier.network, frontier.collective), (self.network, self.collective), self.map)
             proof = relabel.certificate(entry.certificate, move) if entry.certificate else {}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise FormatError(f"does not fit its entry: {error!r}"[:200]) from None
@@ -78,43 +81,43 @@ def search(
     labels: Sequence[int],
     candidates: Iterator[tuple[int, Callable[[], Entry]]],
 ) -> tuple[int, Alias, Entry] | None:
-    """The first of `candidates` (a row each, read when its turn comes) that a relabelling makes an answer, checked like
-    any frontier.
+    """Return the row, the alias and the relabelled entry of the first candidate whose problem is isomorphic, or None.
 
-    None where none is. A candidate that is damaged, or whose schedules do not add in the same order on all ranks where
-    `options` ask for that, is passed over.
+    `candidates`: row numbers, each with a function that reads its entry. The relabelled entry is checked like any
+    frontier. A candidate is skipped if it is damaged, or if `options` request the same order of additions on all ranks
+    and its schedules do not have it.
     """
     for number, read in candidates:
         try:
             entry = read()
             if not isinstance(entry.frontier, Frontier):
                 continue
-            found = relabelling((entry.frontier.network, entry.frontier.collective), (network, collective))
-            if found is None:
+            isomorphism = relabelling((entry.frontier.network, entry.frontier.collective), (network, collective))
+            if isomorphism is None:
                 continue
-            alias = Alias(network, collective, tuple(labels), found)
-            made = alias.of(entry)
-            if ("same_bits", "true") in [(key, value.lower()) for key, value in options] and not _same_bits(made):
+            alias = Alias(network, collective, tuple(labels), isomorphism)
+            answer = alias.of(entry)
+            if ("same_bits", "true") in [(key, value.lower()) for key, value in options] and not _same_bits(answer):
                 continue
-            checked(made)
+            checked(answer)
         except (FormatError, VerificationError):
             continue
-        return number, alias, made
+        return number, alias, answer
     return None
 
 
 def checked(entry: Entry) -> list[str]:
-    """What is established about an entry of exact synthesis, a line each. Raises VerificationError."""
-    found = entry.frontier
-    if not isinstance(found, Frontier):
+    """Check an entry of exact synthesis, and return a line for each verified claim. Raises VerificationError."""
+    frontier = entry.frontier
+    if not isinstance(frontier, Frontier):
         return []
-    said = exact_frontier.document(found.to_json())
+    lines = exact_frontier.document(frontier.to_json())
     if entry.certificate:
         from synth.checker.certificates import cuts
 
-        cuts.check(entry.certificate, found.network.to_json(), found.collective.to_json(1))
-        said.append(f"{entry.state}: {entry.certificate.get('kind')} certificate checked")
-    return said
+        cuts.check(entry.certificate, frontier.network.to_json(), frontier.collective.to_json(1))
+        lines.append(f"{entry.state}: {entry.certificate.get('kind')} certificate checked")
+    return lines
 
 
 def _same_bits(entry: Entry) -> bool:

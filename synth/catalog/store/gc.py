@@ -1,5 +1,5 @@
-"""`gc`: what a catalog need not keep: failed and damaged entries, programs and measurements of points that are gone,
-stray rows."""
+"""Garbage collection of a catalog: failed and damaged entries, programs and measurements of removed points, and rows of
+removed entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from synth.catalog.entry import FAILED
 from synth.catalog.store import programs as store_programs
 from synth.catalog.store.blobs import Blob, unpack
 from synth.catalog.store.find import Alias
-from synth.catalog.store.sqlite_file import said, transaction
+from synth.catalog.store.sqlite_file import sqlite_errors, transaction
 from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError
 
@@ -19,7 +19,7 @@ BELONGING = ("points", "blobs", "programs", "measurements", "aliases")
 
 @dataclass(frozen=True)
 class Waste:
-    """Rows of one table to be removed, and why."""
+    """Rows of one table that are to be removed, and the reason."""
 
     table: str
     key: str
@@ -27,7 +27,7 @@ class Waste:
     why: str
 
     def line(self) -> str:
-        """As `gc` prints it."""
+        """Return the line that `synth catalog gc` prints."""
         return f"{len(self.rows)} {NAMES[self.table][len(self.rows) > 1]}: {self.why}"[:2000]
 
 
@@ -42,34 +42,37 @@ NAMES = {
 
 
 def waste(store: Store) -> list[Waste]:
-    """What `collect` would remove. Raises SynthError."""
-    with said(store.path):
+    """Return the rows that `collect` would remove. Raises SynthError."""
+    with sqlite_errors(store.path):
         return list(_waste(store))
 
 
 def collect(store: Store) -> tuple[list[Waste], int]:
-    """Remove it, and give the space back to the file system: what went, and bytes that the file is smaller. Raises
-    SynthError."""
-    found = waste(store)
+    """Remove these rows and shrink the file; return the removed rows and the bytes by which the file is smaller.
+
+    Raises SynthError.
+    """
+    removed = waste(store)
     before = store.path.stat().st_size
-    with said(store.path):
+    with sqlite_errors(store.path):
         with transaction(store.base):
-            for one in found:
-                store.base.executemany(f"DELETE FROM {one.table} WHERE {one.key}", one.rows)
+            for group in removed:
+                store.base.executemany(f"DELETE FROM {group.table} WHERE {group.key}", group.rows)
         store.base.execute("VACUUM")
         store.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return found, before - store.path.stat().st_size
+    return removed, before - store.path.stat().st_size
 
 
 def _waste(store: Store) -> Iterator[Waste]:
     base = store.base
     rows = base.execute("SELECT id, state, created FROM entries ORDER BY id").fetchall()
-    # What is removed is named by more than its number: another process may have put something better there meanwhile.
+    # A row is identified by more than its number: another process may have replaced the entry by a better one
+    # meanwhile.
     same = "id = ? AND state = ? AND created = ?"
     failed = tuple(row for row in rows if row[1] == FAILED)
     if failed:
         yield Waste("entries", same, failed, "failed in an earlier run; the next `build` tries again")
-    bad, why, alive = [], [], set()
+    damaged, reasons, alive = [], [], set()
     for row in rows:
         if row[1] == FAILED:
             continue
@@ -77,15 +80,16 @@ def _waste(store: Store) -> Iterator[Waste]:
             store.entry(row[0], measurements=False)
             alive.add(row[0])
         except FormatError as error:
-            bad.append(row)
-            why.append(str(error))
-    if bad:
-        yield Waste("entries", same, tuple(bad), f"{'; '.join(why)}; the next `build` makes it again")
-    yield from _stray(store)
-    yield from _belonging(store, alive)
+            damaged.append(row)
+            reasons.append(str(error))
+    if damaged:
+        yield Waste("entries", same, tuple(damaged), f"{'; '.join(reasons)}; the next `build` makes it again")
+    yield from _orphaned(store)
+    yield from _obsolete(store, alive)
 
 
-def _stray(store: Store) -> Iterator[Waste]:
+def _orphaned(store: Store) -> Iterator[Waste]:
+    """Yield rows of entries that were removed."""
     for table in BELONGING:
         key = "entry" if table == "points" else "id"
         rows = store.base.execute(
@@ -97,33 +101,33 @@ def _stray(store: Store) -> Iterator[Waste]:
             )
 
 
-def _belonging(store: Store, alive: set[int]) -> Iterator[Waste]:
-    """Aliases, programs and measurements of entries that stay."""
+def _obsolete(store: Store, alive: set[int]) -> Iterator[Waste]:
+    """Yield damaged and obsolete aliases, programs and measurements of the entries in the rows `alive`."""
     base, same = store.base, "id = ? AND sum = ?"
-    aliases, programs, lost = [], [], []
+    aliases, programs, measurements = [], [], []
     for number, key, *blob in base.execute("SELECT entry, id, sum, size, body FROM aliases").fetchall():
-        if number in alive and not _fits(store, number, Blob(*blob)):
+        if number in alive and not _is_valid_alias(store, number, Blob(*blob)):
             aliases.append((key, blob[0]))
-    left = set()
+    remaining = set()
     text = "SELECT entry, id, fingerprint, point, sum, size, body FROM programs"
     for number, key, fingerprint, point, *blob in base.execute(text).fetchall():
         if number in alive:
-            if _good(store, number, fingerprint, point, Blob(*blob)):
-                left.add((number, fingerprint))
+            if _is_valid_program(store, number, fingerprint, point, Blob(*blob)):
+                remaining.add((number, fingerprint))
             else:
                 programs.append((key, blob[0]))
     for number, key, *blob in base.execute("SELECT entry, id, sum, size, body FROM measurements").fetchall():
-        if number in alive and not _lives(store, number, Blob(*blob), left):
-            lost.append((key, blob[0]))
+        if number in alive and not _has_program(store, number, Blob(*blob), remaining):
+            measurements.append((key, blob[0]))
     if aliases:
         yield Waste("aliases", same, tuple(aliases), "damaged, or of another numbering than their entry")
     if programs:
         yield Waste("programs", same, tuple(programs), "damaged, or of points that are gone")
-    if lost:
-        yield Waste("measurements", same, tuple(lost), "damaged, or of programs that are gone")
+    if measurements:
+        yield Waste("measurements", same, tuple(measurements), "damaged, or of programs that are gone")
 
 
-def _fits(store: Store, number: int, blob: Blob) -> bool:
+def _is_valid_alias(store: Store, number: int, blob: Blob) -> bool:
     try:
         Alias.read(blob).of(store.entry(number, measurements=False))
     except (FormatError, KeyError, ValueError, TypeError):
@@ -131,7 +135,7 @@ def _fits(store: Store, number: int, blob: Blob) -> bool:
     return True
 
 
-def _good(store: Store, number: int, fingerprint: str, point: int, blob: Blob) -> bool:
+def _is_valid_program(store: Store, number: int, fingerprint: str, point: int, blob: Blob) -> bool:
     points = store.base.execute("SELECT count(*) FROM points WHERE entry = ?", (number,)).fetchone()[0]
     try:
         store_programs.read(blob, fingerprint)
@@ -140,8 +144,8 @@ def _good(store: Store, number: int, fingerprint: str, point: int, blob: Blob) -
     return 1 <= point <= points
 
 
-def _lives(store: Store, number: int, blob: Blob, programs: set[tuple[int, str]]) -> bool:
-    """Whether some program of a measured document is kept, or is what a point of the entry is lowered to."""
+def _has_program(store: Store, number: int, blob: Blob, programs: set[tuple[int, str]]) -> bool:
+    """Return True if a program of a measured document is stored, or is the lowering of a point of the entry."""
     try:
         rows = store_programs.measured(unpack(blob))
         if any((number, row["fingerprint"]) in programs for row in rows):

@@ -1,4 +1,4 @@
-"""`import`: documents of measurements come to the entries whose programs they timed."""
+"""Import of measurements: documents are attached to the entries whose programs they timed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import NamedTuple
 from synth.catalog.store import programs as store_programs
 from synth.catalog.store.blobs import Blob, pack
 from synth.catalog.store.programs import Kept
-from synth.catalog.store.sqlite_file import said, transaction
+from synth.catalog.store.sqlite_file import sqlite_errors, transaction
 from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError
 from synth.program.program import Program
 
 
 class Attached(NamedTuple):
-    """The entry that a document came to, how many of the document's programs are its own, and whether it was there
-    already."""
+    """An entry that a document was attached to, and the number of the document's programs that belong to it.
+
+    `fresh` is False where the document was attached already.
+    """
 
     fingerprint: str
     programs: int
@@ -23,7 +25,7 @@ class Attached(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A measured program that is one of an entry's: made again, or None where the catalog has it."""
+    """A measured program that belongs to an entry. `program`: lowered again, None where the catalog has it already."""
 
     entry: str
     kept: Kept
@@ -41,13 +43,13 @@ def attach(store: Store, doc: dict) -> list[Attached]:
         for match in _matches(store, doc, row):
             matches.setdefault(match.entry, []).append(match)
     if not matches:
-        raise SynthError(_nothing(store, doc, len(rows)))
+        raise SynthError(_no_match(store, doc, len(rows)))
     blob = pack(doc)
-    return [Attached(entry, len(found), _write(store, entry, found, doc, blob)) for entry, found in matches.items()]
+    return [Attached(entry, len(group), _write(store, entry, group, doc, blob)) for entry, group in matches.items()]
 
 
 def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
-    with said(store.path):
+    with sqlite_errors(store.path):
         known = store.base.execute(
             "SELECT e.fingerprint, p.fingerprint, p.point, p.runtime, p.protocol, p.instances FROM programs p"
             " JOIN entries e ON e.id = p.entry WHERE p.fingerprint = ?", (row["fingerprint"],),
@@ -57,24 +59,24 @@ def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
         names = store_programs.candidates(store.base, doc, row)
     for name in names:
         try:
-            found = store_programs.lowered(store.get(name), row)
+            match = store_programs.lowered(store.get(name), row)
         except FormatError:  # a damaged entry has no programs; `verify` names it
             continue
-        if found is not None:
-            return [Match(store.entry_of(name), *found)]
+        if match is not None:
+            return [Match(store.entry_of(name), *match)]
     return []
 
 
-def _write(store: Store, entry: str, found: list[Match], doc: dict, blob: Blob) -> bool:
+def _write(store: Store, entry: str, matches: list[Match], doc: dict, blob: Blob) -> bool:
     number = store.row_of(entry)
-    with said(store.path), transaction(store.base):
-        for match in found:
+    with sqlite_errors(store.path), transaction(store.base):
+        for match in matches:
             if match.program is not None:
                 store_programs.write(store.base, number, match.program, match.kept)
-        return store.attach(number, str(doc["executor"]), blob, [match.kept.fingerprint for match in found])
+        return store.attach(number, str(doc["executor"]), blob, [match.kept.fingerprint for match in matches])
 
 
-def _nothing(store: Store, doc: dict, count: int) -> str:
+def _no_match(store: Store, doc: dict, count: int) -> str:
     what = f"{doc.get('collective') or 'a program'} on {doc.get('topology') or doc.get('ranks')}"
     return (
         f"none of its {count} programs ({what}) was lowered from a point of {store.path};"

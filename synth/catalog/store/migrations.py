@@ -1,15 +1,14 @@
-"""The tables of a catalog, and how a database of an older version becomes one of this version.
+"""The tables of a catalog, and the migrations of a database of an older version.
 
 `MIGRATIONS[v]` leads from version v to v + 1; an empty file has version 0. SQLite's ``user_version`` holds the version,
-its
-``application_id`` tells a catalog from other databases. A step is done whole or not at all.
+its ``application_id`` distinguishes a catalog from other databases. A migration is done whole or not at all.
 
     entries       one row a problem; everything that `ls` shows or a look-up needs
     points        one row a point of a frontier
     blobs         compressed documents of an entry, each with its checksum: the frontier, schedules of the flow engines
     programs      lowered points
     measurements  documents synth.measured/1; `measured` names the programs of each
-    aliases       machines that an entry answers for too: in another numbering, or under another name
+    aliases       further machines that an entry answers: in another numbering, or under another name
 """
 
 from __future__ import annotations
@@ -63,7 +62,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (measurement, program)
         ) WITHOUT ROWID""",
         "CREATE INDEX measured_program ON measured (program)",
-        # What `ls` shows of points, beside the entry; and blobs that were cut, which need not be looked for one by one.
+        # The figures that `ls` shows of points, beside the entry; and an index of truncated blobs, to find them
+        # quickly.
         "ALTER TABLE entries ADD COLUMN points INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE entries ADD COLUMN fewest INTEGER",
         "ALTER TABLE entries ADD COLUMN most INTEGER",

@@ -1,5 +1,7 @@
-"""Programs and measurements in a catalog: which entry a measured program belongs to is decided by lowering its points
-again."""
+"""Programs and measurements in a catalog.
+
+A measured program belongs to an entry if a point of the entry, lowered again, gives the same program.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ from synth.model.schedule import Schedule, canonical
 from synth.program.program import MOST_INSTANCES, Program
 
 MEASURED = "synth.measured/1"
-MOST_PROGRAMS, MOST_ROWS = 10_000, 1_000_000
-# Points looked at for one measured program: those that agree in steps, rounds per chunk and number of chunks.
+MOST_PROGRAMS, MOST_ROWS = 10_000, 1_000_000  # programs and rows of one document of measurements
+# Entries that are tried for one measured program: those with a point of as many steps, rounds per chunk and chunks.
 MOST_CANDIDATES = 200
-WRITTEN_SENDS = 1 << 20
+WRITTEN_SENDS = 1 << 20  # sends of a compressed schedule: a larger one is not expanded to compare its program
 
 
 class Kept(NamedTuple):
-    """A program of a catalog without its instructions: the point (from 1) that it was lowered from, and how."""
+    """A stored program without its instructions: the point (from 1) that it was lowered from, and the options of the
+    lowering."""
 
     fingerprint: str
     point: int
@@ -33,23 +36,23 @@ class Kept(NamedTuple):
 
 
 def fingerprint(program: Program) -> str:
-    """SHA-256 of the program's canonical JSON: what measurements name it by."""
+    """Return the SHA-256 of the program's canonical JSON, by which measurements name it."""
     return hashlib.sha256(canonical(program.to_json())).hexdigest()
 
 
 def write(base: sqlite3.Connection, entry: int, program: Program, kept: Kept) -> bool:
-    """A row for `program`; False where it is there already."""
+    """Add a row for `program`; return False where there is one already."""
     blob = pack(program.to_json())
-    made = base.execute(
+    cursor = base.execute(
         "INSERT OR IGNORE INTO programs (entry, point, fingerprint, runtime, protocol, instances, sum, size, body)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (entry, kept.point, kept.fingerprint, kept.runtime, kept.protocol, kept.instances, *blob),
     )
-    return made.rowcount > 0
+    return cursor.rowcount > 0
 
 
 def read(blob: Blob, expected: str) -> Program:
-    """The program in a row. Raises FormatError where it is not what was written."""
+    """Return the program in a blob. Raises FormatError where it is damaged, or its fingerprint is not `expected`."""
     try:
         program = Program.from_json(unpack(blob))
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
@@ -60,7 +63,8 @@ def read(blob: Blob, expected: str) -> Program:
 
 
 def measured(doc: Any) -> list[dict]:
-    """The programs that a document names, after a look at its form. Raises FormatError with the place."""
+    """Return the programs of a document ``synth.measured/1``, whose form is checked. Raises FormatError with the
+    place."""
     if not isinstance(doc, dict) or doc.get("schema") != MEASURED:
         raise FormatError(
             f"holds no measurements: its schema is {doc.get('schema') if isinstance(doc, dict) else None!r}, not "
@@ -72,32 +76,33 @@ def measured(doc: Any) -> list[dict]:
     if not isinstance(rows, list) or len(rows) > MOST_ROWS:
         raise FormatError(f"expected a list of at most {MOST_ROWS} rows", place="$.rows")
     for i, program in enumerate(programs):
-        texts = isinstance(program, dict) and all(
-            isinstance(program.get(key), str) for key in ("fingerprint", "protocol")
+        valid = (
+            isinstance(program, dict)
+            and isinstance(program.get("fingerprint"), str)
+            and isinstance(program.get("protocol"), str)
+            and isinstance(program.get("steps"), int | None)
+            and isinstance(program.get("bandwidth"), str | None)
         )
-        point = (
-            texts and isinstance(program.get("steps"), int | None) and isinstance(program.get("bandwidth"), str | None)
-        )
-        if not point or type(program.get("chunks")) is not int:
+        if not valid or type(program.get("chunks")) is not int:
             raise FormatError(
                 "expected a program with fingerprint, protocol, chunks, and its steps and bandwidth",
                 place=f"$.programs[{i}]",
             )
     for i, row in enumerate(rows):
-        good = isinstance(row, dict) and type(row.get("program")) is int and 0 <= row["program"] < len(programs)
-        if not good or type(row.get("size")) is not int or not isinstance(row.get("seconds"), int | float):
+        valid = isinstance(row, dict) and type(row.get("program")) is int and 0 <= row["program"] < len(programs)
+        if not valid or type(row.get("size")) is not int or not isinstance(row.get("seconds"), int | float):
             raise FormatError("expected a row with program, size and seconds", place=f"$.rows[{i}]")
-    named = all(isinstance(doc.get(key), str | None) for key in ("collective", "topology")) and isinstance(
-        doc.get("executor"), str
-    )
-    if not named or type(doc.get("ranks")) is not int:
+    named = all(isinstance(doc.get(key), str | None) for key in ("collective", "topology"))
+    if not named or not isinstance(doc.get("executor"), str) or type(doc.get("ranks")) is not int:
         raise FormatError("expected the names of a collective, a topology and an executor, and a number of ranks")
     return programs
 
 
 def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
-    """The point of `entry` that `program`, a row of a measured document, was lowered from, and the same program again;
-    None: of none."""
+    """Return the point of `entry` that a measured program was lowered from, and the program; None where it is of none.
+
+    `program`: its row in a measured document.
+    """
     from synth.program.checked_lowering import lower
 
     for number, schedule in _schedules(entry, program):
@@ -105,36 +110,41 @@ def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
         if rest or not 0 < instances <= MOST_INSTANCES:
             continue
         try:
-            made = lower(schedule, protocol=program["protocol"], instances=instances)
+            lowering = lower(schedule, protocol=program["protocol"], instances=instances)
         except VerificationError:
             raise
         except SynthError:
             continue
-        if fingerprint(made) == program["fingerprint"]:
-            return Kept(program["fingerprint"], number, "synth", made.protocol, instances), made
+        if fingerprint(lowering) == program["fingerprint"]:
+            return Kept(program["fingerprint"], number, "synth", lowering.protocol, instances), lowering
     return None
 
 
 def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
-    found = entry.frontier
-    if isinstance(found, Frontier):
-        yield from ((k, p.schedule) for k, p in enumerate(found.points, 1) if program.get("steps") in (None, p.steps))
-    elif found is not None:
+    """Yield the number and the schedule of each point of the entry with as many steps as `program`."""
+    frontier = entry.frontier
+    if isinstance(frontier, Frontier):
+        for k, point in enumerate(frontier.points, 1):
+            if program.get("steps") in (None, point.steps):
+                yield k, point.schedule
+    elif frontier is not None:
         from synth.scale.greedy.bulk_expansion import schedule
 
-        for k, point in enumerate(found.points, 1):
+        for k, point in enumerate(frontier.points, 1):
             if program.get("steps") in (None, point.steps):
                 try:
                     bulk = point.make()
                     if len(bulk.step) <= WRITTEN_SENDS:
                         yield k, schedule(bulk)
-                except SynthError:  # not kept, or too large to write out: then nobody has run it as a program either
+                except SynthError:  # not stored, or too large to expand, and then it cannot have been run as a program
                     continue
 
 
 def candidates(base: sqlite3.Connection, doc: dict, program: dict) -> list[str]:
-    """Fingerprints of entries and aliases that have a point like `program`, those of the machine that was measured
-    first."""
+    """Return the fingerprints of entries and aliases with a point like `program`; the measured machine's come first.
+
+    `doc`: the measured document. `program`: its row of the program.
+    """
     steps, bandwidth = program.get("steps"), program.get("bandwidth")
     text = (
         "SELECT DISTINCT n.fingerprint, n.topology FROM (SELECT id, fingerprint, topology FROM entries"

@@ -1,4 +1,4 @@
-"""Reader: what a catalog's database holds, by fingerprint, by machine and collective, or all of it."""
+"""Queries of a catalog's database: by fingerprint, by machine and collective, or all entries."""
 
 from __future__ import annotations
 
@@ -11,44 +11,46 @@ from types import TracebackType
 from typing import Any, Self
 
 from synth.catalog.entry import Entry
-from synth.catalog.entry_summary import Told, told
+from synth.catalog.entry_summary import EntrySummary, summarize
 from synth.catalog.isomorphism import invariant
 from synth.catalog.store.blobs import Blob, intact, unpack
 from synth.catalog.store.find import Alias
 from synth.catalog.store.programs import Kept, read
 from synth.catalog.store.rows import LIGHT, Choice, Row, entry, light
-from synth.catalog.store.sqlite_file import connect, said, snapshot
+from synth.catalog.store.sqlite_file import connect, snapshot, sqlite_errors
 from synth.errors import FormatError, UsageError
 from synth.model.frontier import Frontier
 from synth.program.program import Program
 
 DIGITS = frozenset("0123456789abcdef")
-# Of a file of up to so many bytes `ls` takes the checksums of all documents; of larger ones it only compares lengths.
+# In a file of at most this many bytes `ls` compares the checksums of all documents, in a larger one only their lengths.
 SUMMED = 8 << 20
 
 
 class Reader:
-    """An open catalog. Errors of the database are SynthErrors of one line each."""
+    """An open catalog. Errors of the database are raised as SynthErrors of one line each."""
 
     def __init__(self, base: sqlite3.Connection, path: Path) -> None:
         self.base, self.path = base, path
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False) -> Self:
-        """The catalog at `path`, made where there is none if `create`. Raises FormatError (no catalog, a newer
-        version), SynthError."""
-        return cls(connect(Path(path), create, cls._finish), Path(path))
+        """Open the catalog at `path`; with `create` it is made where there is none.
+
+        Raises FormatError (no catalog, a newer version), SynthError.
+        """
+        return cls(connect(Path(path), create, cls._add_invariants), Path(path))
 
     @classmethod
-    def _finish(cls, base: sqlite3.Connection, version: int) -> None:
-        """Version 1 knew no invariants: without them no entry would be found for a machine in another numbering."""
+    def _add_invariants(cls, base: sqlite3.Connection, version: int) -> None:
+        """Compute the invariants that version 1 lacked: without them no entry is found for an isomorphic problem."""
         for (number,) in base.execute("SELECT id FROM entries WHERE invariant = '' AND ? = 1", (version,)).fetchall():
             try:
-                found = cls(base, Path()).entry(number, measurements=False)
+                stored = cls(base, Path()).entry(number, measurements=False)
             except FormatError:  # `verify` names it, `gc` removes it
                 continue
-            if isinstance(found.frontier, Frontier):
-                value = invariant(found.frontier.network, found.frontier.collective, found.options)
+            if isinstance(stored.frontier, Frontier):
+                value = invariant(stored.frontier.network, stored.frontier.collective, stored.options)
                 base.execute("UPDATE entries SET invariant = ? WHERE id = ?", (value, number))
 
     def __enter__(self) -> Self:
@@ -60,45 +62,45 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.base.close()
 
     def has(self, fingerprint: str) -> str | None:
-        """The state of the entry of exactly this problem, or of one that answers it by an alias; None where there is
-        none."""
-        with said(self.path):
-            found = self.base.execute(
+        """Return the state of the entry of this very problem, or of the entry that answers it by an alias, or None."""
+        with sqlite_errors(self.path):
+            row = self.base.execute(
                 "SELECT state FROM entries WHERE fingerprint = ?1 UNION ALL"
                 " SELECT e.state FROM aliases a JOIN entries e ON e.id = a.entry WHERE a.problem = ?1",
                 (fingerprint,),
             ).fetchone()
-        return None if found is None else str(found[0])
+        return None if row is None else str(row[0])
 
     def get(self, name: str) -> Entry:
-        """The entry of this fingerprint, or of the one that begins so. Raises UsageError (none, several), FormatError
+        """Return the entry whose fingerprint is or begins with `name`. Raises UsageError (none, several), FormatError
         (damaged).
 
-        Where it is that of a machine which another's entry answers for, the answer is given in this machine's
-        numbering.
+        For the fingerprint of an alias, the entry is returned in the numbering of the alias's machine.
         """
-        number, fingerprint, blob = self._named(name)
-        found = self.entry(number)
+        number, fingerprint, blob = self._find_row(name)
+        stored = self.entry(number)
         if blob is None:
-            return found
+            return stored
         try:
-            return replace(self._alias(fingerprint, blob).of(found), fingerprint=fingerprint)
+            return replace(self._alias(fingerprint, blob).of(stored), fingerprint=fingerprint)
         except FormatError as error:
-            raise (
-                error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}")
-            ) from None
+            if "damaged" in str(error):
+                raise
+            raise FormatError(f"entry {fingerprint[:12]} is damaged: it {error}") from None
 
-    def told(self, name: str) -> Told:
-        """What the entry of this fingerprint says, without its schedules. Raises UsageError (none, several),
-        FormatError (damaged)."""
-        number, fingerprint, alias = self._named(name)
-        with said(self.path), snapshot(self.base):
-            text, own = (LIGHT[0], "e") if alias is None else (LIGHT[1], "a")
-            row = self.base.execute(f"{text} WHERE {own}.fingerprint = ?", (fingerprint,)).fetchone()
+    def summary(self, name: str) -> EntrySummary:
+        """Return the summary of the entry whose fingerprint is or begins with `name`, read without its schedules.
+
+        Raises UsageError (none, several), FormatError (damaged).
+        """
+        number, fingerprint, alias = self._find_row(name)
+        with sqlite_errors(self.path), snapshot(self.base):
+            text, table = (LIGHT[0], "e") if alias is None else (LIGHT[1], "a")
+            row = self.base.execute(f"{text} WHERE {table}.fingerprint = ?", (fingerprint,)).fetchone()
             provenance = self.columns(number)["provenance"]
             document = self.base.execute(
                 "SELECT sum, size, body FROM blobs WHERE entry = ? AND name = 'frontier'", (number,)
@@ -106,23 +108,24 @@ class Reader:
             points = self.base.execute(
                 "SELECT steps, bandwidth, status FROM points WHERE entry = ?", (number,)
             ).fetchall()
-        return told(light(row), provenance, None if document is None else Blob(*document), points)
+        return summarize(light(row), provenance, None if document is None else Blob(*document), points)
 
     def entry(self, number: int, *, measurements: bool = True) -> Entry:
-        """The entry in row `number`. Raises FormatError where it is damaged."""
-        with said(self.path), snapshot(self.base):
+        """Return the entry in row `number`. Raises FormatError where it is damaged."""
+        with sqlite_errors(self.path), snapshot(self.base):
             documents = self.base.execute(
                 "SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)
             ).fetchall()
-            kept = tuple(Blob(*row) for row in documents) if measurements else ()
-            return entry(self.columns(number), self.blobs(number), kept)
+            measured = tuple(Blob(*row) for row in documents)
+            return entry(self.columns(number), self.blobs(number), measured if measurements else ())
 
-    def _named(self, name: str) -> tuple[int, str, Blob | None]:
-        """The row of the entry that `name` begins, its fingerprint, and for an alias what is kept of it."""
+    def _find_row(self, name: str) -> tuple[int, str, Blob | None]:
+        """Return the row number of the entry or alias whose fingerprint begins with `name`, its fingerprint, and the
+        blob of an alias (None for an entry)."""
         text = name.strip().lower()
         if not text or not DIGITS.issuperset(text):
             raise UsageError(f"{name!r} is no entry; an id is made of 0-9 and a-f (`synth catalog ls` shows them)")
-        with said(self.path):
+        with sqlite_errors(self.path):
             rows = self.base.execute(
                 "SELECT id, fingerprint, '', 0, NULL FROM entries WHERE fingerprint >= ?1 AND fingerprint < ?2 "
                 "UNION ALL"
@@ -133,25 +136,23 @@ class Reader:
         if not rows:
             raise UsageError(f"there is no entry {name} in {self.path} (`synth catalog ls` shows them)")
         if len(rows) > 1:
-            raise UsageError(
-                f"{name} begins more than one entry: {', '.join(row[1][:12] for row in rows)}; give more digits"
-            )
+            ids = ", ".join(row[1][:12] for row in rows)
+            raise UsageError(f"{name} begins more than one entry: {ids}; give more digits")
         number, fingerprint, *blob = rows[0]
         return number, fingerprint, None if blob[2] is None else Blob(*blob)
 
     def row_of(self, name: str) -> int:
-        """The number of the row of the entry that `name` begins, or of the one that answers for it. Raises
-        UsageError."""
-        return self._named(name)[0]
+        """Return the row number of the entry or alias whose fingerprint begins with `name`. Raises UsageError."""
+        return self._find_row(name)[0]
 
     def entry_of(self, name: str) -> str:
-        """The fingerprint of that row. Raises UsageError."""
+        """Return the fingerprint of the entry in the row of `row_of`. Raises UsageError."""
         return str(self.columns(self.row_of(name))["fingerprint"])
 
     def programs(self, name: str) -> list[Kept]:
-        """The programs that an entry's points were lowered to, as far as they were kept."""
+        """Return the stored programs of an entry's points, without instructions."""
         number = self.row_of(name)
-        with said(self.path):
+        with sqlite_errors(self.path):
             text = (
                 "SELECT fingerprint, point, runtime, protocol, instances FROM programs WHERE entry = ? ORDER BY "
                 "point, id"
@@ -159,25 +160,25 @@ class Reader:
             return [Kept(*row) for row in self.base.execute(text, (number,))]
 
     def program(self, fingerprint: str) -> Program | None:
-        """The program of exactly this fingerprint, None where the catalog has none. Raises FormatError for a damaged
-        one."""
-        with said(self.path):
+        """Return the program of this fingerprint, None where the catalog has none. Raises FormatError where it is
+        damaged."""
+        with sqlite_errors(self.path):
             row = self.base.execute(
                 "SELECT sum, size, body FROM programs WHERE fingerprint = ? LIMIT 1", (fingerprint,)
             ).fetchone()
         return None if row is None else read(Blob(*row), fingerprint)
 
     def columns(self, number: int) -> dict[str, Any]:
-        """The row of an entry by its number. Raises UsageError where it was removed meanwhile."""
-        found = self.base.execute("SELECT * FROM entries WHERE id = ?", (number,))
-        names = [column[0] for column in found.description]
-        row = found.fetchone()
+        """Return the columns of row `number` by name. Raises UsageError where the row was removed meanwhile."""
+        cursor = self.base.execute("SELECT * FROM entries WHERE id = ?", (number,))
+        names = [column[0] for column in cursor.description]
+        row = cursor.fetchone()
         if row is None:
             raise UsageError(f"the entry was removed from {self.path} meanwhile")
         return dict(zip(names, row, strict=True))
 
     def blobs(self, number: int) -> dict[str, Blob]:
-        """The documents of an entry as they lie in the database."""
+        """Return the compressed documents of an entry by name."""
         rows = self.base.execute("SELECT name, sum, size, body FROM blobs WHERE entry = ?", (number,))
         return {name: Blob(*blob) for name, *blob in rows}
 
@@ -188,53 +189,57 @@ class Reader:
         state: str | None = None,
         ranks: int | None = None,
     ) -> Iterator[Row | FormatError]:
-        """The entries by topology and collective, read without their frontiers; one that is damaged as the error that
-        says so."""
-        wanted = {"topology": topology, "collective": collective, "state": state, "ranks": ranks}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        with said(self.path), snapshot(self.base):
-            broken = self._broken()
+        """Yield the entries by topology and collective, read without their frontiers; for a damaged one the error.
+
+        Each argument that is not None selects the entries with that value.
+        """
+        columns = {"topology": topology, "collective": collective, "state": state, "ranks": ranks}
+        filters = {name: value for name, value in columns.items() if value is not None}
+        with sqlite_errors(self.path), snapshot(self.base):
+            damaged = self._damaged()
             rows = []
-            for text, own in zip(LIGHT, ("e", "a"), strict=True):
-                where = [f"{own if name in ('topology', 'collective') else 'e'}.{name} = ?" for name in given]
-                rows += self.base.execute(
-                    f"{text} WHERE {' AND '.join(where) or 'TRUE'}", list(given.values())
-                ).fetchall()
+            for text, names_table in zip(LIGHT, ("e", "a"), strict=True):
+                where = []
+                for name in filters:
+                    table = names_table if name in ("topology", "collective") else "e"
+                    where.append(f"{table}.{name} = ?")
+                text = f"{text} WHERE {' AND '.join(where) or 'TRUE'}"
+                rows += self.base.execute(text, list(filters.values())).fetchall()
         try:
             rows.sort(key=itemgetter(1, 2, 3, 5))  # topology, collective, roots, options
         except TypeError:  # a damaged row
-            rows.sort(key=lambda columns: tuple(map(str, columns)))
-        for columns in rows:
+            rows.sort(key=lambda values: tuple(map(str, values)))
+        for values in rows:
             try:
-                made = light(columns)
-                if made.fingerprint in broken:
-                    raise FormatError(f"entry {made.id} is damaged: its {broken[made.fingerprint]}")
-                yield made
+                row = light(values)
+                if row.fingerprint in damaged:
+                    raise FormatError(f"entry {row.id} is damaged: its {damaged[row.fingerprint]}")
+                yield row
             except FormatError as error:
                 yield error
 
-    def _broken(self) -> dict[str, str]:
-        """By fingerprint, what is wrong with documents of entries: lengths that do not fit and, of a small catalog,
-        checksums."""
+    def _damaged(self) -> dict[str, str]:
+        """Return the damage of documents by the fingerprint of their entry: wrong lengths and, in a small catalog,
+        wrong checksums."""
         text = (
             "SELECT e.fingerprint, b.name FROM blobs b JOIN entries e ON e.id = b.entry WHERE length(b.body) != "
             "b.packed"
         )
-        found = {key: f"{name} is not as long as what was written" for key, name in self.base.execute(text)}
+        damage = {key: f"{name} is not as long as what was written" for key, name in self.base.execute(text)}
         text = (
             "SELECT fingerprint FROM entries WHERE state != 'failed' AND id NOT IN (SELECT entry FROM blobs "
             "WHERE name = 'frontier')"
         )
-        found |= {key: "frontier is gone" for (key,) in self.base.execute(text)}
-        pages, size = (self.base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
+        damage |= {key: "frontier is gone" for (key,) in self.base.execute(text)}
+        pages, size = (self.base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         if pages * size <= SUMMED:
             text = "SELECT e.fingerprint, b.name, b.sum, b.size, b.body FROM blobs b JOIN entries e ON e.id = b.entry"
             for key, name, *blob in self.base.execute(text):
                 try:
                     intact(Blob(*blob))
                 except FormatError as error:
-                    found.setdefault(key, f"{name} {error}")
-        return found
+                    damage.setdefault(key, f"{name} {error}")
+        return damage
 
     def lookup(
         self,
@@ -244,10 +249,9 @@ class Reader:
         roots: Sequence[int] | None = None,
         ranks: int | None = None,
     ) -> list[Choice]:
-        """The points kept for that machine and collective, the least predicted time at `size` bytes first (by steps
-        without a size).
+        """Return the points of a machine and a collective, the least predicted time at `size` bytes first.
 
-        `roots` None: of any root.
+        Without a size they are sorted by steps. `roots` None: of any roots. `ranks` None: of any number of ranks.
         """
         facts = "p.number, p.steps, p.rounds, p.chunks, p.bandwidth, p.status, p.construction, p.rate"
         where, values = "topology = ? AND collective = ?", [topology, collective]
@@ -261,35 +265,35 @@ class Reader:
             f"{where}) a"
             f" JOIN entries e ON e.id = a.entry JOIN points p ON p.entry = e.id"
         )
-        with said(self.path):
+        with sqlite_errors(self.path):
             rows = [row for row in self.base.execute(text, (*values, *values)) if ranks in (None, row[-1])]
-        found = []
+        choices = []
         for row in rows:
             steps, (rate, alpha, unit, share) = row[2], row[8:12]
             time = None if size is None else steps * alpha * 1e-6 + rate * size * share / (unit * 1e9)
-            found.append(Choice._make((*row[:8], time)))
-        return sorted(found, key=lambda c: (c.seconds or 0.0, c.steps, c.fingerprint))
+            choices.append(Choice._make((*row[:8], time)))
+        return sorted(choices, key=lambda c: (c.seconds or 0.0, c.steps, c.fingerprint))
 
     def measurements(self, name: str) -> list[dict]:
-        """The measured documents attached to an entry, in the order they came. Raises FormatError for a damaged one."""
+        """Return the measured documents attached to an entry, oldest first. Raises FormatError for a damaged one."""
         return self.documents(self.row_of(name))
 
     def documents(self, number: int) -> list[dict]:
-        """The same of the entry in row `number`."""
-        with said(self.path):
+        """Return the measured documents attached to the entry in row `number`, as `measurements` does."""
+        with sqlite_errors(self.path):
             rows = self.base.execute(
                 "SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)
             ).fetchall()
         return [unpack(Blob(*row)) for row in rows]
 
     def __len__(self) -> int:
-        with said(self.path):
+        with sqlite_errors(self.path):
             return int(self.base.execute("SELECT count(*) FROM entries").fetchone()[0])
 
     def fingerprints(self, state: str | None = None) -> list[str]:
-        """Of all entries (in `state`), in the order they were put."""
+        """Return the fingerprints of all entries (in `state`, None: any), in the order in which they were added."""
         where, values = ("WHERE state = ?", (state,)) if state else ("", ())
-        with said(self.path):
+        with sqlite_errors(self.path):
             return [row[0] for row in self.base.execute(f"SELECT fingerprint FROM entries {where} ORDER BY id", values)]
 
     def _alias(self, name: str, blob: Blob) -> Alias:

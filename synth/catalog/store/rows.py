@@ -1,4 +1,4 @@
-"""Entries as rows and blobs, and back: what `Store` writes and reads, without the database."""
+"""Conversion of entries to rows and blobs, and back, without the database."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from synth.model.rational import show
 from synth.model.scale_frontier import Large
 
 EXACT, FLOW = "exact", "flow"
-# What replaces what when an entry is put twice: a crash never replaces a result, a budget that ran out never one that
-# is complete.
+# Rank of each state when an entry is added twice: a failed entry never replaces a result, an open entry never a
+# complete one.
 WORTH = {FAILED: 0, OPEN: 1, DONE: 2, INFEASIBLE: 2}
 
 
 class Row(NamedTuple):
-    """What `ls` shows of an entry, read without its frontier. `points`: how many; `steps`: from the fewest to the most.
+    """The columns of an entry that `ls` shows, read without its frontier.
 
-    `like`: for a machine that the entry of another answers for, that entry's fingerprint; else "".
+    `points`: the number of points. `steps`: the least and the greatest number of steps. `like`: for an alias the
+    fingerprint of the entry that answers it, else "".
     """
 
     fingerprint: str
@@ -47,16 +48,16 @@ class Row(NamedTuple):
 
     @property
     def id(self) -> str:
-        """As `Entry.id`."""
+        """The first 12 digits of the fingerprint, as in `Entry.id`."""
         return self.fingerprint[:12]
 
     def to_json(self) -> dict:
-        """As `synth catalog ls --format json` prints it."""
+        """Return the JSON object that `synth catalog ls --format json` prints."""
         return {"id": self.id} | self._asdict() | {"roots": list(self.roots), "options": dict(self.options)}
 
 
 class Choice(NamedTuple):
-    """One point of an entry as a look-up finds it, from 1; `seconds` predicted, None where no size was asked for."""
+    """One point of an entry, counted from 1. `seconds`: the predicted time, None where the query has no size."""
 
     fingerprint: str
     point: int
@@ -80,15 +81,15 @@ class Packed:
 
 
 def packed(entry: Entry) -> Packed:
-    """`entry` as rows. Raises SynthError for one that says too little to be kept."""
+    """Return `entry` as rows and blobs. Raises SynthError where its state is unknown or its frontier is missing."""
     if entry.state not in STATES:
         raise SynthError(f"{entry.id}: state {entry.state!r}; an entry is {', '.join(STATES)}")
     if entry.frontier is None and entry.state != FAILED:
         raise SynthError(
             f"{entry.id}: a state of {entry.state!r} without a frontier; one without points says what the problem is"
         )
-    found = entry.frontier
-    complete, intervals, alpha, unit, share = _facts(found)
+    frontier = entry.frontier
+    complete, intervals, alpha, unit, share = _facts(frontier)
     columns = {
         "fingerprint": entry.fingerprint,
         "topology": entry.topology,
@@ -97,10 +98,10 @@ def packed(entry: Entry) -> Packed:
         "ranks": entry.ranks,
         "options": json.dumps(dict(sorted(entry.options)), separators=(",", ":")),
         "state": entry.state,
-        "engine": FLOW if isinstance(found, Large) else EXACT,
+        "engine": FLOW if isinstance(frontier, Large) else EXACT,
         "complete": complete,
         "intervals": intervals,
-        "invariant": invariant(found.network, found.collective, entry.options) if isinstance(found, Frontier) else "",
+        "invariant": "",
         "alpha": alpha,
         "unit": unit,
         "share": share,
@@ -108,57 +109,58 @@ def packed(entry: Entry) -> Packed:
         "seconds": entry.seconds,
         "provenance": json.dumps(entry.provenance.to_json()),
         "created": entry.provenance.created,
-        "points": len(found.points) if found is not None else 0,
+        "points": len(frontier.points) if frontier is not None else 0,
         "fewest": None,
         "most": None,
     }
-    if found is not None and found.points:
-        columns |= {"fewest": min(p.steps for p in found.points), "most": max(p.steps for p in found.points)}
+    if frontier is not None and frontier.points:
+        steps = [p.steps for p in frontier.points]
+        columns |= {"fewest": min(steps), "most": max(steps)}
     rows: list[tuple] = []
     blobs = {}
-    if isinstance(found, Frontier):
-        rows = [
-            (p.steps, p.rounds, p.chunks, show(p.bandwidth), float(p.bandwidth), p.status, p.construction)
-            for p in found.points
-        ]
-        blobs["frontier"] = pack(found.to_json())
-    elif found is not None:
-        rows = [
-            (p.steps, p.rounds, p.chunks, show(p.bandwidth), float(p.bandwidth), _status(found, p.bandwidth), p.engine)
-            for p in found.points
-        ]
-        blobs = scale_frontiers.packed(found)
+    if isinstance(frontier, Frontier):
+        columns["invariant"] = invariant(frontier.network, frontier.collective, entry.options)
+        for p in frontier.points:
+            value = show(p.bandwidth), float(p.bandwidth)
+            rows.append((p.steps, p.rounds, p.chunks, *value, p.status, p.construction))
+        blobs["frontier"] = pack(frontier.to_json())
+    elif frontier is not None:
+        for p in frontier.points:
+            value = show(p.bandwidth), float(p.bandwidth)
+            rows.append((p.steps, p.rounds, p.chunks, *value, _status(frontier, p.bandwidth), p.engine))
+        blobs = scale_frontiers.packed(frontier)
     if entry.certificate:
         blobs["certificate"] = pack(entry.certificate)
     measured = tuple((str(doc.get("executor", "")), pack(doc)) for doc in entry.measurements)
     return Packed(columns, tuple((k, *row) for k, row in enumerate(rows, 1)), blobs, measured)
 
 
-def _status(found: Large, bandwidth: object) -> str:
-    return "optimal" if bandwidth == found.bound else "best-known"
+def _status(frontier: Large, rounds_per_chunk: object) -> str:
+    return "optimal" if rounds_per_chunk == frontier.bound else "best-known"
 
 
-def _facts(found: Frontier | Large | None) -> tuple[bool, int, float, float, float]:
-    """Complete, open intervals, α in µs, GB/s of one unit, and one unit's share of the size."""
-    if isinstance(found, Frontier):
-        net = found.network
-        return found.complete, len(found.open), float(net.latency), float(net.unit), float(found.collective.unit_share)
-    if found is None:
+def _facts(frontier: Frontier | Large | None) -> tuple[bool, int, float, float, float]:
+    """Return whether the frontier is complete, its number of open intervals, α in µs, the GB/s of one unit, and the
+    share of the message size that one unit of data holds."""
+    if isinstance(frontier, Frontier):
+        network, share = frontier.network, frontier.collective.unit_share
+        return frontier.complete, len(frontier.open), float(network.latency), float(network.unit), float(share)
+    if frontier is None:
         return False, 0, 0.0, 0.0, 0.0
-    return False, 0, float(found.latency), float(found.unit), float(found.unit_share)
+    return False, 0, float(frontier.latency), float(frontier.unit), float(frontier.unit_share)
 
 
 def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[Blob, ...] = ()) -> Entry:
-    """The inverse of `packed`. Raises FormatError, naming the entry, for rows that are not what was written."""
+    """Return the entry of rows and blobs of `packed`. Raises FormatError, naming the entry, where they are damaged."""
     name = str(columns["fingerprint"])[:12]
     part = "row"
     try:
-        found: Frontier | Large | None = None
+        frontier: Frontier | Large | None = None
         part = "frontier"
         if columns["engine"] == FLOW and "frontier" in blobs:
-            found = scale_frontiers.unpacked(blobs)
+            frontier = scale_frontiers.unpacked(blobs)
         elif "frontier" in blobs:
-            found = Frontier.from_json(unpack(blobs["frontier"]))
+            frontier = Frontier.from_json(unpack(blobs["frontier"]))
         elif columns["state"] != FAILED:
             raise FormatError("is gone")
         part = "certificate"
@@ -166,14 +168,14 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
         part = "measurement"
         documents = tuple(map(unpack, measurements))
         part = "row"
-        made = Entry(
+        return Entry(
             columns["fingerprint"],
             columns["topology"],
             columns["collective"],
             columns["ranks"],
             _options(columns["options"]),
             columns["state"],
-            found,
+            frontier,
             certificate,
             columns["reason"],
             columns["seconds"],
@@ -184,11 +186,10 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
         raise FormatError(f"entry {name} is damaged: its {part} {error}") from None
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise FormatError(f"entry {name} is damaged: its {part} cannot be read: {error!r}"[:300]) from None
-    return made
 
 
 def light(columns: tuple) -> Row:
-    """A row of `LIGHT`. Raises FormatError for one that is not what was written."""
+    """Return the row of a query `LIGHT`. Raises FormatError where it is damaged."""
     try:
         (
             fingerprint,
@@ -242,7 +243,7 @@ _FACTS = (
     "e.ranks, e.options, e.state, e.engine, e.complete, e.intervals, e.seconds, e.created, e.reason, e.points, "
     "e.fewest, e.most"
 )
-# Every entry, and every machine that one answers for too; a condition follows each.
+# The queries of all entries and of all aliases; a caller appends a condition to each.
 LIGHT = (
     f"SELECT e.fingerprint, e.topology, e.collective, e.roots, {_FACTS}, '' FROM entries e",
     f"SELECT a.fingerprint, a.topology, a.collective, a.roots, {_FACTS}, e.fingerprint FROM aliases a JOIN entries "
@@ -256,7 +257,7 @@ def _roots(roots: tuple[int, ...]) -> str:
 
 @lru_cache(1 << 12)
 def _ints(text: str) -> tuple[int, ...]:
-    return tuple(int(r) for r in text.split(",")) if text else ()
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 @lru_cache(1 << 12)
@@ -266,6 +267,7 @@ def _pair(fewest: int, most: int) -> tuple[int, int]:
 
 @lru_cache(1 << 12)
 def _options(text: str) -> tuple[tuple[str, str], ...]:
+    # `raw_decode` of one decoder is faster than json.loads, and `ls` reads this text of every entry.
     return tuple(_DECODER.raw_decode(text)[0].items()) if text != "{}" else ()
 
 

@@ -1,5 +1,4 @@
-"""Frontiers of the flow engines in a catalog: the document, and each point's schedule as the compact file it has
-elsewhere."""
+"""Frontiers of the flow engines in a catalog: a document, and for each point the compact file of its schedule."""
 
 from __future__ import annotations
 
@@ -19,34 +18,37 @@ from synth.topologies.file_reader import parse_json
 if TYPE_CHECKING:
     from synth.model.compressed_schedule import Bulk
 
-# A schedule above this size is left out: it is made again from the topology when it is needed.
+# Bytes of a schedule's file: a larger schedule is not stored, and `synth pareto` makes it again when it is needed.
 MOST_SCHEDULE = 1 << 26
 
 
-def packed(found: Large) -> dict[str, Blob]:
-    """The blobs of `found`: "frontier", "topology" where files can hold it, "point-K" for each schedule that is not too
-    large."""
-    blobs, kept = {}, {}
+def packed(frontier: Large) -> dict[str, Blob]:
+    """Return the blobs of `frontier` by name: "frontier", "topology" where a topology file can represent it, and
+    "point-K" for each schedule of at most `MOST_SCHEDULE` bytes."""
+    blobs, files = {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for i, point in enumerate(found.points):
+        for i, point in enumerate(frontier.points):
             path = Path(folder) / "point.npz"
             point.make().save(path)
             if path.stat().st_size <= min(MOST_SCHEDULE, MOST_BYTES):
-                kept[i] = f"point-{i + 1}"
-                blobs[kept[i]] = pack_bytes(path.read_bytes())
-    text = pack(topology_files.dump(found.topology))
-    if _reads_back(text, found.topology):
-        blobs["topology"] = text
-    elif not kept or not _loads(blobs[next(iter(kept.values()))]):
+                files[i] = f"point-{i + 1}"
+                blobs[files[i]] = pack_bytes(path.read_bytes())
+    topology = frontier.topology
+    blob = pack(topology_files.dump(topology))
+    if _reads_back(blob, topology):
+        blobs["topology"] = blob
+    elif not files or not _loads(blobs[next(iter(files.values()))]):
         raise SynthError(
-            f"{found.topology.name!r}: neither the machine, of {found.topology.ranks} ranks, nor a schedule can be kept"
+            f"{topology.name!r}: neither the machine, of {topology.ranks} ranks, nor a schedule can be kept"
         )
-    return blobs | {"frontier": pack(found.to_json(kept, links=False))}
+    return blobs | {"frontier": pack(frontier.to_json(files, links=False))}
 
 
 def unpacked(blobs: dict[str, Blob]) -> Large:
-    """The inverse of `packed`; schedules are unpacked when they are asked for. Raises FormatError, KeyError,
-    ValueError, TypeError."""
+    """Return the frontier in the blobs of `packed`; schedules are unpacked on demand.
+
+    Raises FormatError, KeyError, ValueError, TypeError.
+    """
     doc = unpack(blobs["frontier"])
     points = tuple(_point(row, blobs) for row in doc["points"])
     topology = _topology(doc, blobs, points)
@@ -67,19 +69,19 @@ def unpacked(blobs: dict[str, Blob]) -> Large:
 
 def _topology(doc: dict, blobs: dict[str, Blob], points: tuple[LargePoint, ...]) -> Topology:
     if "topology" in blobs:
-        return _written(blobs["topology"])
+        return _read_topology(blobs["topology"])
     first = next(i for i, row in enumerate(doc["points"]) if "file" in row)
     return points[first].make().topology
 
 
-def _written(blob: Blob) -> Topology:
+def _read_topology(blob: Blob) -> Topology:
     return topology_files.from_document(parse_json(unpack_bytes(blob).decode(), "topology"), "topology")
 
 
 def _reads_back(blob: Blob, topology: Topology) -> bool:
-    """Whether files can hold it: not with more ranks than they take, nor with parallel links, say."""
+    """Return True if a topology file represents `topology`, which has neither too many ranks nor parallel links."""
     try:
-        return topology.ranks <= topology_files.MAX_FILE_RANKS and _written(blob) == topology
+        return topology.ranks <= topology_files.MAX_FILE_RANKS and _read_topology(blob) == topology
     except FormatError:
         return False
 
@@ -96,16 +98,16 @@ def _point(row: dict[str, Any], blobs: dict[str, Blob]) -> LargePoint:
     name = row.get("file")
     if name is not None and name not in blobs:
         raise FormatError(f"lacks the schedule {name}")
-    make = _left_out(row["steps"]) if name is None else _kept(blobs[name])
+    make = _not_stored(row["steps"]) if name is None else _stored(blobs[name])
     return LargePoint(row["steps"], rational(row["bandwidth"]), row["chunks"], row["engine"], make)
 
 
-def _kept(blob: Blob) -> Callable[[], Bulk]:
+def _stored(blob: Blob) -> Callable[[], Bulk]:
     return lambda: bulk(blob)
 
 
 def bulk(blob: Blob) -> Bulk:
-    """The schedule in a blob. Raises FormatError."""
+    """Return the schedule in a blob. Raises FormatError."""
     from synth.checker.documents import schedule_archive
 
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +119,7 @@ def bulk(blob: Blob) -> Bulk:
             raise FormatError(str(error).removeprefix(f"{path}: ")) from None
 
 
-def _left_out(steps: int) -> Callable[[], Bulk]:
+def _not_stored(steps: int) -> Callable[[], Bulk]:
     def make() -> Bulk:
         raise SynthError(
             f"the {steps}-step schedule was too large for the catalog; `synth pareto --engine flow --schedules DIR` "

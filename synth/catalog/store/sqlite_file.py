@@ -1,7 +1,7 @@
-"""The SQLite file of a catalog: opened, migrated, and its errors said in one line.
+"""The SQLite file of a catalog: opening, migration, transactions, and errors in one line.
 
-WAL mode lets readers read while one writer writes; a second writer waits. A transaction that a kill interrupts is
-undone when the file is next opened.
+WAL mode lets readers read while one writer writes; a second writer waits. A transaction that is interrupted by a kill
+is undone when the file is opened next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from synth.catalog.store.migrations import APPLICATION, MIGRATIONS, VERSION
 from synth.errors import FormatError, SynthError
 
-# Seconds to wait for another writer; each holds the file for one entry at a time.
+# Seconds to wait for another writer, which locks the file for one entry at a time.
 PATIENCE = 60.0
 DAMAGED = "is damaged: SQLite cannot read part of it; `sqlite3 FILE .recover` saves what can be saved"
 
@@ -23,10 +23,10 @@ Finish = Callable[[sqlite3.Connection, int], None]
 
 
 def connect(path: Path, create: bool, finish: Finish = lambda base, version: None) -> sqlite3.Connection:
-    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version,
-    SynthError.
+    """Open the database at `path`, and migrate it to this version. `create`: make it where there is none.
 
-    `finish`, given the version it had, does what statements alone cannot, in the same transaction.
+    `finish` is called with the connection and the version before, in the same transaction: for migrations that SQL
+    statements cannot do. Raises FormatError where the file is no catalog or of a newer version, SynthError.
     """
     if not path.exists():
         if not create:
@@ -37,34 +37,33 @@ def connect(path: Path, create: bool, finish: Finish = lambda base, version: Non
             raise SynthError(f"cannot write {path}: its folder does not exist")
     elif not path.is_file():
         raise SynthError(f"{path} is a folder or a device, no catalog")
-    with said(path):
+    with sqlite_errors(path):
         base = sqlite3.connect(_address(path), timeout=PATIENCE, isolation_level=None, uri=True)
-        base.text_factory = _text
+        base.text_factory = _decode
         try:
             base.execute("PRAGMA foreign_keys = ON")
-            _ready(base, path, create, finish)
+            _migrate(base, path, create, finish)
         except BaseException:
             base.close()
             raise
     return base
 
 
-def _text(raw: bytes) -> str:
-    """Damaged bytes where a text should be come out as a text that fits nothing: one entry is bad then, not the whole
-    query."""
+def _decode(raw: bytes) -> str:
+    """Return the text of `raw`; damaged bytes are escaped, so that one entry is malformed and not the whole query."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def _address(path: Path) -> str:
-    """The file as SQLite takes it. Where nothing may be written, not even the files beside it that readers share, it is
-    taken as it is."""
+    """Return the URI of the file for SQLite. Without permission to write it, or the files beside it that readers share,
+    it is opened read-only or as immutable."""
     file = path.resolve().as_uri()
     if not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return file
     return f"{file}?mode=ro" if path.with_name(f"{path.name}-wal").exists() else f"{file}?immutable=1"
 
 
-def _ready(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -> None:
+def _migrate(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -> None:
     version = _version(base, path)
     if version == VERSION:
         return
@@ -87,7 +86,7 @@ def _ready(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -
 
 
 def _version(base: sqlite3.Connection, path: Path) -> int:
-    version, owner = (base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("user_version", "application_id"))
+    version, owner = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
     tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if owner != APPLICATION and (tables or owner or version):
         raise FormatError("is an SQLite database, but no catalog of synth", str(path))
@@ -100,20 +99,20 @@ def _version(base: sqlite3.Connection, path: Path) -> int:
 
 @contextmanager
 def transaction(base: sqlite3.Connection) -> Iterator[None]:
-    """All that is written inside, or nothing of it."""
+    """Write everything inside the block, or nothing of it."""
     base.execute("BEGIN IMMEDIATE")
     try:
         yield
         base.execute("COMMIT")
     except BaseException:
-        if base.in_transaction:  # SQLite has undone it itself after some errors
+        if base.in_transaction:  # after some errors SQLite has rolled back by itself
             base.execute("ROLLBACK")
         raise
 
 
 @contextmanager
 def snapshot(base: sqlite3.Connection) -> Iterator[None]:
-    """All that is read inside is of one moment, whatever others write meanwhile."""
+    """Read everything inside the block as of one moment, whatever other processes write meanwhile."""
     if base.in_transaction:
         yield
         return
@@ -125,19 +124,19 @@ def snapshot(base: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def said(path: Path) -> Iterator[None]:
-    """SQLite's errors as one line each. Raises SynthError, FormatError."""
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Convert SQLite's errors inside the block to SynthError or FormatError, one line each."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _told(error, path) from error
+        raise _converted(error, path) from error
     except sqlite3.Warning as error:
         raise SynthError(f"{path}: {error}") from error
-    except UnicodeDecodeError as error:  # damaged texts, those in SQLite's own messages too
+    except UnicodeDecodeError as error:  # damaged text, also in SQLite's own messages
         raise FormatError(DAMAGED, str(path)) from error
 
 
-def _told(error: sqlite3.Error, path: Path) -> SynthError:
+def _converted(error: sqlite3.Error, path: Path) -> SynthError:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
             return SynthError(

@@ -1,8 +1,8 @@
-"""Store: the catalog's database. Two processes may write at once; what is put is there whole or not at all.
+"""The store: a catalog that is written to, by several processes at once; an entry is added as a whole or not at all.
 
 with Store.open("catalog.db") as store:
     store.put(entry)
-    found = store.find(network, collective, options)
+    answer = store.find(network, collective, options)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from synth.catalog.store.blobs import Blob, pack
 from synth.catalog.store.find import Alias, search
 from synth.catalog.store.reader import Reader
 from synth.catalog.store.rows import WORTH, Packed, packed
-from synth.catalog.store.sqlite_file import said, transaction
+from synth.catalog.store.sqlite_file import sqlite_errors, transaction
 from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier
@@ -26,66 +26,68 @@ from synth.program.program import Program
 
 
 class Store(Reader):
-    """An open catalog that is also written to. Errors of the database are SynthErrors of one line each."""
+    """An open catalog that is also written to. Errors of the database are raised as SynthErrors of one line each."""
 
-    def put(self, given: Entry) -> bool:
-        """Keep `given`, whole or not at all; True unless what is there under its fingerprint is worth as much.
+    def put(self, entry: Entry) -> bool:
+        """Add `entry`, as a whole or not at all; return False if the stored entry of its fingerprint is kept instead.
 
-        An entry that is done stays; a failed one never replaces another. Measurements are added to those that are
-        there.
+        A complete entry is never replaced, and a failed one never replaces another. Measurements are added to the
+        stored ones.
         """
-        return self.put_all([given])[0]
+        return self.put_all([entry])[0]
 
-    def put_all(self, given: Sequence[Entry]) -> list[bool]:
-        """The same for several entries at once: all of them or none."""
-        ready = [packed(one) for one in given]
-        with said(self.path), transaction(self.base):
-            return [self._put(one) for one in ready]
+    def put_all(self, entries: Sequence[Entry]) -> list[bool]:
+        """Add several entries as `put` does, all of them or none."""
+        rows = [packed(entry) for entry in entries]
+        with sqlite_errors(self.path), transaction(self.base):
+            return [self._put(entry) for entry in rows]
 
-    def _put(self, given: Packed) -> bool:
-        fingerprint, state = given.columns["fingerprint"], given.columns["state"]
+    def _put(self, entry: Packed) -> bool:
+        fingerprint, state = entry.columns["fingerprint"], entry.columns["state"]
         old = self.base.execute("SELECT id, state FROM entries WHERE fingerprint = ?", (fingerprint,)).fetchone()
         fresh = old is None or WORTH[state] > WORTH.get(old[1], 0) or (state == old[1] and WORTH[state] < 2)
         number = old[0] if old is not None else None
         if fresh or number is None:
-            number = self._write(given, number)
-        for executor, blob in given.measurements:
+            number = self._write(entry, number)
+        for executor, blob in entry.measurements:
             self.attach(number, executor, blob, ())
         return fresh
 
-    def _write(self, given: Packed, number: int | None) -> int:
+    def _write(self, entry: Packed, number: int | None) -> int:
         if number is None:
-            names = ", ".join(given.columns)
-            marks = ", ".join("?" * len(given.columns))
-            values = tuple(given.columns.values())
+            names = ", ".join(entry.columns)
+            marks = ", ".join("?" * len(entry.columns))
+            values = tuple(entry.columns.values())
             number = int(self.base.execute(f"INSERT INTO entries ({names}) VALUES ({marks})", values).lastrowid or 0)
         else:
-            names = ", ".join(f"{name} = ?" for name in given.columns)
-            self.base.execute(f"UPDATE entries SET {names} WHERE id = ?", (*given.columns.values(), number))
+            names = ", ".join(f"{name} = ?" for name in entry.columns)
+            self.base.execute(f"UPDATE entries SET {names} WHERE id = ?", (*entry.columns.values(), number))
             for table in ("points", "blobs", "programs"):  # programs were lowered from points that are gone
                 self.base.execute(f"DELETE FROM {table} WHERE entry = ?", (number,))
         self.base.executemany(
-            "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *row) for row in given.points]
+            "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *row) for row in entry.points]
         )
-        rows = [(number, name, blob.sum, len(blob.body), blob.size, blob.body) for name, blob in given.blobs.items()]
+        rows = [(number, name, blob.sum, len(blob.body), blob.size, blob.body) for name, blob in entry.blobs.items()]
         self.base.executemany(
             "INSERT INTO blobs (entry, name, sum, packed, size, body) VALUES (?, ?, ?, ?, ?, ?)", rows
         )
         return number
 
     def attach(self, number: int, executor: str, blob: Blob, programs: Sequence[str]) -> bool:
-        """A measured document for the entry in row `number`, and which of its programs it times; part of a
-        transaction."""
-        made = self.base.execute(
+        """Attach a measured document that times `programs` (fingerprints) to the entry in row `number`.
+
+        Returns False where it is attached already. Must be called inside a transaction.
+        """
+        cursor = self.base.execute(
             "INSERT OR IGNORE INTO measurements (entry, executor, sum, size, body) VALUES (?, ?, ?, ?, ?)",
             (number, executor, blob.sum, blob.size, blob.body),
         )
-        place = self.base.execute(
+        measurement = self.base.execute(
             "SELECT id FROM measurements WHERE entry = ? AND sum = ?", (number, blob.sum)
         ).fetchone()[0]
-        rows = [(place, program) for program in programs]
+        rows = [(measurement, program) for program in programs]
         self.base.executemany("INSERT OR IGNORE INTO measured (measurement, program) VALUES (?, ?)", rows)
-        return made.rowcount > 0
+        return cursor.rowcount > 0
 
     def find(
         self,
@@ -96,38 +98,39 @@ class Store(Reader):
         *,
         remember: bool = False,
     ) -> tuple[Entry, Relabelling | None] | None:
-        """The entry that answers this problem, for `network` as it is given: its numbering, name, GB/s and latencies;
-        None: there is none.
+        """Return the entry that answers this problem, and the relabelling; None where there is none.
 
-        An entry of a problem that is equal up to numbering is moved over: its schedules and certificates are checked
-        again. The relabelling is None where the entry has this very numbering. A failed entry is no answer. With
-        `remember` the machine is kept as an alias of the entry: `has`, `get`, `ls` and `lookup` know it from then on.
+        The answer has the numbering, name, GB/s and latencies of `network`. The entry of an isomorphic problem is
+        relabelled, and its schedules and certificates are checked again. The relabelling is None where the entry has
+        this very numbering. A failed entry is no answer. With `remember` the machine is stored as an alias of the
+        entry: `has`, `get`, `ls` and `lookup` find it from then on.
         """
         problem = fingerprint(network, collective, options)
         known = self._known(problem)
         if known is not None:
-            number, alias = known
-            found = self.entry(number)
-            other = Alias(network, collective, tuple(labels), None if alias is None else alias.map)
-            made = other, other.of(found)
-            unlike = not _same(found, other)
+            number, stored = known
+            entry = self.entry(number)
+            alias = Alias(network, collective, tuple(labels), None if stored is None else stored.map)
+            answer = alias.of(entry)
+            new = not _is_of_machine(entry, alias)
         else:
-            with said(self.path):
+            with sqlite_errors(self.path):
                 text = "SELECT id FROM entries WHERE invariant = ? AND state != ? ORDER BY id"
                 rows = self.base.execute(text, (invariant(network, collective, options), FAILED)).fetchall()
-            searched = search(
-                network, collective, options, labels, ((row[0], partial(self.entry, row[0])) for row in rows)
-            )
-            if searched is None:
+            candidates = ((row[0], partial(self.entry, row[0])) for row in rows)
+            match = search(network, collective, options, labels, candidates)
+            if match is None:
                 return None
-            number, made, unlike = searched[0], searched[1:], True
-        if remember and unlike:
-            self._remember(problem, number, made[0])
-        return made[1], made[0].map
+            number, alias, answer = match
+            new = True
+        if remember and new:
+            self._remember(problem, number, alias)
+        return answer, alias.map
 
     def _known(self, problem: str) -> tuple[int, Alias | None] | None:
-        """The entry of exactly this problem, or the one that an alias leads to."""
-        with said(self.path):
+        """Return the row of the entry of this very problem and None, or the row and the alias that lead to it, or
+        None."""
+        with sqlite_errors(self.path):
             row = self.base.execute(
                 "SELECT id FROM entries WHERE fingerprint = ? AND state != ?", (problem, FAILED)
             ).fetchone()
@@ -139,11 +142,12 @@ class Store(Reader):
         return None if row is None else (row[0], self._alias(problem, Blob(*row[1:])))
 
     def _remember(self, problem: str, number: int, alias: Alias) -> None:
-        own, blob = alias.packed(problem)
-        roots = ",".join(map(str, alias.collective.roots))
-        net, task = alias.network, alias.collective
-        row = (own, problem, number, net.name, task.name, roots, float(net.latency), float(net.unit), *blob)
-        with said(self.path), transaction(self.base):
+        fingerprint, blob = alias.packed(problem)
+        network, collective = alias.network, alias.collective
+        roots = ",".join(map(str, collective.roots))
+        speeds = float(network.latency), float(network.unit)
+        row = (fingerprint, problem, number, network.name, collective.name, roots, *speeds, *blob)
+        with sqlite_errors(self.path), transaction(self.base):
             self.base.execute(
                 "INSERT OR IGNORE INTO aliases (fingerprint, problem, entry, topology, collective, roots, alpha, "
                 "unit, sum, size, body)"
@@ -152,42 +156,45 @@ class Store(Reader):
             )
 
     def add_measurement(self, name: str, document: dict) -> bool:
-        """Attach a document ``synth.measured/1`` to an entry; False where it is there already.
+        """Attach a document ``synth.measured/1`` to an entry; return False where it is attached already.
 
         Raises FormatError for another document, SynthError where none of its programs was lowered from the entry's
         points.
         """
         rows, entry = store_programs.measured(document), self.get(name)
-        found = [made for row in rows if (made := store_programs.lowered(entry, row)) is not None]
-        if not found:
+        matches = [match for row in rows if (match := store_programs.lowered(entry, row)) is not None]
+        if not matches:
             raise SynthError(f"none of its {len(rows)} programs was lowered from a point of entry {entry.id}")
         number, blob = self.row_of(name), pack(document)
-        with said(self.path), transaction(self.base):
-            for kept, program in found:
+        with sqlite_errors(self.path), transaction(self.base):
+            for kept, program in matches:
                 store_programs.write(self.base, number, program, kept)
-            return self.attach(number, document["executor"], blob, [kept.fingerprint for kept, _ in found])
+            return self.attach(number, document["executor"], blob, [kept.fingerprint for kept, _ in matches])
 
     def put_program(
         self, name: str, point: int, program: Program, *, runtime: str = "synth", instances: int = 1
     ) -> bool:
-        """Keep a program that was lowered from point `point` (from 1) of an entry; False where it is there already."""
+        """Store a program that was lowered from point `point` (from 1) of an entry; return False where it is stored
+        already."""
         number = self.row_of(name)
         kept = store_programs.Kept(store_programs.fingerprint(program), point, runtime, program.protocol, instances)
-        with said(self.path), transaction(self.base):
+        with sqlite_errors(self.path), transaction(self.base):
             return store_programs.write(self.base, number, program, kept)
 
     def delete(self, name: str) -> None:
-        """Remove an entry with all that belongs to it, or one machine that an entry answers for too. Raises UsageError:
-        there is none."""
-        number, fingerprint, blob = self._named(name)
-        with said(self.path), transaction(self.base):
+        """Remove an entry with its documents, programs and aliases, or remove one alias. Raises UsageError where there
+        is none."""
+        number, fingerprint, blob = self._find_row(name)
+        with sqlite_errors(self.path), transaction(self.base):
             if blob is None:
                 self.base.execute("DELETE FROM entries WHERE id = ?", (number,))
             else:
                 self.base.execute("DELETE FROM aliases WHERE fingerprint = ?", (fingerprint,))
 
 
-def _same(found: Entry, other: Alias) -> bool:
-    """Whether the entry is of this very machine, names and speeds and labels included."""
-    own = found.frontier
-    return isinstance(own, Frontier) and own.network.to_json() == other.network.to_json() and own.labels == other.labels
+def _is_of_machine(entry: Entry, alias: Alias) -> bool:
+    """Return True if the entry is of this very machine, with the same names, speeds and labels."""
+    frontier = entry.frontier
+    if not isinstance(frontier, Frontier) or frontier.labels != alias.labels:
+        return False
+    return frontier.network.to_json() == alias.network.to_json()

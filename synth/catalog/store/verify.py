@@ -1,5 +1,7 @@
-"""`verify` of a catalog: every entry replayed and re-checked by exact arithmetic, without a solver, and never stopped
-by a bad one."""
+"""Verification of a catalog: every entry is replayed and re-checked by exact arithmetic, without a solver.
+
+An entry that is wrong does not stop the verification of the others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from synth.catalog.store import programs
 from synth.catalog.store.blobs import Blob, intact, unpack_bytes
 from synth.catalog.store.find import Alias, checked
 from synth.catalog.store.rows import packed
-from synth.catalog.store.sqlite_file import said
+from synth.catalog.store.sqlite_file import sqlite_errors
 from synth.catalog.store.store import Store
 from synth.checker.documents import scale_frontier
 from synth.errors import FormatError, SynthError, VerificationError
@@ -21,7 +23,7 @@ from synth.model.frontier import Frontier
 from synth.model.scale_frontier import Large
 from synth.program import analysis
 
-# Columns of a row and what of an entry they repeat.
+# The columns of a row that repeat values of the frontier, so that `ls` need not read it.
 REPEATED = (
     "collective",
     "roots",
@@ -40,7 +42,7 @@ REPEATED = (
 
 
 class Checked(NamedTuple):
-    """One entry, or a machine that one answers for too: what was established, a line each, or what is wrong."""
+    """The result for one entry with its aliases: a line for each verified claim, or the error."""
 
     fingerprint: str
     name: str
@@ -49,15 +51,15 @@ class Checked(NamedTuple):
 
 
 def check(store: Store) -> Iterator[Checked]:
-    """Every entry and alias of the catalog, in the order they were put. Raises SynthError where the file itself cannot
-    be read."""
-    with said(store.path):
+    """Check every entry of the catalog with its aliases, oldest first, and yield the results. Raises SynthError where
+    the file itself cannot be read."""
+    with sqlite_errors(store.path):
         rows = store.base.execute("SELECT id, fingerprint, topology, collective FROM entries ORDER BY id").fetchall()
     for number, key, topology, collective in rows:
-        yield _one(store, number, str(key), f"{collective} on {topology}")
+        yield _check_entry(store, number, str(key), f"{collective} on {topology}")
 
 
-def _one(store: Store, number: int, key: str, name: str) -> Checked:
+def _check_entry(store: Store, number: int, key: str, name: str) -> Checked:
     try:
         entry = store.entry(number)
         lines = [
@@ -78,9 +80,9 @@ def _plain(error: SynthError, key: str) -> str:
 
 
 def _columns(store: Store, number: int, entry: Entry) -> list[str]:
-    """The row and the points say what the frontier says, and the fingerprint is its problem's."""
-    found = entry.frontier
-    with said(store.path):
+    """Check that the row and the points agree with the frontier, and that the fingerprint is that of its problem."""
+    frontier = entry.frontier
+    with sqlite_errors(store.path):
         row = store.columns(number)
         points = store.base.execute("SELECT * FROM points WHERE entry = ? ORDER BY number", (number,)).fetchall()
         blobs = store.blobs(number)
@@ -89,81 +91,83 @@ def _columns(store: Store, number: int, entry: Entry) -> list[str]:
             intact(blob)
         except FormatError as error:
             raise FormatError(f"is damaged: its {name} {error}") from None
-    if found is None:
+    if frontier is None:
         return []
-    again = packed(entry)
+    expected = packed(entry)
     for name in REPEATED:
-        if row[name] != again.columns[name]:
-            raise VerificationError(f"its row says {name} {row[name]!r}, its frontier {again.columns[name]!r}")
-    if [tuple(p[1:]) for p in points] != list(again.points):
+        if row[name] != expected.columns[name]:
+            raise VerificationError(f"its row says {name} {row[name]!r}, its frontier {expected.columns[name]!r}")
+    if [tuple(p[1:]) for p in points] != list(expected.points):
         raise VerificationError("its points are not those of its frontier")
-    if isinstance(found, Large):
-        own = large_fingerprint(found.topology, found.collective, found.root, entry.options)
+    if isinstance(frontier, Large):
+        problem = large_fingerprint(frontier.topology, frontier.collective, frontier.root, entry.options)
     else:
-        own = fingerprint(found.network, found.collective, entry.options)
-    if own != entry.fingerprint:
+        problem = fingerprint(frontier.network, frontier.collective, entry.options)
+    if problem != entry.fingerprint:
         raise VerificationError("its fingerprint is that of another problem")
     return []
 
 
 def _answer(store: Store, number: int, entry: Entry) -> list[str]:
-    """Schedules replayed, certificates re-checked, claims of completeness and impossibility proved."""
-    found = entry.frontier
-    if entry.state == INFEASIBLE and (not _excluded(entry) or (isinstance(found, Frontier) and found.points)):
+    """Replay schedules, and re-check certificates and the claims of completeness and impossibility."""
+    frontier = entry.frontier
+    points = isinstance(frontier, Frontier) and frontier.points
+    if entry.state == INFEASIBLE and (not _is_proof(entry) or points):
         raise VerificationError(
             f"is infeasible, but holds points or no proof (certificate {entry.certificate.get('kind')!r})"
         )
-    if isinstance(found, Frontier):
+    if isinstance(frontier, Frontier):
         return checked(entry)
-    if isinstance(found, Large):
+    if isinstance(frontier, Large):
         with tempfile.TemporaryDirectory() as folder:
             blobs = store.blobs(number)
             for name, blob in blobs.items():
                 if name.startswith("point-"):
                     (Path(folder) / name).write_bytes(unpack_bytes(blob))
-            files = {i: f"point-{i + 1}" for i in range(len(found.points)) if f"point-{i + 1}" in blobs}
-            return scale_frontier.document(found.to_json(files, links=False), Path(folder), lambda: found.topology)
+            files = {i: f"point-{i + 1}" for i in range(len(frontier.points)) if f"point-{i + 1}" in blobs}
+            return scale_frontier.document(
+                frontier.to_json(files, links=False), Path(folder), lambda: frontier.topology
+            )
     return [f"{FAILED}: {entry.reason}"]
 
 
-def _excluded(entry: Entry) -> bool:
-    """Whether the certificate, if it holds, leaves no schedule: some rank is never reached, or not in the steps that
-    are allowed."""
+def _is_proof(entry: Entry) -> bool:
+    """Return True if a valid certificate of this kind proves that no schedule exists: a rank is unreachable, or needs
+    more steps than the options allow."""
     match entry.certificate.get("kind"):
         case "unreachable":
             return True
         case "distance":
-            most = dict(entry.options).get("max-steps")
-            return most is not None and int(most) < entry.certificate["distance"]
+            maximum = dict(entry.options).get("max-steps")
+            return maximum is not None and int(maximum) < entry.certificate["distance"]
         case "too-few-steps":
-            most = dict(entry.options).get("max-steps")
-            return most is not None and int(most) <= entry.certificate["steps"]
+            maximum = dict(entry.options).get("max-steps")
+            return maximum is not None and int(maximum) <= entry.certificate["steps"]
     return False
 
 
 def _programs(store: Store, number: int) -> list[str]:
-    """Stored programs are what their fingerprints say, do what they claim, and belong to points; measurements are
-    intact."""
-    with said(store.path):
-        most = store.base.execute("SELECT count(*) FROM points WHERE entry = ?", (number,)).fetchone()[0]
+    """Check stored programs: their fingerprints, their points and their results; and that measurements are intact."""
+    with sqlite_errors(store.path):
+        point_count = store.base.execute("SELECT count(*) FROM points WHERE entry = ?", (number,)).fetchone()[0]
         rows = store.base.execute(
             "SELECT fingerprint, point, runtime, sum, size, body FROM programs WHERE entry = ?", (number,)
         ).fetchall()
-    said_of = []
+    lines = []
     for key, point, runtime, *blob in rows:
-        if not 1 <= point <= most:
-            raise VerificationError(f"program {key[:12]} is of point {point}; there are {most}")
+        if not 1 <= point <= point_count:
+            raise VerificationError(f"program {key[:12]} is of point {point}; there are {point_count}")
         report = analysis.check(programs.read(Blob(*blob), key), None if runtime == "synth" else runtime)
         if not report.ok:
             raise VerificationError(f"program {key[:12]} is wrong: {report.errors[0].message}")
-        said_of.append(f"program {key[:12]} of point {point}: {report.outputs} outputs followed, no race, no deadlock")
+        lines.append(f"program {key[:12]} of point {point}: {report.outputs} outputs followed, no race, no deadlock")
     for doc in store.documents(number):
         programs.measured(doc)
-    return said_of
+    return lines
 
 
 def _aliases(store: Store, number: int, entry: Entry) -> list[str]:
-    with said(store.path):
+    with sqlite_errors(store.path):
         text = "SELECT fingerprint, topology, sum, size, body FROM aliases WHERE entry = ?"
         rows = store.base.execute(text, (number,)).fetchall()
     for key, topology, *blob in rows:

@@ -1,1 +1,1 @@
-"""The tuner: which algorithm for which message sizes, from a cost model or from measurements."""
+"""The tuner: the choice of an algorithm for each range of message sizes, from a cost model or from measurements."""

@@ -1,7 +1,7 @@
-"""What a tuner chooses from: schedules × protocol × instances, each with its measurements where it was measured.
+"""The candidates of a tuner: schedules × protocols × instances, with their measurements where there are any.
 
-A measurement is a schedule's when the program it was taken of is the one that the schedule lowers to, by fingerprint;
-where another version of the lowering made it, by steps, R/C and chunks.
+A measurement belongs to a schedule if the measured program has the fingerprint of the program that the schedule lowers
+to. If another version of the lowering made the program, it is matched by label, steps, rounds per chunk and chunks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from synth.program.program import Program
 
 
 class Named(NamedTuple):
-    """A schedule and what it is called: ``S3-R7-C6``, ``ring``. `always`: it is a candidate even when the time is over.
-    `shape`: where it is known already."""
+    """A schedule and its name, such as ``S3-R7-C6`` or ``ring``.
+
+    `always`: it is a candidate even when the time is over. `shape`: its terms of the cost model, where known already.
+    """
 
     name: str
     schedule: Schedule
@@ -35,7 +37,7 @@ class Named(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The candidates, and what the reader should know of how measurements were told apart."""
+    """The candidates, and notes on how measurements were matched with schedules."""
 
     candidates: tuple[Candidate, ...]
     notes: tuple[str, ...]
@@ -49,95 +51,97 @@ def candidates(
     machine: Machine | None = None,
     late: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """Every schedule in every way (protocol, instances), and whatever else was measured.
+    """Return every schedule with every pair (protocol, instances) of `ways`, and every other measured algorithm.
 
-    `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was, LL128 only for
-    schedules all of whose links `machine` knows to be NVLink. `prefix` goes before each label. Labels are told apart by
-    protocol and instances.
-    `late`: whether the time is over; from then on schedules that were not measured and are not `always` candidates are
-    left out.
+    `ways` None: the measured pairs; where there are none, Simple, LL and LL128 in one instance, LL128 only for
+    schedules all of whose links are NVLink according to `machine`. `prefix` precedes each label; labels differ by
+    protocol and instances. `late` returns True when the time is over: schedules that are neither measured nor `always`
+    candidates are then omitted.
     """
     schedules = _distinct(schedules)
     notes: list[str] = []
     matched: dict[tuple[int, str, int], Measurement] = {}
     others: list[Measurement] = []
-    for one in measured:
-        place = _place(one, schedules, notes) if one.backend == OURS else None
+    for measurement in measured:
+        place = _place(measurement, schedules, notes) if measurement.backend == OURS else None
         if place is None or place in matched:
-            others.append(one)
+            others.append(measurement)
         else:
-            matched[place] = one
-    tried = ways or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
-    free = not ways and not matched
+            matched[place] = measurement
+    pairs = ways or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
+    default_pairs = not ways and not matched
     seen = {k for k, _, _ in matched}
-    first = sorted(range(len(schedules)), key=lambda k: k not in seen and not schedules[k].always)
-    kept = [k for k in first if k in seen or schedules[k].always or schedules[k].shape or not late()]
-    shapes = {
-        k: (None if matched else schedules[k].shape) or _shape(schedules[k].schedule, bool(matched)) for k in kept
-    }
+    order = sorted(range(len(schedules)), key=lambda k: k not in seen and not schedules[k].always)
+    shapes = {}
+    for k in order:
+        named = schedules[k]
+        if k in seen or named.always or named.shape or not late():
+            shapes[k] = (None if matched else named.shape) or _shape(named.schedule, bool(matched))
     if len(shapes) < len(schedules):
         names = ", ".join(named.name for k, named in enumerate(schedules) if k not in shapes)
         notes.append(f"the time limit left no time to predict the times of {names}: not candidates")
-    slow = [named for k, named in enumerate(schedules) if k in shapes and free and not nvlink(named.schedule, machine)]
-    if slow:
-        notes.append(_without(slow, machine))
-    found = [
-        Candidate(
-            _algorithm(named, protocol, instances, prefix), shapes[k],
-            matched[k, protocol, instances].samples if (k, protocol, instances) in matched else (),
-        )
-        for k, named in enumerate(schedules)
-        for protocol, instances in tried
-        if k in shapes
-        if protocol != "LL128" or named not in slow
-    ]  # fmt: skip
-    found += [_foreign(one, prefix) for one in others]
-    unseen = [place for place in matched if place[1:] not in tried]
-    if unseen:
-        notes.append(f"measured, but not asked for: {len(unseen)} more ways to run these schedules")
-    return Found(tuple(_relabelled(found)), tuple(notes))
+    no_ll128: list[Named] = []
+    if default_pairs:
+        no_ll128 = [named for k, named in enumerate(schedules) if k in shapes and not nvlink(named.schedule, machine)]
+    if no_ll128:
+        notes.append(_without_ll128(no_ll128, machine))
+    result = []
+    for k, named in enumerate(schedules):
+        for protocol, instances in pairs if k in shapes else ():
+            if protocol != "LL128" or named not in no_ll128:
+                match = matched.get((k, protocol, instances))
+                samples = match.samples if match else ()
+                result.append(Candidate(_algorithm(named, protocol, instances, prefix), shapes[k], samples))
+    result += [_foreign(measurement, prefix) for measurement in others]
+    unused = [place for place in matched if place[1:] not in pairs]
+    if unused:
+        notes.append(f"measured, but not asked for: {len(unused)} more ways to run these schedules")
+    return Found(tuple(_with_distinct_labels(result)), tuple(notes))
 
 
 def own_of_library(name: str, schedule: Schedule, machine: Machine | None, prefix: str = "") -> list[Candidate]:
-    """NCCL's own algorithm `name` in each protocol, predicted as `schedule`, which does the same, for every count."""
-    shape, protocols = _shape(schedule, False), ("Simple", "LL", *(("LL128",) if nvlink(schedule, machine) else ()))
-    return [
-        Candidate(Algorithm(
-            f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}"), "nccl", None, protocol, 1, 1,
-            (("algorithm", name), ("protocol", protocol.lower())),
-        ), shape)
-        for protocol in protocols
-    ]  # fmt: skip
+    """Return NCCL's algorithm `name` in each protocol, for any number of elements, predicted by the equal
+    `schedule`."""
+    shape = _shape(schedule, False)
+    protocols = ("Simple", "LL", "LL128") if nvlink(schedule, machine) else ("Simple", "LL")
+    result = []
+    for protocol in protocols:
+        label = f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}")
+        options = (("algorithm", name), ("protocol", protocol.lower()))
+        result.append(Candidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), shape))
+    return result
 
 
 def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
-    """Whether every link that `schedule` uses is known to be NVLink: LL128 corrupts data on others."""
+    """Return True if every link that `schedule` uses is known to be NVLink: LL128 corrupts data on other links."""
     pairs = ((send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local)
     return machine is not None and all(machine.kinds.get(pair) == {"nvlink"} for pair in pairs)
 
 
-def _without(slow: Sequence[Named], machine: Machine | None) -> str:
+def _without_ll128(schedules: Sequence[Named], machine: Machine | None) -> str:
     if machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values()):
         return (
             "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for "
             "it (--protocol LL128)"
         )
-    names = ", ".join(named.name for named in slow[:4]) + (f" and {len(slow) - 4} more" if len(slow) > 4 else "")
+    names = ", ".join(named.name for named in schedules[:4])
+    if len(schedules) > 4:
+        names += f" and {len(schedules) - 4} more"
     return f"LL128 is not offered for {names}: it corrupts data on links other than NVLink"
 
 
 def _distinct(schedules: Sequence[Named]) -> list[Named]:
-    """Without repetitions: of schedules with the same sends the first."""
-    found: list[Named] = []
+    """Return the schedules without repetitions: the first of those with the same sends."""
+    result: list[Named] = []
     for named in schedules:
-        one = named.schedule
-        if not any((other.schedule.chunks, other.schedule.steps) == (one.chunks, one.steps) for other in found):
-            found.append(named)
-    return found
+        sends = (named.schedule.chunks, named.schedule.steps)
+        if not any((other.schedule.chunks, other.schedule.steps) == sends for other in result):
+            result.append(named)
+    return result
 
 
 def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tuple[int, str, int] | None:
-    """(schedule, protocol, instances) of what was measured."""
+    """Return (index of the schedule, protocol, instances) of a measurement; None where it belongs to no schedule."""
     alike = [
         (k, one.chunks // named.schedule.chunks)
         for k, named in enumerate(schedules)
@@ -159,12 +163,12 @@ def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tu
 
 def _fingerprint(schedule: Schedule, protocol: str, instances: int) -> str | None:
     try:
-        made = lower(schedule, protocol=protocol, instances=instances)
+        program = lower(schedule, protocol=protocol, instances=instances)
     except VerificationError:
         raise
     except SynthError:
         return None
-    return hashlib.sha256(canonical(made.to_json())).hexdigest()
+    return hashlib.sha256(canonical(program.to_json())).hexdigest()
 
 
 def _algorithm(named: Named, protocol: str, instances: int, prefix: str) -> Algorithm:
@@ -173,30 +177,32 @@ def _algorithm(named: Named, protocol: str, instances: int, prefix: str) -> Algo
 
 
 def _foreign(one: Measurement, prefix: str) -> Candidate:
-    """An algorithm known by its times alone; of ours, the chunks of its program still say what it admits."""
+    """Return the candidate of an algorithm without a schedule; the chunks of a program of synth still give its
+    divisor."""
     ours = one.backend == OURS
     divisor = one.divisor if ours else 1
     label = prefix + one.label.replace(" ", "-") if ours else one.label
     return Candidate(Algorithm(label, one.backend, None, one.protocol, 1, divisor, one.options), None, one.samples)
 
 
-def _relabelled(found: Sequence[Candidate]) -> list[Candidate]:
-    """Labels with what tells ways apart: ``S3-R7-C6-LL-x2``; the last resort is a number."""
-    taken: set[str] = set()
-    made = []
-    for candidate in found:
-        own = candidate.algorithm
-        label = own.label
-        if own.backend == OURS:
-            label += ("" if own.protocol == "Simple" else f"-{own.protocol}") + (
-                "" if own.instances == 1 else f"-x{own.instances}"
-            )
+def _with_distinct_labels(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates with protocol and instances in their labels, as in ``S3-R7-C6-LL-x2``; equal labels are
+    numbered."""
+    labels: set[str] = set()
+    result = []
+    for candidate in candidates:
+        algorithm = candidate.algorithm
+        label = algorithm.label
+        if algorithm.backend == OURS and algorithm.protocol != "Simple":
+            label += f"-{algorithm.protocol}"
+        if algorithm.backend == OURS and algorithm.instances != 1:
+            label += f"-x{algorithm.instances}"
         base, n = label, 2
-        while label in taken:
+        while label in labels:
             label, n = f"{base}-{n}", n + 1
-        taken.add(label)
-        made.append(replace(candidate, algorithm=replace(own, label=label)))
-    return made
+        labels.add(label)
+        result.append(replace(candidate, algorithm=replace(algorithm, label=label)))
+    return result
 
 
 @cache
@@ -210,5 +216,5 @@ def _lowered(schedule: Schedule) -> Program | None:
 
 
 def _shape(schedule: Schedule, lowered: bool) -> Shape:
-    """Blocks are looked at only where measurements are to be fitted: the nominal model charges nothing for them."""
+    """Return the shape of a schedule. It is lowered only for a fit: the nominal model charges nothing for blocks."""
     return shape(schedule, _lowered(schedule) if lowered else None)

@@ -21,15 +21,18 @@ from synth.model.rational import rational, show
 from synth.model.topology import Network
 from synth.program.program import PROTOCOLS
 
-SYNC: Mapping[str, float] = {"Simple": 2.9e-6, "LL128": 1.4e-6, "LL": 0.0}  # seconds a step beside α
+# Seconds of a step beside α, by protocol.
+SYNC: Mapping[str, float] = {"Simple": 2.9e-6, "LL128": 1.4e-6, "LL": 0.0}
+# Time on the wire by protocol, as a multiple of bytes/β.
 WIRE: Mapping[str, float] = {
     "Simple": 1.0,
     "LL128": 1 / 0.92,
     "LL": 3.0,
-}  # times the bytes' time at the nominal bandwidth
+}
+# Kinds of terms, in the order in which the fit includes them.
 ORDER = ("step", "wire", "launch", "stall", "block", "op")
-ROUNDS = 20
-DEPENDENT = 1e-6  # a column this close to the span of others tells nothing new
+ROUNDS = 20  # repetitions of the fit; it ends earlier where the assignment of rows to terms repeats itself
+DEPENDENT = 1e-6  # distance of a unit column from the span of the others below which it counts as linearly dependent
 NOMINAL = (
     "predicted, not measured: α of each step and bytes/β of its busiest link on {network}; protocols as NCCL's own "
     "model counts them"
@@ -49,10 +52,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """`coefficients` by name of the term. `typical`, `greatest`: of |predicted/measured - 1| over the `rows` of the
-    fit.
+    """A cost model: the `coefficients` of its terms by name.
 
-    `left_out`: terms that these measurements do not tell apart from the others.
+    `typical`, `greatest`: median and maximum of |predicted/measured - 1| over the `rows` of the fit. `left_out`: terms
+    that the measurements do not distinguish from the others.
     """
 
     kind: str
@@ -64,19 +67,19 @@ class Model:
     left_out: tuple[str, ...] = ()
 
     def seconds(self, shape: Shape, protocol: str, instances: int, size: int) -> float | None:
-        """The predicted time; None where the model knows nothing of such links or of the protocol."""
-        ways = terms(shape, protocol, instances, size)
-        if any(name.startswith(("step", "wire")) and name not in self.known for name in ways[0]):
+        """Return the predicted time of a call of `size` bytes; None where the model has no such links or protocol."""
+        chain, links = terms(shape, protocol, instances, size)
+        if any(name.startswith(("step", "wire")) and name not in self.known for name in chain):
             return None
-        return max(_sum(self.coefficients, row) for row in ways)
+        return max(_sum(self.coefficients, chain), _sum(self.coefficients, links))
 
     @property
     def known(self) -> frozenset[str]:
-        """The terms that the model has an opinion of, be it that they cost nothing."""
+        """The terms of the fit, with those that were left out as dependent on others."""
         return frozenset(self.coefficients) | frozenset(self.left_out)
 
     def to_json(self) -> dict:
-        """As in a plan document; seconds, and multiples of the nominal time on the wire."""
+        """Return the JSON object of a plan document: seconds, and multiples of the nominal time on the wire."""
         return {
             "kind": self.kind, "says": self.says, "coefficients": dict(self.coefficients), "rows": self.rows,
             "residuals": {"median": self.typical, "greatest": self.greatest}, "left_out": list(self.left_out),
@@ -84,98 +87,101 @@ class Model:
 
 
 def nominal(network: Network) -> Model:
-    """The model of a network that nobody has measured; no launch overhead is counted, as none is known."""
-    made = {}
+    """Return the model of a network without measurements; it has no launch overhead, since none is known."""
+    coefficients = {}
     for latency in {route.latency for route in network.routes}:
         for protocol in PROTOCOLS:
-            made[f"step {show(latency)} {protocol}"] = float(latency) * 1e-6 + SYNC[protocol]
-            made[f"wire {show(latency)} {protocol}"] = WIRE[protocol]
-    return Model("nominal", dict(sorted(made.items())), NOMINAL.format(network=network.name))
+            coefficients[f"step {show(latency)} {protocol}"] = float(latency) * 1e-6 + SYNC[protocol]
+            coefficients[f"wire {show(latency)} {protocol}"] = WIRE[protocol]
+    return Model("nominal", dict(sorted(coefficients.items())), NOMINAL.format(network=network.name))
 
 
 def fit(rows: Sequence[Row], says: str = "") -> Model:
-    """The model that fits `rows` best. Which of its two ways a call takes follows from the fit, so it is repeated until
-    they agree.
+    """Return the model that fits `rows` best, `says` describing the measurements.
 
-    Raises ValueError without rows, or for times that are not positive.
+    A call takes the longer of its chain and its links (`cost_terms`). Which of the two is longer follows from the fit,
+    so the fit is repeated until the assignment of rows repeats itself. Raises ValueError without rows, or for times
+    that are not positive.
     """
     if not rows or any(row.seconds <= 0 for row in rows):
         raise ValueError("a fit needs times, and all of them positive")
-    ways = [terms(row.shape, row.protocol, row.instances, row.size) for row in rows]
+    pairs = [terms(row.shape, row.protocol, row.instances, row.size) for row in rows]
     times = [row.seconds for row in rows]
-    taken, seen = [0] * len(rows), set()
+    choice, seen = [0] * len(rows), set()  # of each row: 0 for its chain, 1 for its links
     best: tuple[float, dict[str, float], tuple[str, ...]] | None = None
-    while tuple(taken) not in seen and len(seen) < ROUNDS:
-        seen.add(tuple(taken))
-        found, out = _solved([pair[k] for pair, k in zip(ways, taken, strict=True)], times)
-        sums = [[_sum(found, way) for way in pair] for pair in ways]
-        wrong = sum((max(pair) / time - 1) ** 2 for pair, time in zip(sums, times, strict=True))
-        if best is None or wrong < best[0]:
-            best = wrong, found, out
-        taken = [int(pair[1] > pair[0]) for pair in sums]
-    _, coefficients, out = best  # type: ignore[misc]
-    errors = [
-        abs(max(_sum(coefficients, way) for way in pair) / time - 1) for pair, time in zip(ways, times, strict=True)
-    ]
-    return Model("fitted", coefficients, says, len(rows), median(errors), max(errors), out)
+    while tuple(choice) not in seen and len(seen) < ROUNDS:
+        seen.add(tuple(choice))
+        coefficients, left_out = _solve([pair[k] for pair, k in zip(pairs, choice, strict=True)], times)
+        sums = [(_sum(coefficients, chain), _sum(coefficients, links)) for chain, links in pairs]
+        error = sum((max(pair) / time - 1) ** 2 for pair, time in zip(sums, times, strict=True))
+        if best is None or error < best[0]:
+            best = error, coefficients, left_out
+        choice = [int(links > chain) for chain, links in sums]
+    _, coefficients, left_out = best  # type: ignore[misc]
+    errors = []
+    for (chain, links), time in zip(pairs, times, strict=True):
+        errors.append(abs(max(_sum(coefficients, chain), _sum(coefficients, links)) / time - 1))
+    return Model("fitted", coefficients, says, len(rows), median(errors), max(errors), left_out)
 
 
 def _sum(coefficients: Mapping[str, float], row: Mapping[str, float]) -> float:
     return sum(coefficients.get(name, 0.0) * value for name, value in row.items())
 
 
-def _solved(table: Sequence[Mapping[str, float]], times: Sequence[float]) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Coefficients by name, and the names that the rows do not tell apart from those before them."""
+def _solve(table: Sequence[Mapping[str, float]], times: Sequence[float]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Return the coefficients by name, and the names of columns that depend linearly on those before them."""
     import numpy as np
-    from scipy.optimize import nnls
 
-    names = sorted(
-        {name for row in table for name, value in row.items() if value},
-        key=lambda name: (ORDER.index(name.split()[0]), name),
-    )
-    matrix = np.array([[row.get(name, 0.0) / time for name in names] for row, time in zip(table, times, strict=True)])
+    from synth.solvers.least_squares import nonnegative
+
+    used = {name for row in table for name, value in row.items() if value}
+    names = sorted(used, key=lambda name: (ORDER.index(name.split()[0]), name))
+    rows = []
+    for row, time in zip(table, times, strict=True):
+        rows.append([row.get(name, 0.0) / time for name in names])
+    matrix = np.array(rows)
     scale = np.linalg.norm(matrix, axis=0)
-    kept = _independent(matrix / scale)
-    found, _ = nnls(matrix[:, kept] / scale[kept], np.ones(len(times)), maxiter=100 * len(names))
-    coefficients = {names[i]: float(value / scale[i]) for i, value in zip(kept, found, strict=True)}
-    return coefficients, tuple(name for i, name in enumerate(names) if i not in set(kept))
+    columns = _independent(matrix / scale)
+    values = nonnegative(matrix[:, columns] / scale[columns], np.ones(len(times)), 100 * len(names))
+    coefficients = {names[i]: float(value / scale[i]) for i, value in zip(columns, values, strict=True)}
+    return coefficients, tuple(name for i, name in enumerate(names) if i not in set(columns))
 
 
-def _independent(columns: Any) -> list[int]:
-    """The columns, first come first kept, that are no sum of those before; no more than there are rows."""
+def _independent(matrix: Any) -> list[int]:
+    """Return the indices of a maximal set of linearly independent columns, first come first served (Gram-Schmidt)."""
     import numpy as np
 
     basis: list = []
-    kept = []
-    for i in range(columns.shape[1]):
-        left = columns[:, i].copy()
-        for _ in range(2):  # once more against rounding
+    indices = []
+    for i in range(matrix.shape[1]):
+        residual = matrix[:, i].copy()
+        for _ in range(2):  # the second pass removes what rounding left
             for unit in basis:
-                left -= (unit @ left) * unit
-        size = np.linalg.norm(left)
-        if size > DEPENDENT and len(kept) < columns.shape[0]:
-            basis.append(left / size)
-            kept.append(i)
-    return kept
+                residual -= (unit @ residual) * unit
+        norm = np.linalg.norm(residual)
+        if norm > DEPENDENT and len(indices) < matrix.shape[0]:
+            basis.append(residual / norm)
+            indices.append(i)
+    return indices
 
 
 def lines(doc: dict, unit_gbps: float | None = None) -> list[str]:
-    """What a model says of a machine, in words, from its document (`Model.to_json`). Nothing for the nominal one."""
+    """Return the description of a fitted model in words, from its document (`Model.to_json`); [] for a nominal one."""
     if doc.get("kind") != "fitted":
         return []
     said = []
     for name, value in doc["coefficients"].items():
         if value == 0:
             continue
-        kind, *of = name.split()
-        over = f"links of {float(rational(of[0])):g} µs, {of[1]}" if len(of) == 2 else ""
+        kind, *classes = name.split()
+        links = f"links of {float(rational(classes[0])):g} µs, {classes[1]}" if len(classes) == 2 else ""
         if kind == "step":
-            said.append(f"{value * 1e6:.3g} µs a step ({over})")
+            said.append(f"{value * 1e6:.3g} µs a step ({links})")
         elif kind == "wire":
             rate = "" if unit_gbps is None else f", {unit_gbps / value:.3g} GB/s a unit"
-            said.append(f"{100 / value:.3g}% of the nominal bandwidth ({over}{rate})")
+            said.append(f"{100 / value:.3g}% of the nominal bandwidth ({links}{rate})")
         elif kind == "block":
-            said.append(f"a block moves {1 / value / 1e9:.3g} GB/s ({of[0]})")
+            said.append(f"a block moves {1 / value / 1e9:.3g} GB/s ({classes[0]})")
         else:
             word = {"launch": "a launch", "stall": "a wait for credit", "op": "an operation"}[kind]
             said.append(f"{value * 1e6:.3g} µs {word}")

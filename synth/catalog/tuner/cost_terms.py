@@ -1,4 +1,4 @@
-"""What the cost model knows of an algorithm, and the terms that its time is a sum of.
+"""The terms of the cost model: the shape of an algorithm, and the terms whose sum is its time.
 
     Shape  share steps wire links ops block
 
@@ -12,14 +12,14 @@ A *class* of links is all routes of one latency (an NVLink, a NIC); its name is 
     block PROTO         bytes through the busiest thread block                seconds a byte
     op                  operations of the longest block, slices counted       seconds an operation
 
-b is the bytes of a chunk, β the nominal bandwidth of a unit. What no schedule says (blocks) comes from its program.
+b is the bytes of a chunk, β the nominal bandwidth of a unit. The figures of thread blocks come from the program, since
+a schedule has none.
 
-Instances share the links, and one moves data while another waits for a latency. So a call takes the longer of two ways:
-the
-*chain*, all steps of one instance with its share of the data and one step of the others', each step as long as its
-busiest link; and the *links*, all that the busiest link of the whole schedule carries, with one latency. Of a chunk in
-slices the first goes the chain, the others follow at the pace of that busiest link. With one instance and one slice the
-chain is the synchronous model, without its whole rounds, and always the longer.
+Instances share the links, and one moves data while another waits for a latency. So a call takes the longer of two
+times: the *chain*, all steps of one instance with its share of the data and one step of the others', each step as long
+as its busiest link; and the *links*, all that the busiest link of the whole schedule carries, with one latency. Of a
+chunk in slices the first goes the chain, the others follow at the pace of that busiest link. With one instance and one
+slice the chain is the synchronous model, without its whole rounds, and always the longer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 def shape(schedule: Schedule, program: Program | None = None) -> Shape:
-    """The shape of `schedule`; `program`, its lowering in one instance, says what blocks do."""
+    """Return the shape of `schedule`. `program`: its lowering in one instance, for the figures of blocks (None: 0)."""
     network = schedule.network
     index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
     steps: Counter[str] = Counter()
@@ -66,7 +66,9 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
         for name, busy in _busiest(network, load).items():
             rounds[name] = rounds.get(name, Fraction(0)) + busy
     unit = float(network.unit) * 1e9
-    blocks = [block for gpu in program.gpus for block in gpu.blocks] if program else []
+    blocks: list[Block] = []
+    for gpu in program.gpus if program else ():
+        blocks += gpu.blocks
     return Shape(
         schedule.collective.unit_share / schedule.chunks,
         tuple(sorted(steps.items())),
@@ -78,7 +80,7 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
 
 
 def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
-    """The rounds that the link or the limit with most to do is busy, by the class it belongs to; {} without a load."""
+    """Return the rounds for which the busiest link or shared limit is busy, by its class; {} without a load."""
     through: Counter[int] = Counter()
     for i, count in load.items():
         for k in network.caps_of[i]:
@@ -92,12 +94,12 @@ def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
         busiest[units] = max(count, busiest.get(units, 0))
     if not busiest:
         return {}
-    most = max(Fraction(count, units) for units, count in busiest.items())
-    full = {network.routes[i].latency for i, count in load.items() if count == most * network.routes[i].units}
+    maximum = max(Fraction(count, units) for units, count in busiest.items())
+    full = {network.routes[i].latency for i, count in load.items() if count == maximum * network.routes[i].units}
     for k, count in through.items():
-        if count == most * network.caps[k].units:
+        if count == maximum * network.caps[k].units:
             full |= {network.routes[i].latency for i in network.caps[k].routes if i in load}
-    return {show(max(full)): most}
+    return {show(max(full)): maximum}
 
 
 def _messages(block: Block) -> int:
@@ -109,8 +111,10 @@ def _chunks(block: Block) -> int:
 
 
 def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[str, float], dict[str, float]]:
-    """The terms of a call of `size` bytes by name: of its chain, and of its links; seconds of each are their sum, each
-    times its coefficient, and seconds of the call the greater."""
+    """Return the terms of a call of `size` bytes by name, of its chain and of its links.
+
+    The time of each is the sum of its terms times their coefficients, and the time of the call is the greater one.
+    """
     chunk = float(size * found.share)
     slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))
     common = {

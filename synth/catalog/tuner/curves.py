@@ -1,4 +1,4 @@
-"""Time against size of one algorithm: by measured times where there are any, else by the cost model.
+"""The time of one algorithm as a function of the size, from measured times where there are any, else from the model.
 
 Between two measured sizes the time is linear in the size, as α + β·bytes is: held-back times of a DGX-1's programs were
 met to 2% so, to 10% by a straight line between logarithms, which a knee bends away from. The first and the last line go
@@ -27,7 +27,7 @@ class Curve:
     model: Predict | None = None
 
     def seconds(self, size: int) -> float | None:
-        """The expected time of a call of `size` bytes; None where nothing says it."""
+        """Return the expected seconds of a call of `size` bytes; None where neither times nor a model give them."""
         if not self.samples:
             return self.model(size) if self.model else None
         first, last = self.samples[0], self.samples[-1]
@@ -45,23 +45,24 @@ class Curve:
         return a.seconds + slope * (size - a.size)
 
     def spread(self, size: int) -> float:
-        """How far repeats at `size` lie apart, as a share of the time: the greater of the samples on both sides."""
+        """Return the spread of repeats at `size` as a share of the time: the greater one of the two neighbouring
+        samples."""
         if not self.samples:
             return 0.0
         i = bisect_right(self.samples, size, key=lambda s: s.size)
         return max(s.spread / s.seconds for s in self.samples[max(0, i - 1) : i + 1])
 
     def _scale(self, measured: int, size: int) -> float:
-        """What the model says of the time at `size` over that at `measured`; 1 without a model."""
+        """Return the model's time at `size` divided by its time at `measured`; 1 without a model."""
         then, now = (self.model(measured), self.model(size)) if self.model else (None, None)
         return now / then if then and now else 1.0
 
 
 def _tame(slope: float, at: Sample) -> float:
-    """Time neither falls with the size nor grows faster than in proportion to it."""
+    """Return the slope, limited so that time neither falls with the size nor grows faster than in proportion to it."""
     return min(max(slope, 0.0), at.seconds / at.size)
 
 
 def remembered(curve: Curve) -> Predict:
-    """`curve.seconds`, each size worked out once."""
+    """Return `curve.seconds` with a cache."""
     return cache(curve.seconds)

@@ -17,7 +17,7 @@ _FILE = re.compile(r"([a-z]+(?:-[a-z]+)*)_(\d+)gpu", re.IGNORECASE)
 
 
 def load(path: Path, collective: str | None = None, ranks: int | None = None) -> Plan:
-    """The plan in a file of ``bytes,backend`` rows by growing size, below lines of comment.
+    """Return the plan in a file of ``bytes,backend`` rows by growing size, below lines of comment.
 
     A backend serves from its size up to the next row's. Operation and number of GPUs stand in a comment (``allgather on
     16 GPUs``) or in the file's name (``.._allgather_16gpu.csv``), unless they are given. Raises FormatError with the
@@ -74,7 +74,7 @@ def _row(line: str, before: list[tuple[int, str]], file: str, number: int) -> tu
 
 
 def _about(path: Path, comments: list[str], collective: str | None, ranks: int | None) -> tuple[str, int]:
-    """Operation and ranks: as given, else from a comment, else from the file's name."""
+    """Return the collective and the number of ranks: the arguments, else from a comment, else from the file's name."""
     for found in (*(_TITLE.search(line) for line in comments), _FILE.search(path.stem)):
         if found and _known(found[1]):
             collective, ranks = collective or _known(found[1]), ranks or int(found[2])
@@ -96,6 +96,6 @@ def _known(name: str) -> str | None:
 
 
 def _backend(label: str) -> str:
-    """The library behind a name: MPI's have many, NCCL and Gloo one."""
+    """Return the library of a backend's name; MPI libraries have many names."""
     low = label.lower()
     return "mpi" if low.startswith(MPI) else low

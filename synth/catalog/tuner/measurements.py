@@ -1,5 +1,4 @@
-"""Measured times as the tuner takes them, whoever wrote them: `synth bench`, a catalog, nccl-tests, OSU's
-micro-benchmarks.
+"""Measured times as the tuner takes them, from `synth bench`, a catalog, nccl-tests or OSU's micro-benchmarks.
 
     Sample       size seconds spread
     Measurement  label backend collective ranks samples .. says file
@@ -26,8 +25,11 @@ MOST = 256 << 20  # bytes of a document
 
 
 class Sample(NamedTuple):
-    """The median time at one size; `spread`: how far below it the fastest repeat was (0: not known), as noise only
-    adds."""
+    """The median seconds at one size in bytes.
+
+    `spread`: the median minus the fastest repeat, in seconds (0: unknown); the fastest is the reference since noise
+    only adds time.
+    """
 
     size: int
     seconds: float
@@ -59,7 +61,7 @@ class Measurement(NamedTuple):
 
 
 def load(path: Path, in_place: bool = False) -> list[Measurement]:
-    """The measurements in a file that ``synth bench -o`` wrote. Raises FormatError."""
+    """Return the measurements in a file that ``synth bench -o`` wrote. Raises FormatError."""
     try:
         doc = json.loads(text_of(path, MOST))
     except json.JSONDecodeError as error:
@@ -70,9 +72,9 @@ def load(path: Path, in_place: bool = False) -> list[Measurement]:
 
 
 def document(doc: Any, file: str, in_place: bool = False) -> list[Measurement]:
-    """The measurements in a document ``synth.measured/1``, from `file`.
+    """Return the measurements in a document ``synth.measured/1`` from `file`.
 
-    Times out of place, or in place where that is asked for; the other where a program has no such time. Raises
+    Times are out of place, or in place with `in_place`; a program without such times has the others. Raises
     FormatError.
     """
     if not isinstance(doc, dict) or doc.get("schema") != SCHEMA:
@@ -89,14 +91,14 @@ def document(doc: Any, file: str, in_place: bool = False) -> list[Measurement]:
 def _measurements(doc: dict, file: str, in_place: bool) -> list[Measurement]:
     if not isinstance(doc["collective"], str):
         raise ValueError("it does not say which collective was measured; `synth bench --coll NAME` does")
-    held: list[dict[bool, list[Sample]]] = [{} for _ in doc["programs"]]
+    samples_of: list[dict[bool, list[Sample]]] = [{} for _ in doc["programs"]]
     for i, row in enumerate(doc["rows"]):
         k = row["program"]
-        if not isinstance(k, int) or not 0 <= k < len(held):
+        if not isinstance(k, int) or not 0 <= k < len(samples_of):
             raise ValueError(f"rows[{i}]: there is no program {k!r}")
-        held[k].setdefault(bool(row["in_place"]), []).append(_sample(row, f"rows[{i}]"))
+        samples_of[k].setdefault(bool(row["in_place"]), []).append(_sample(row, f"rows[{i}]"))
     found = []
-    for program, rows in zip(doc["programs"], held, strict=True):
+    for program, rows in zip(doc["programs"], samples_of, strict=True):
         samples = rows.get(in_place) or rows.get(not in_place) or []
         if program["protocol"] not in PROTOCOLS:
             raise ValueError(f"{program['label']}: protocol {program['protocol']!r}; there are {', '.join(PROTOCOLS)}")
@@ -125,7 +127,8 @@ def _measurements(doc: dict, file: str, in_place: bool) -> list[Measurement]:
 
 
 def _divisor(doc: dict, chunks: int) -> int:
-    """Chunks of the whole buffer; of a collective that has no name here, what divides all that was measured."""
+    """Return the chunks of the whole buffer; for an unknown collective the greatest common divisor of the measured
+    element counts."""
     try:
         return chunks * named(doc["collective"], int(doc["ranks"])).buffer_units
     except UsageError:
@@ -142,25 +145,25 @@ def _sample(row: Mapping[str, Any], place: str) -> Sample:
 
 
 def pooled(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """One sample a size, by growing size: the median of those there are, whatever their order."""
+    """Return one sample a size, by growing size: the median of the samples, independent of their order."""
     at: dict[int, list[Sample]] = {}
     for sample in samples:
         at.setdefault(sample.size, []).append(sample)
-    return tuple(_middle(sorted(found, key=lambda s: (s.seconds, s.spread))) for _, found in sorted(at.items()))
+    return tuple(_median(sorted(group, key=lambda s: (s.seconds, s.spread))) for _, group in sorted(at.items()))
 
 
-def _middle(samples: list[Sample]) -> Sample:
-    """The lower median, so that it is a time that was seen; its spread reaches down to the fastest of all."""
+def _median(samples: list[Sample]) -> Sample:
+    """Return the lower median of sorted samples, which is a measured time; its spread reaches to the fastest repeat."""
     chosen = samples[(len(samples) - 1) // 2]
     least = min(sample.seconds - sample.spread for sample in samples)
     return Sample(chosen.size, chosen.seconds, chosen.seconds - least)
 
 
-def merged(found: Sequence[Measurement]) -> list[Measurement]:
-    """Several measurements of one algorithm (runs repeated, files per range of sizes) as one, in the order they first
-    came."""
+def merged(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return the measurements with those of the same algorithm merged (repeated runs, files per range of sizes), in the
+    order of first occurrence."""
     groups: dict[tuple, list[Measurement]] = {}
-    for one in found:
+    for one in measurements:
         key = (
             one.backend,
             one.label if one.fingerprint is None else "",
@@ -171,4 +174,8 @@ def merged(found: Sequence[Measurement]) -> list[Measurement]:
             one.options,
         )
         groups.setdefault(key, []).append(one)
-    return [rows[0]._replace(samples=pooled([s for one in rows for s in one.samples])) for rows in groups.values()]
+    result = []
+    for rows in groups.values():
+        samples = pooled([sample for row in rows for sample in row.samples])
+        result.append(rows[0]._replace(samples=samples))
+    return result

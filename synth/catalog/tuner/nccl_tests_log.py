@@ -1,4 +1,4 @@
-"""What nccl-tests and rccl-tests print (`all_gather_perf` and the others), in any version.
+"""Reader of the output of nccl-tests and rccl-tests (`all_gather_perf` and the others), in any version.
 
 Lines begin with ``#``, but for the rows. The header names the columns of a row: ``size count type [redop] [root]``,
 then
@@ -26,7 +26,7 @@ _TEST = re.compile(r"#\s*Collective test starting:\s*(\w+)", re.IGNORECASE)
 
 
 def heads(line: str) -> bool:
-    """Is this the header that names the columns?"""
+    """Return True if the line is the header that names the columns."""
     words = line.lstrip("# ").split()
     return line.startswith("#") and words[:1] in (["size"], ["bytes"]) and "algbw" in words and "busbw" in words
 
@@ -34,7 +34,7 @@ def heads(line: str) -> bool:
 def read(
     rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool
 ) -> list[Measurement]:
-    """One measurement of `collective`; label and backend are the caller's to say. Raises FormatError with the line."""
+    """Return one measurement of `collective`; the caller sets label and backend. Raises FormatError with the line."""
     seen: set[int] = set()
     columns: list[str] = []
     samples = []
@@ -99,7 +99,8 @@ def _positive(word: str, file: str, number: int) -> float:
 
 
 def _right(word: str, column: str, file: str, number: int) -> None:
-    """`#wrong` counts wrong elements; the older `error` is the greatest difference, rounding included."""
+    """Check a result: `#wrong` counts wrong elements; the older `error` is the greatest difference, rounding
+    included."""
     if word == "N/A":
         return
     try:

@@ -1,4 +1,4 @@
-"""What OSU's micro-benchmarks print (`osu_allgather` and the others), versions 3 to 7, for MPI and for NCCL.
+"""Reader of the output of OSU's micro-benchmarks (`osu_allgather` and the others), versions 3 to 7, for MPI and NCCL.
 
     # OSU MPI Allgather Latency Test v7.0
     # Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
@@ -37,14 +37,14 @@ _SIZE = re.compile(r"#\s*Size\s+.*Lat", re.IGNORECASE)
 
 
 def heads(line: str) -> bool:
-    """Is this the header that names the columns?"""
+    """Return True if the line is the header that names the columns."""
     return bool(_SIZE.match(line))
 
 
 def read(
     rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool
 ) -> list[Measurement]:
-    """One measurement of `collective`; label and backend are the caller's to say. Raises FormatError with the line."""
+    """Return one measurement of `collective`; the caller sets label and backend. Raises FormatError with the line."""
     if ranks is None:
         raise FormatError("OSU's output does not say how many ranks there were; say it (a topology, or --gpus N)", file)
     times = ranks if collective in PER_RANK else 1

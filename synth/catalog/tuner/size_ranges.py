@@ -1,4 +1,4 @@
-"""Which algorithm for which sizes: as few switches as a tolerance and the noise allow, and where exactly they lie.
+"""The ranges of sizes of each algorithm: as few switches as a tolerance and the noise allow, and their exact sizes.
 
 At a judged size an algorithm is *good enough* when its time is within the tolerance of the best, or no further from it
 than repeats of either lie apart. Among the sequences of good-enough algorithms over the judged sizes the one with the
@@ -32,7 +32,7 @@ class Option(NamedTuple):
     needs: frozenset[str] = frozenset()
 
     def stands_in(self, other: Option) -> bool:
-        """Whether a runtime may take this one at a size at which it does not take `other`."""
+        """Return True if a runtime may run this option at a size at which it cannot run `other`."""
         return self.divisor % other.divisor > 0 or not other.needs <= self.needs
 
 
@@ -53,7 +53,7 @@ def ranges(options: Sequence[Option], sizes: Sequence[int], tolerance: float) ->
 def _split(
     options: Sequence[Option], among: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
 ) -> list[tuple[int, int, tuple[int, ...]]]:
-    """(low, high, order) of the pieces of low..high; `sizes` are the judged ones in it."""
+    """Return (low, high, order) of the pieces of low..high; `sizes` are the judged sizes in it."""
     pieces: list[tuple[int, int, tuple[int, ...]]] = []
     for first, last, inside, k in _chosen(options, among, sizes, low, high, tolerance):
         left = tuple(i for i in among if options[i].stands_in(options[k]))
@@ -112,16 +112,16 @@ def _pieces(
 
 
 def _path(options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], tolerance: float) -> list[int]:
-    """The option at each size: fewest switches, then the least divisors, then the least time."""
+    """Return the option at each size, by dynamic programming: fewest switches, then least divisors, then least time."""
     costs: dict[int, tuple[int, float, float]] = {}
     back: list[dict[int, int]] = []
     for size, able in rows:
         best = min(able.values())
-        fair = _fair(options, size, able, tolerance)
+        good = _good_enough(options, size, able, tolerance)
         now: dict[int, tuple[int, float, float]] = {}
         links: dict[int, int] = {}
         cheapest = min(costs, key=lambda k: (costs[k], k)) if costs else None
-        for k in fair:
+        for k in good:
             own = (log(options[k].divisor), log(able[k] / best))
             before: tuple[int, float, float] = (0, 0.0, 0.0)
             if cheapest is not None:
@@ -139,8 +139,8 @@ def _path(options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], t
     return path[::-1]
 
 
-def _fair(options: Sequence[Option], size: int, able: dict[int, float], tolerance: float) -> list[int]:
-    """Those that are good enough at `size`."""
+def _good_enough(options: Sequence[Option], size: int, able: dict[int, float], tolerance: float) -> list[int]:
+    """Return the options that are good enough at `size`."""
     winner = min(able, key=lambda k: (able[k], k))
     best = able[winner]
     noise = options[winner].spread(size) * best

@@ -1,11 +1,11 @@
-"""The tuner: which algorithm for which message sizes, from what was measured or from the cost model.
+"""The tuner: the choice of an algorithm for each range of message sizes, from measurements or from the cost model.
 
     Candidate  algorithm shape samples
     Question   collective ranks sizes element tolerance root
     Answer     table algorithms notes
 
-What was measured is followed where there are measurements; algorithms that were not measured are predicted by what was
-fitted to those that were. A nominal model and a clock are never compared.
+Measured times are used where there are any. Algorithms without measurements are predicted by the model that is fitted
+to the others. Times of a nominal model and measured times are never compared.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from synth.model.number_text import number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, Range, Table
 
 TOLERANCE = 0.01
-ROWS_A_TERM = 2  # times measured for each fitted number, before other algorithms are predicted from them
+ROWS_A_TERM = 2  # measured times for each fitted coefficient that a fit needs to predict other algorithms
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An algorithm, what the model knows of it (None: nothing), and what was measured of it."""
+    """An algorithm, its shape for the cost model (None: unknown), and its measured samples."""
 
     algorithm: Algorithm
     shape: Shape | None = None
@@ -37,8 +37,10 @@ class Candidate:
 
 
 class Question(NamedTuple):
-    """`sizes` in bytes, growing, of elements of `element` bytes. `tolerance`: the loss that saves a switch, as a
-    share."""
+    """The query of a table: growing `sizes` in bytes, of elements of `element` bytes.
+
+    `tolerance`: the loss of time that is accepted to avoid a switch, as a share.
+    """
 
     collective: str
     ranks: int
@@ -49,7 +51,7 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`table` points into `algorithms`, which holds those that it names only."""
+    """The table, with indices into `algorithms`, the algorithms that it uses, and notes for the user."""
 
     table: Table
     algorithms: tuple[Algorithm, ...]
@@ -57,25 +59,25 @@ class Answer(NamedTuple):
 
 
 def fitted(candidates: Sequence[Candidate], says: str) -> Model | None:
-    """The model of what was measured of algorithms with a schedule; None where nothing was."""
-    rows = [
-        Row(c.shape, c.algorithm.protocol, c.algorithm.instances, sample.size, sample.seconds)
-        for c in candidates
-        if c.shape is not None
-        for sample in c.samples
-    ]
+    """Return the model fitted to the measured times of algorithms with a schedule; None where there are none."""
+    rows = []
+    for candidate in candidates:
+        shape, algorithm = candidate.shape, candidate.algorithm
+        if shape is not None:
+            for sample in candidate.samples:
+                rows.append(Row(shape, algorithm.protocol, algorithm.instances, sample.size, sample.seconds))
     return fit(rows, says) if rows else None
 
 
 def answer(question: Question, candidates: Sequence[Candidate], model: Model | None) -> Answer:
-    """The ranges, what is expected at each size, and what the reader should know. Raises SynthError where nothing has a
+    """Return the table of ranges with the expected time at each size. Raises SynthError where no candidate has a
     time."""
     notes: list[str] = []
     considered = _considered(candidates, model, notes)
     reach = _reach(considered)
     curves = [_curve(c, model, reach) for c in considered]
     options = [_option(c.algorithm, curve, question.element) for c, curve in zip(considered, curves, strict=True)]
-    known = tuple(size for size in question.sizes if any(option.seconds(size) is not None for option in options))
+    known = tuple(size for size in question.sizes if _least(options, range(len(options)), size) is not None)
     if not known:
         raise SynthError(
             f"nothing says how long {question.collective} on {question.ranks} ranks takes at any of these sizes; "
@@ -84,21 +86,26 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     if len(known) < len(question.sizes):
         missing = [size for size in question.sizes if size not in known]
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
-    found = [_compared(row, considered, options, known) for row in ranges(options, known, question.tolerance)]
-    used = sorted({k for row in found for k in row.order})
+    rows = [_compared(row, considered, options, known) for row in ranges(options, known, question.tolerance)]
+    used = sorted({k for row in rows for k in row.order})
     place = {k: i for i, k in enumerate(used)}
-    orders = [next(r.order for r in found if r.low <= size <= (r.high or size)) for size in known]
-    times = [tuple(options[k].seconds(size) for k in order) for size, order in zip(known, orders, strict=True)]
-    own = [k for k, c in enumerate(considered) if c.algorithm.backend == OURS]
+    orders, times = [], []
+    for size in known:
+        order = next(row.order for row in rows if row.low <= size <= (row.high or size))
+        orders.append(order)
+        times.append(tuple(options[k].seconds(size) for k in order))
+    schedules = [k for k, c in enumerate(considered) if c.algorithm.backend == OURS]
     others = [k for k, c in enumerate(considered) if c.algorithm.backend != OURS]
-    ours, library = ([_least(options, group, size) for size in known] for group in (own, others))
+    ours = [_least(options, schedules, size) for size in known]
+    library = [_least(options, others, size) for size in known]
     best = [_least(options, range(len(options)), size) for size in known]
     notes += _stand_ins(options, orders, known)
     notes += _left(considered, orders, known, ours, library)
+    table_ranges = [Range(row.low, row.high, tuple(map(place.__getitem__, row.order))) for row in rows]
     table = Table(
         question.collective,
         question.ranks,
-        tuple(Range(r.low, r.high, tuple(place[k] for k in r.order)) for r in found),
+        tuple(table_ranges),
         known,
         tuple(row[0] for row in times),
         tuple(best),
@@ -113,24 +120,31 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
 
 
 def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> Range:
-    """`row` with, after a library's algorithm that takes all that is left, the schedules that it is faster than on
-    runtimes that do not pad: at each judged size the fastest that divides it, and the fastest of those that need no
-    LL128."""
+    """Return `row`, with more schedules at its end where it ends with a library's algorithm.
+
+    They are for comparison on runtimes that do not pad: at each judged size the fastest schedule whose divisor divides
+    it, and the fastest of those that need no LL128.
+    """
     if candidates[row.order[-1]].algorithm.backend == OURS:
         return row
     own = [k for k, c in enumerate(candidates) if c.algorithm.backend == OURS]
     more: list[int] = []
     for size in (s for s in sizes if row.low <= s <= (row.high or s)):
-        able = [
-            (time, k) for k in own if size % options[k].divisor == 0 and (time := options[k].seconds(size)) is not None
-        ]
-        for group in (able, [pair for pair in able if "LL128" not in options[pair[1]].needs]):
-            more += [min(group)[1]] if group else []
+        able: list[tuple[float, int]] = []
+        for k in own:
+            time = options[k].seconds(size) if size % options[k].divisor == 0 else None
+            if time is not None:
+                able.append((time, k))
+        without_ll128 = [pair for pair in able if "LL128" not in options[pair[1]].needs]
+        for group in (able, without_ll128):
+            if group:
+                more.append(min(group)[1])
     return row._replace(order=tuple(dict.fromkeys((*row.order, *more))))
 
 
 def _option(algorithm: Algorithm, curve: Curve, element: int) -> Option:
-    """A schedule takes the time of the next size that its chunks divide, for it is padded."""
+    """Return the option of an algorithm. A schedule takes the time of the next size that its chunks divide: it is
+    padded."""
     divisor, known = algorithm.divisor * element, remembered(curve)
     if algorithm.backend != OURS:
         return Option(known, curve.spread, divisor)
@@ -143,7 +157,8 @@ def _least(options: Sequence[Option], group: Sequence[int], size: int) -> float 
 
 
 def _considered(candidates: Sequence[Candidate], model: Model | None, notes: list[str]) -> list[Candidate]:
-    """Those that may be compared with each other."""
+    """Return the candidates whose times can be compared: all predicted, or measured and predicted by a sufficient
+    fit."""
     if not any(c.samples for c in candidates):
         return list(candidates)
     enough = model is not None and model.kind == "fitted" and model.rows >= ROWS_A_TERM * len(model.coefficients)
@@ -159,8 +174,7 @@ def _considered(candidates: Sequence[Candidate], model: Model | None, notes: lis
 
 
 def _reach(candidates: Sequence[Candidate]) -> tuple[int, int] | None:
-    """The least and the greatest size at which schedules were timed: a fit says as little beyond them as the times
-    themselves do."""
+    """Return the least and the greatest size at which schedules were timed; neither times nor a fit extend beyond."""
     sizes = [sample.size for c in candidates if c.shape is not None for sample in c.samples]
     return (min(sizes), max(sizes)) if sizes else None
 
@@ -179,7 +193,8 @@ def _curve(candidate: Candidate, model: Model | None, reach: tuple[int, int] | N
 
 
 def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[str]:
-    """What a runtime loses that does not pad, with the best that it may take, at the size where that is most."""
+    """Return notes on the loss of a runtime that does not pad: the maximum over sizes, with its best alternative
+    there."""
     losses: list[tuple[float, int]] = []
     none = 0
     for size, order in zip(sizes, orders, strict=True):
@@ -209,7 +224,7 @@ def _left(
     ours: Sequence[float | None],
     library: Sequence[float | None],
 ) -> list[str]:
-    """One line for the sizes at which another library's own algorithm is as fast as the best schedule, with both
+    """Return a note for each library: the sizes at which its algorithm is as fast as the best schedule, with both
     times."""
     said: dict[str, list[str]] = {}
     for size, order, own, other in zip(sizes, orders, ours, library, strict=True):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from synth.cli.catalog.group import db_option
-from synth.cli.framework.options import FILE, output_options
-from synth.cli.framework.output import deliver, ready, remark
+from synth.cli.framework.options import FILE, jobs_option, output_options, time_limit_option
+from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.progress import clock, job_progress
-from synth.cli.framework.types import Duration, Positive
+from synth.cli.framework.types import Duration
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
 
@@ -31,7 +31,7 @@ STATES = {
 @click.command(context_settings=CONTEXT, short_help="Answer every task of a job file, once; resumable.")
 @click.argument("fleet", type=FILE, metavar="FLEET.yaml")
 @db_option
-@click.option("--jobs", type=Positive(), metavar="N", help="Tasks at a time; as many as there are cores unless given.")
+@jobs_option("Tasks at a time; as many as there are cores unless given.")
 @click.option(
     "--inline", is_flag=True, help="In this process, one after the other, without a hard deadline: to look into a task."
 )
@@ -41,9 +41,7 @@ STATES = {
     help="On the workers of a Dask scheduler, such as tcp://host:8786; local starts one here.",
 )
 @click.option("--slurm", is_flag=True, help="In N SLURM jobs of the kind that the job file's `slurm` describes.")
-@click.option(
-    "--time-limit", type=Duration(), metavar="30s", help="Wall time of each task, whatever the job file says."
-)
+@time_limit_option("Wall time of each task, whatever the job file says.", "30s")
 @click.option(
     "--budget", type=Duration(), metavar="2h", help="Wall time of the whole job: no task is started after it."
 )
@@ -69,11 +67,11 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
     from synth.api import catalog_jobs
     from synth.catalog.jobs.run import Interrupted
 
-    ready(output)
+    check_writable(output)
     again = {key: given[key] for key in ("time_limit", "retry_open", "retry_failed")}
     if dry_run:
         listed = catalog_jobs.plan_catalog(fleet, db, **again)
-        deliver(lambda: [_document(item) for item in listed], lambda: _print_plan(listed), output, form)
+        emit(lambda: [_document(item) for item in listed], lambda: _print_plan(listed), output, form)
         return 0
     code = None
     try:
@@ -82,12 +80,12 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
             summary = catalog_jobs.build_catalog(fleet, db, listen=listen, **how, **again)
     except Interrupted as stop:
         summary, code = stop.summary, INTERRUPTED
-    deliver(lambda: _summary(summary), lambda: _print_summary(summary), output, form)
+    emit(lambda: _summary(summary), lambda: _print_summary(summary), output, form)
     for item in summary.items:
         if item.state == "failed":
-            remark(f"failed: {_what(item)}: {item.reason}")
+            note(f"failed: {_what(item)}: {item.reason}")
     if summary.stopped:
-        remark(f"{summary.stopped}; the same command continues")
+        note(f"{summary.stopped}; the same command continues")
     return summary.exit_code if code is None else code
 
 
@@ -126,16 +124,13 @@ def _print_summary(summary: Summary) -> None:
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
-    rows = tuple(
-        (
-            state,
-            *(str(n) if n and state != "left" else "" for n in counts.values()),
-            str(sum(counts.values())),
-            STATES[state],
-        )
-        for state, counts in summary.counts.items()
-        if any(counts.values())
-    )
+    rows = []
+    for state, counts in summary.counts.items():
+        if any(counts.values()):
+            texts = [""] * len(counts)
+            if state != "left":
+                texts = [str(n or "") for n in counts.values()]
+            rows.append((state, *texts, str(sum(counts.values())), STATES[state]))
     title = f"{len(summary.items)} task{'s' * (len(summary.items) != 1)} in {clock(summary.seconds)}"
     columns = (
         ("state", "left"),
@@ -145,27 +140,21 @@ def _print_summary(summary: Summary) -> None:
         ("all", "right"),
         ("what", "left"),
     )
-    print_report(Report(title, columns, rows))
+    print_report(Report(title, columns, tuple(rows)))
 
 
 def _print_plan(listed: list[Item]) -> None:
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
-    rows = tuple(
-        (
-            _what(item),
-            str(item.task.topology.ranks),
-            item.state or "to do",
-            item.entry,
-            f"{item.seconds:.1f}" if item.fate == "todo" else "",
-        )
-        for item in listed
-    )
+    rows = []
+    for item in listed:
+        seconds = f"{item.seconds:.1f}" if item.fate == "todo" else ""
+        rows.append((_what(item), str(item.task.topology.ranks), item.state or "to do", item.entry, seconds))
     todo = [item for item in listed if item.fate == "todo"]
     title = (
         f"{counted(len(listed), 'task')}, {len(todo)} to do, about {clock(sum(item.seconds for item in todo))} "
         f"of one process"
     )
     columns = (("task", "left"), ("ranks", "right"), ("state", "left"), ("entry", "left"), ("seconds", "right"))
-    print_report(Report(title, columns, rows))
+    print_report(Report(title, columns, tuple(rows)))

@@ -12,7 +12,7 @@ import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.export import export as plain
-from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.output import check_writable, note, write
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 
@@ -71,12 +71,12 @@ def _exported(entry: Entry, given: dict[str, Any]) -> None:
 def _write(doc: dict | None, output: str | None) -> None:
     if doc is None:
         raise SynthError("this entry has no frontier")
-    ready(output)
+    check_writable(output)
     if output in (None, "-"):
         click.echo(json.dumps(doc))
     else:
         write(Path(str(output)), json.dumps(doc) + "\n")
-        remark(f"wrote {output}")
+        note(f"wrote {output}")
 
 
 export.params += [

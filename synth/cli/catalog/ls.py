@@ -9,7 +9,7 @@ import click
 from synth.cli.catalog.group import db_option
 from synth.cli.catalog.table import print_choices, print_rows
 from synth.cli.framework.options import output_options
-from synth.cli.framework.output import deliver, remark
+from synth.cli.framework.output import emit, note
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 
@@ -52,11 +52,11 @@ def ls(
             if topo is None or coll is None:
                 raise UsageError("--size is for one machine and collective: add --topo NAME and --coll NAME")
             found = store.lookup(topo, catalog.collective_name(coll), size, ranks=count)
-            deliver(lambda: [c._asdict() for c in found], lambda: print_choices(found), output, form)
+            emit(lambda: [c._asdict() for c in found], lambda: print_choices(found), output, form)
             return 0
         name = None if coll is None else catalog.collective_name(coll)
         rows, damaged = catalog.listed(store, topo, name, state.lower() if state else None, count)
-    deliver(lambda: [row.to_json() for row in rows], lambda: print_rows(rows), output, form)
+    emit(lambda: [row.to_json() for row in rows], lambda: print_rows(rows), output, form)
     for line in damaged:
-        remark(line)
+        note(line)
     return 1 if damaged else 0

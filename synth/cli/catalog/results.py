@@ -8,7 +8,7 @@ import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.framework.options import FILE
-from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.output import check_writable, note, write
 from synth.cli.root import CONTEXT
 
 
@@ -26,11 +26,11 @@ def table(fleet: Path, db: Path, title: str, output: str | None) -> int:
     """
     from synth.api import catalog_jobs
 
-    ready(output)
+    check_writable(output)
     page = catalog_jobs.catalog_table(fleet, db, title=title)
     if output in (None, "-"):
         click.echo(page, nl=False)
     else:
         write(Path(output), page)
-        remark(f"wrote {output}")
+        note(f"wrote {output}")
     return 0

@@ -9,7 +9,7 @@ import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.framework.options import output_options
-from synth.cli.framework.output import deliver
+from synth.cli.framework.output import emit
 from synth.cli.root import CONTEXT
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def show(name: str, db: Path, output: str | None, form: str | None) -> None:
 
     with catalog.open(db) as store:
         entry, programs = store.get(name), store.programs(name)
-    deliver(lambda: catalog.document(entry), lambda: _print(entry, programs), output, form)
+    emit(lambda: catalog.document(entry), lambda: _print(entry, programs), output, form)
 
 
 def _print(entry: Entry, programs: list[Kept]) -> None:
@@ -55,7 +55,11 @@ def _lines(entry: Entry, programs: list[Kept]) -> list[str]:
         lines.append(f"certificate: {entry.certificate.get('kind')}")
     versions = ", ".join(f"{name} {version}" for name, version in made.versions)
     who = f"found in {entry.seconds:.1f} s by solver {made.solver}, encoding {made.encoding}, seed {made.seed}"
-    lines.append(who + (f", on {made.machine}" if made.machine else "") + (f", {made.created}" if made.created else ""))
+    if made.machine:
+        who += f", on {made.machine}"
+    if made.created:
+        who += f", {made.created}"
+    lines.append(who)
     if versions:
         lines.append(f"versions: {versions}")
     if programs:

@@ -48,6 +48,10 @@ def verify(db: Path, verbose: bool) -> int:
                 click.echo(f"{found.fingerprint[:12]} {found.name}")
             for line in shown:
                 click.echo(f"  {line}")
-    said = f"{bad} bad" if bad else f"{left} not wholly" if left else "all verified"
-    click.echo(f"{db}: {count} entr{'y' if count == 1 else 'ies'} checked, {said}")
-    return FAILED if bad else UNDECIDED if left else 0
+    result = "all verified"
+    if bad or left:
+        result = f"{bad} bad" if bad else f"{left} not wholly"
+    click.echo(f"{db}: {count} entr{'y' if count == 1 else 'ies'} checked, {result}")
+    if bad:
+        return FAILED
+    return UNDECIDED if left else 0

@@ -1,1 +1,1 @@
-"""What all commands share: options, types, output, progress, configuration."""
+"""Shared parts of the commands: options, types, output, progress, configuration."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.suggestions import mistaken
+from synth.cli.framework.suggestions import suggest
 from synth.errors import FormatError
 
 
 def defaults(path: Path, root: click.Group) -> dict[str, Any]:
-    """What `path` sets, as click's default map; {} when there is no such file.
+    """Return the settings in `path` as click's default map; {} where there is no such file.
 
     Top-level keys apply to every command that has the option, those of a table (``[pareto]``, ``[topo.draw]``) to that
     command. Raises FormatError for a file that is no TOML or a key that no command has.
@@ -30,7 +30,7 @@ def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     strays = [key for key in shared if _name(key) not in used]
     if strays:
         known = sorted(name.replace("_", "-") for name in used)
-        raise FormatError(mistaken("option", strays[0], known, "no command has it"), str(path), strays[0])
+        raise FormatError(suggest("option", strays[0], known, "no command has it"), str(path), strays[0])
     return filled
 
 
@@ -50,7 +50,9 @@ def _fill(
             filled[name], below = _fill(command, shared, table, file, where + ".")
             used |= below
             continue
-        options = {p.name for p in command.params if isinstance(p, click.Option) and p.name} if command else set()
+        parameters = command.params if command else []
+        known = [p for p in parameters if isinstance(p, click.Option)]
+        options = {p.name for p in known if p.name}
         for key in table:
             if _name(key) not in options:
                 raise FormatError(
@@ -59,17 +61,16 @@ def _fill(
                     where,
                 )
         used |= options
-        mine = {_name(key): value for key, value in {**shared, **table}.items()}
-        many = {p.name for p in command.params if isinstance(p, click.Option) and p.multiple} if command else set()
-        filled[name] = {
-            key: [value] if key in many and isinstance(value, str) else value
-            for key, value in mine.items()
-            if key in options
-        }
+        multiple = {p.name for p in known if p.multiple}
+        filled[name] = {}
+        for key, value in {**shared, **table}.items():
+            option = _name(key)
+            if option in options:
+                filled[name][option] = [value] if option in multiple and isinstance(value, str) else value
     strays = [key for key in own if key not in filled]
     if strays:
         raise FormatError(
-            mistaken("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0]
+            suggest("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0]
         )
     return filled, used
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.cli.framework.output import remark, write
+from synth.cli.framework.output import note, write
 from synth.errors import SynthError
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ def check(folder: Path) -> None:
     """Refuses a folder that holds anything but an earlier export, which is replaced. Raises SynthError."""
     if folder.exists() and not folder.is_dir():
         raise SynthError(f"cannot write {folder}: it is a file, and this writes a folder")
-    strange = sorted(path.name for path in folder.iterdir() if not _ours(path)) if folder.is_dir() else []
+    paths = folder.iterdir() if folder.is_dir() else ()
+    strange = sorted(path.name for path in paths if not _ours(path))
     if strange:
         raise SynthError(f"{folder} holds {strange[0]}; a runtime would read that too, so give a new or empty folder")
 
@@ -54,4 +55,4 @@ def write_all(folder: Path, made: Exported, env: Callable[[str, Sequence[str]], 
     write(folder.with_name(folder.name + ".env"), env(str(folder), made.env))
     write(folder.with_name(folder.name + ".md"), made.notes)
     count = "1 file" if len(made.files) == 1 else f"{len(made.files)} files"
-    remark(f"wrote {count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")
+    note(f"wrote {count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")

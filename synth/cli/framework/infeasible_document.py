@@ -1,4 +1,5 @@
-"""What is proved to have no schedule is a result too: its certificate goes where the result would have gone."""
+"""Documents of infeasible problems: the certificate is written to the file that the result would have been written
+to."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def witnessed(given: dict[str, Any], topology: Topology, collective: Collective | str) -> Iterator[None]:
+def write_infeasible_document(
+    given: dict[str, Any], topology: Topology, collective: Collective | str
+) -> Iterator[None]:
     """An InfeasibleError on its way out leaves a document (synth.infeasible/1) where ``-o`` or ``--format json`` ask
     for one."""
     try:

@@ -1,4 +1,4 @@
-"""The options that commands share, and what they say together: a topology, a collective, a budget."""
+"""The options that several commands have, each defined once, and the values they describe: a topology, a collective."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from synth.cli.framework.types import Counts, Duration, Positive, Ranks
+from synth.cli.framework.types import Counts, Duration, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.topology import Topology
@@ -26,6 +26,62 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 
     return decorate
 
+
+def time_limit_option(help: str, metavar: str = "5m") -> Callable[[Function], Function]:
+    """Return --time-limit, in seconds of wall time."""
+    return click.option("--time-limit", type=Duration(), metavar=metavar, help=help)
+
+
+def jobs_option(help: str) -> Callable[[Function], Function]:
+    """Return --jobs, a number of processes."""
+    return click.option("--jobs", type=Positive(), metavar="N", help=help)
+
+
+def point_option(help: str, metavar: str = "N") -> Callable[[Function], Function]:
+    """Return --point, the number of a frontier's point, from 1."""
+    return click.option("--point", type=Positive(), metavar=metavar, help=help)
+
+
+def instances_option(help: str, **attributes: Any) -> Callable[[Function], Function]:
+    """Return --instances, the number of copies of a program that share the data."""
+    return click.option("--instances", type=Positive(), metavar="N", help=help, **attributes)
+
+
+def executor_option(help: str) -> Callable[[Function], Function]:
+    """Return --executor, the name of an executor."""
+    return click.option("--executor", default="reference", show_default=True, metavar="NAME", help=help)
+
+
+def threads_option(help: str) -> Callable[[Function], Function]:
+    """Return --threads, the threads of each thread block."""
+    return click.option("--threads", type=Positive(), metavar="N", help=help)
+
+
+def engine_option(help: str) -> Callable[[Function], Function]:
+    """Return --engine, as the parameter `method`."""
+    engines = click.Choice(["auto", "exact", "flow"], case_sensitive=False)
+    return click.option("--engine", "method", type=engines, default="auto", show_default=True, help=help)
+
+
+def dtype_option(help: str = "float64 .. float16, bfloat16, int8 .. uint64.") -> Callable[[Function], Function]:
+    """Return --dtype, the type of the elements."""
+    return click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help=help)
+
+
+# Options of commands that run programs.
+op_option = click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+data_root_option = click.option(
+    "--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce."
+)
+ranks_on_option = click.option(
+    "--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each."
+)
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(0.01),
+    metavar="SECONDS",
+    help="Of the same: give up when nothing has moved for so long.",
+)
 
 _changes = (
     click.option("--ranks", type=Ranks(), metavar="0-3,7", help="Use only these ranks, renumbered from 0."),
@@ -78,12 +134,8 @@ engine_options = _together(
     click.option(
         "--solver", default="auto", metavar="NAME", help="auto, cadical, z3, cpsat, ... (`synth list solvers`)."
     ),
-    click.option(
-        "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what was found by then is kept."
-    ),
-    click.option(
-        "--jobs", type=Positive(), metavar="N", help="Processes at a time; as many as there are cores unless given."
-    ),
+    time_limit_option("Wall time to spend; what was found by then is kept."),
+    jobs_option("Processes at a time; as many as there are cores unless given."),
     click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of every random choice."),
     click.option(
         "--deterministic", is_flag=True, help="One solver and one seed, no race: the same schedules each time."
@@ -114,8 +166,10 @@ output_options = _together(
 
 
 def chosen_machine(given: dict[str, Any]) -> Topology:
-    """The topology that --topo or --topo-file and the options beside them describe. Raises UsageError when none or both
-    do."""
+    """Return the topology of --topo or --topo-file with the changes of --ranks, --without, --degrade and --links.
+
+    Raises UsageError where neither or both are given.
+    """
     from synth import api
 
     name, file = one_of("topo", "topo_file")
@@ -125,8 +179,10 @@ def chosen_machine(given: dict[str, Any]) -> Topology:
 
 
 def machine_if_named(given: dict[str, Any]) -> Topology | None:
-    """As `chosen_machine`, None where no topology is named. Raises UsageError for a change of none on the command
-    line."""
+    """Return the topology as `chosen_machine` does, None where none is named.
+
+    Raises UsageError where no topology is named but the command line changes one.
+    """
     if given["topo"] or given["topo_file"]:
         return chosen_machine(given)
     context = click.get_current_context()
@@ -137,12 +193,12 @@ def machine_if_named(given: dict[str, Any]) -> Topology | None:
 
 
 def changes(given: dict[str, Any]) -> dict[str, Any]:
-    """The options that change a topology, as `api.topology` takes them."""
+    """Return the options that change a topology as keyword arguments of `api.topology`."""
     return {key: given[key] for key in ("ranks", "without", "degrade", "links")}
 
 
 def chosen_collective(given: dict[str, Any], topology: Topology) -> Collective:
-    """The collective that --coll, --root and --sizes describe, over the ranks of `topology`. Raises UsageError."""
+    """Return the collective of --coll, --root and --sizes over the ranks of `topology`. Raises UsageError."""
     from synth import api
 
     if given["coll"] is None:
@@ -150,19 +206,19 @@ def chosen_collective(given: dict[str, Any], topology: Topology) -> Collective:
     return api.collective(given["coll"], topology.ranks, given["root"] or (), given["sizes"])
 
 
-# Ranks above which a collective's units are not written out for the flow methods.
+# The greatest number of ranks for which the units of a collective are written out for the flow methods.
 LISTED = 256
 
 
-def task(given: dict[str, Any], topology: Topology) -> Collective | str:
-    """The collective; by its name alone where only flow methods will see it, as thousands of ranks make millions of
-    units."""
-    named = (
+def collective_or_name(given: dict[str, Any], topology: Topology) -> Collective | str:
+    """Return the collective; its name alone where only the flow methods use it, since thousands of ranks make millions
+    of units of data."""
+    by_name = (
         given["coll"] is not None
         and given["sizes"] is None
         and Path(given["coll"]).suffix not in (".yaml", ".yml", ".json")
     )
-    if named and given["method"].lower() != "exact" and topology.ranks > LISTED:
+    if by_name and given["method"].lower() != "exact" and topology.ranks > LISTED:
         from synth.model.collective import collective
 
         small = collective(str(given["coll"]), topology.ranks if given["root"] else 2, given["root"] or ())
@@ -170,8 +226,8 @@ def task(given: dict[str, Any], topology: Topology) -> Collective | str:
     return chosen_collective(given, topology)
 
 
-def engine(given: dict[str, Any]) -> dict[str, Any]:
-    """The engine options, as `api.frontier` and `api.solve` take them."""
+def engine_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the engine options as keyword arguments of `api.frontier` and `api.solve`."""
     return {
         key: given[key]
         for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof", "extra_memory")
@@ -179,7 +235,11 @@ def engine(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def one_of(first: str, second: str) -> tuple[Any, Any]:
-    """The values of two options that exclude each other: the one that ranks higher (flag > environment > file) wins."""
+    """Return the values of two options that exclude each other, one of them None.
+
+    Where both are set, the source of the higher rank wins: command line, environment, configuration file. Raises
+    UsageError where both have the same source.
+    """
     context = click.get_current_context()
     strength = {ParameterSource.COMMANDLINE: 3, ParameterSource.ENVIRONMENT: 2, ParameterSource.DEFAULT_MAP: 1}
     values = {name: context.params[name] for name in (first, second)}

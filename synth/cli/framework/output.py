@@ -16,13 +16,13 @@ import click
 from synth.errors import SynthError
 
 
-def deliver(document: Callable[[], Any], table: Callable[[], None], output: str | None, form: str | None) -> None:
+def emit(document: Callable[[], Any], table: Callable[[], None], output: str | None, form: str | None) -> None:
     """Print `table` and/or write `document` as JSON, as ``-o`` and ``--format`` ask.
 
     Without ``-o``: one of the two on stdout. ``-o -``: the JSON alone on stdout. ``-o FILE``: the JSON to FILE, the
     table on stdout; with ``--format table`` the table goes to both. Raises SynthError when FILE cannot be written.
     """
-    form = form.lower() if form else ("json" if output else "table")
+    form = (form or ("json" if output else "table")).lower()
     if output not in (None, "-"):
         try:
             table()  # first: it is not lost if the file cannot be written
@@ -35,7 +35,7 @@ def deliver(document: Callable[[], Any], table: Callable[[], None], output: str 
         table()
 
 
-def ready(*outputs: str | Path | None) -> None:
+def check_writable(*outputs: str | Path | None) -> None:
     """Refuse, before anything is computed, a file that has no folder to be written into. Raises SynthError."""
     for output in outputs:
         if output not in (None, "-") and not Path(str(output)).parent.is_dir():
@@ -43,7 +43,7 @@ def ready(*outputs: str | Path | None) -> None:
 
 
 def captured(table: Callable[[], None]) -> str:
-    """What `table` prints."""
+    """Return the text that `table` prints."""
     import io
 
     held = io.StringIO()
@@ -74,7 +74,7 @@ def write(path: Path, content: str | bytes) -> None:
         raise SynthError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def remark(text: str) -> None:
+def note(text: str) -> None:
     """One line on stderr."""
     print(f"synth: {text}", file=sys.stderr)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from synth.cli.framework.output import remark
+from synth.cli.framework.output import note
 
 # Seconds after which work counts as long.
 LONG = 3.0
@@ -19,7 +19,7 @@ def announced(what: str) -> Iterator[None]:
     if sys.stderr.isatty():
         yield
         return
-    timer = threading.Timer(LONG, remark, (f"{what} ...",))
+    timer = threading.Timer(LONG, note, (f"{what} ...",))
     timer.daemon = True
     timer.start()
     try:

@@ -91,7 +91,9 @@ def clock(seconds: float) -> str:
     """``3 h 20 min``, ``4 min 5 s``, ``1.2 s``."""
     whole = round(seconds)
     hours, minutes = divmod(whole // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s" if minutes else f"{seconds:.1f} s"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{seconds:.1f} s"
 
 
 @contextmanager

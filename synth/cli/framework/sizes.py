@@ -28,7 +28,7 @@ class Sizes(click.ParamType):
             return value
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         try:
-            found = self._range(text) if ":" in text else sorted({size_bytes(part) for part in text.split(",")})
+            found = self._range(text) if ":" in text else sorted(set(map(size_bytes, text.split(","))))
         except ValueError as error:
             self.fail(f"{error}; sizes are written 1KiB:1GiB:x4 or 1KB,6MB", param, ctx)
         if len(found) > MOST:

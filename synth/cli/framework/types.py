@@ -1,4 +1,4 @@
-"""What option values look like: durations, sizes, lists of ranks, chunk counts."""
+"""Types of option values: durations, sizes, lists of ranks, chunk counts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Places(click.ParamType):
         """As a tuple, by rank."""
         if isinstance(value, tuple):
             return value
-        parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
+        parts = list(map(str, value)) if isinstance(value, list) else str(value).split(",")
         if not all(part.strip().isdecimal() for part in parts):
             self.fail(f"{value!r} does not name a device for each rank, as 0,0,1,1 does for four", param, ctx)
         return tuple(int(part) for part in parts)
@@ -81,7 +81,7 @@ class Stretches(click.ParamType):
         """As a tuple of whole numbers >= 1, rising."""
         if isinstance(value, tuple):
             return value
-        parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
+        parts = list(map(str, value)) if isinstance(value, list) else str(value).split(",")
         if not all(part.strip().isdecimal() and int(part) for part in parts):
             self.fail(f"{value!r} is not a list of whole numbers such as 4,8,16,32", param, ctx)
         return tuple(sorted({int(part) for part in parts}))
@@ -112,7 +112,7 @@ class Counts(click.ParamType):
         rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", text) if row.strip()]
         if not rows or not all(cell.isdecimal() for row in rows for cell in row):
             self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)
-        counts = [[int(cell) for cell in row] for row in rows]
+        counts = [list(map(int, row)) for row in rows]
         return counts[0] if len(counts) == 1 else counts
 
 

@@ -1,13 +1,13 @@
-"""Runners: where a job's tasks are carried out. Text in, text out, one answer for each call.
+"""Runners carry out the tasks of a job: each call of a function of a text ends as one answer.
 
     Call     number text deadline memory
     Answer   number text why detail seconds
 
-    inline      in this process: for looking into one task; nothing is killed
-    processes   children of this machine, each with its deadline and memory limit
-    cluster     the same children on the workers of a Dask scheduler: a local one, one that runs, or SLURM jobs
+    inline      in this process: to debug one task; nothing is killed
+    processes   child processes on this machine, each with its deadline and memory limit
+    cluster     the same child processes on the workers of a Dask scheduler: a local one, a running one, or SLURM jobs
 
-Results do not depend on the runner: the work is a function of the call's text.
+The result of a call does not depend on the runner: the work is a function of the call's text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Work = Callable[[str], str]
 
 
 class Call(NamedTuple):
-    """`work(text)`, ended after `deadline` wall seconds; it and each process it starts may use `memory` bytes (None: no
-    limit)."""
+    """A call of `work(text)`, ended after `deadline` wall seconds. It and each process that it starts may use `memory`
+    bytes. None: no limit."""
 
     number: int
     text: str
@@ -30,7 +30,8 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a call ended with: its text, or None and why: it crashed, or was ended for want of time or memory."""
+    """The answer of a call: its text; or None and `why`: "crash", or "time" or "memory" where it was ended for lack of
+    it."""
 
     number: int
     text: str | None
@@ -40,21 +41,22 @@ class Answer(NamedTuple):
 
 
 class Runner(Protocol):
-    """Carries calls out."""
+    """An executor of calls, several at a time."""
 
     @property
     def slots(self) -> int:
-        """How many calls are worth starting at a time."""
+        """The number of calls that are worth running at a time."""
         ...
 
     def start(self, call: Call) -> None:
-        """Begin a call."""
+        """Start a call."""
         ...
 
     def wait(self, seconds: float | None) -> list[Answer]:
-        """The answers that have come since the last time; waits for one, at most so long."""
+        """Return the answers since the last call of this method. Waits for one, at most `seconds` (None: without
+        limit)."""
         ...
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End every running call."""
         ...

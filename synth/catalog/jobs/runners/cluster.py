@@ -1,7 +1,7 @@
-"""Calls on the workers of a Dask scheduler: a local cluster, one that runs already, or SLURM jobs.
+"""Calls on the workers of a Dask scheduler: a local cluster, a running one, or SLURM jobs.
 
-Each worker carries a call out in a child of its own, as `processes` does, with the deadline and the memory limit there;
-a worker that dies has its call started again elsewhere by the scheduler, a few times
+Each worker carries out a call in a child process, as `processes` does, with the same deadline and memory limit. If a
+worker dies, the scheduler starts its call again on another one, a few times
 (`distributed.scheduler.allowed-failures`).
 """
 
@@ -22,34 +22,37 @@ from synth.errors import SynthError, UsageError
 from synth.model.registry import need
 
 INSTALL = "pip install 'ccl-synth[cluster]'"
-CONNECT_SECONDS = 5.0
-CLOSE_SECONDS = 15.0
+CONNECT_SECONDS = 5.0  # seconds to wait for an answer of a scheduler
+CLOSE_SECONDS = 15.0  # seconds to wait for a client or a cluster to close
 LOCAL = "local"
 
-# On a worker: the runner of each of its threads for each client, so that a client that leaves ends its own children
-# only.
+# On a worker: the runner of each thread for each client, so that a client that disconnects ends only its own child
+# processes.
 _runners: dict[tuple[str, int], Processes] = {}
 
 
 def carry_out(work: Work, call: Call, owner: str) -> Answer:
-    """On a worker: the call in a child of this process."""
+    """Carry out a call in a child of this process. Runs on a worker."""
     runner = _runners.setdefault((owner, threading.get_ident()), Processes(work, 1))
     runner.start(call)
-    while not (found := runner.wait(None)):
+    while not (answers := runner.wait(None)):
         pass
-    return found[0]
+    return answers[0]
 
 
 def give_up(owner: str) -> None:
-    """On a worker: end the children of a client that leaves; the threads that wait for them come free."""
-    for (whose, _), runner in list(_runners.items()):
-        if whose == owner:
+    """End the child processes of a client that disconnects, and free the threads that wait for them. Runs on a
+    worker."""
+    for (client, _), runner in list(_runners.items()):
+        if client == owner:
             runner.abandon()
 
 
 class Cluster:
-    """Calls as Dask tasks. `cluster`: one that ends with this runner. `slots`: None for as many as there are
-    workers."""
+    """A runner of calls as Dask tasks.
+
+    `cluster`: the cluster to close with this runner. `slots`: calls at a time, None for the threads of all workers.
+    """
 
     def __init__(self, work: Work, client: Any, cluster: Any = None, slots: int | None = None) -> None:
         self.work, self.client, self.cluster = work, client, cluster
@@ -59,19 +62,19 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """Threads of all workers there are now; at least 1, so that calls wait for workers that are still to come."""
+        """The number of threads of all present workers; at least 1, so that calls wait for workers that are yet to
+        start."""
         if self._slots is not None:
             return self._slots
         return max(1, sum(self.client.nthreads().values()))
 
     def start(self, call: Call) -> None:
-        """Hand it to the scheduler."""
+        """Submit the call to the scheduler."""
         future = self.client.submit(carry_out, self.work, call, self.owner, pure=False)
         self._futures[future] = call.number, time.monotonic()
 
     def wait(self, seconds: float | None) -> list[Answer]:
-        """The answers that have come; waits for one, at most `seconds`. Raises SynthError when the scheduler is
-        gone."""
+        """Return the new answers. Waits for one, at most `seconds`. Raises SynthError where the scheduler is gone."""
         if not self._futures:
             return []
         with contextlib.suppress(TimeoutError):
@@ -94,21 +97,21 @@ class Cluster:
         return Answer(number, None, "crash", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", seconds)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the cluster if it is ours."""
+        """Cancel the running calls, and close the cluster if this runner started it."""
         with contextlib.suppress(Exception):
             if self._futures:
                 self.client.cancel(list(self._futures), force=True)
                 self.client.run(give_up, self.owner, on_error="ignore")
-        for thing in (self.client, self.cluster):
+        for connection in (self.client, self.cluster):
             with contextlib.suppress(Exception):
-                if thing is not None:
-                    thing.close(timeout=CLOSE_SECONDS)
+                if connection is not None:
+                    connection.close(timeout=CLOSE_SECONDS)
 
 
 def connect(work: Work, address: str, jobs: int) -> Cluster:
-    """A runner on the scheduler at `address`, or on `jobs` workers of this machine for "local".
+    """Return a runner on the scheduler at `address`, or on `jobs` workers of this machine for "local".
 
-    Raises MissingDependencyError, UsageError for no address, SynthError for a scheduler that does not answer.
+    Raises MissingDependencyError, UsageError for a malformed address, SynthError for a scheduler that does not answer.
     """
     distributed = _distributed()
     if address.lower() == LOCAL:
@@ -126,7 +129,7 @@ def connect(work: Work, address: str, jobs: int) -> Cluster:
         raise UsageError(f"--dask {address}: expected local, or the address of a scheduler such as tcp://host:8786")
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS)
-    except Exception as error:  # whatever listens there may answer with anything
+    except Exception as error:  # a program other than Dask may listen there, and answer with anything
         why = " ".join(str(error).split())[:120] or type(error).__name__
         raise SynthError(
             f"no Dask scheduler answers at {address} within {CONNECT_SECONDS:g} s ({why}); is one running?"
@@ -136,8 +139,10 @@ def connect(work: Work, address: str, jobs: int) -> Cluster:
 
 
 def slurm(work: Work, options: Mapping[str, Any], jobs: int) -> Cluster:
-    """A runner on `jobs` SLURM jobs of the kind that the job file's `slurm` describes. Raises MissingDependencyError,
-    SynthError."""
+    """Return a runner on `jobs` SLURM jobs with the `options` of the job file's key `slurm`.
+
+    Raises MissingDependencyError, SynthError.
+    """
     cluster = slurm_cluster(options)
     if shutil.which("sbatch") is None:
         cluster.close()
@@ -148,7 +153,7 @@ def slurm(work: Work, options: Mapping[str, Any], jobs: int) -> Cluster:
 
 
 def slurm_cluster(options: Mapping[str, Any]) -> Any:
-    """dask-jobqueue's SLURMCluster with the job file's options; nothing is submitted. Raises SynthError."""
+    """Return dask-jobqueue's SLURMCluster with the job file's options; no job is submitted. Raises SynthError."""
     _distributed()
     jobqueue = need("dask_jobqueue", "--slurm", INSTALL)
     missing = [key for key in ("cores", "memory") if key not in options]
@@ -158,31 +163,32 @@ def slurm_cluster(options: Mapping[str, Any]) -> Any:
 
 
 def _distributed() -> Any:
-    """The module `distributed`, silent. Raises MissingDependencyError."""
-    found = need("distributed", "a Dask cluster", INSTALL)
+    """Return the module `distributed`, with its logging silenced. Raises MissingDependencyError."""
+    module = need("distributed", "a Dask cluster", INSTALL)
     for name in ("distributed", "tornado", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return found
+    return module
 
 
 def version() -> str:
-    """The version of synth where this runs."""
+    """Return the version of synth in this process."""
     from importlib import metadata
 
     return metadata.version("ccl-synth")
 
 
 def same_version(client: Any, address: str) -> None:
-    """Refuses workers with another synth, or none. Raises SynthError."""
+    """Check that all workers have this version of synth. Raises SynthError, and closes the client, where they do
+    not."""
     try:
-        found = set(client.run(version).values())
+        versions = set(client.run(version).values())
     except Exception as error:
         client.close()
         why = " ".join(str(error).split())[:120]
         raise SynthError(f"the workers of {address} cannot run synth ({why}); install the same version there") from None
-    if found - {version()}:
+    if versions - {version()}:
         client.close()
         raise SynthError(
-            f"the workers of {address} have synth {', '.join(sorted(found))}, here it is {version()}; use the same "
+            f"the workers of {address} have synth {', '.join(sorted(versions))}, here it is {version()}; use the same "
             f"version"
         )

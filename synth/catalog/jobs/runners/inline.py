@@ -1,5 +1,4 @@
-"""Calls in this process, one after the other: for looking into a task. Deadlines and memory are the work's own
-affair."""
+"""Calls in this process, one after the other, to debug a task. Deadlines and memory limits are not enforced."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from synth.catalog.jobs.runners import Answer, Call, Work
 
 
 class Inline:
-    """Runs a call when it is started."""
+    """A runner that carries out a call when it is started."""
 
     slots = 1
 
@@ -18,7 +17,7 @@ class Inline:
         self.done: list[Answer] = []
 
     def start(self, call: Call) -> None:
-        """Run it to its end."""
+        """Carry out the call to its end."""
         began = time.monotonic()
         try:
             answer = Answer(call.number, self.work(call.text))
@@ -29,9 +28,9 @@ class Inline:
         self.done.append(answer._replace(seconds=time.monotonic() - began))
 
     def wait(self, seconds: float | None) -> list[Answer]:
-        """The answers of the calls since the last time."""
-        found, self.done = self.done, []
-        return found
+        """Return the answers of the calls since the last call of this method."""
+        answers, self.done = self.done, []
+        return answers
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no call is running."""

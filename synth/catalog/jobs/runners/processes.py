@@ -1,4 +1,4 @@
-"""Calls in children of this machine, forked from one process that has the libraries loaded
+"""Calls in child processes on this machine, forked from one process that has imported the libraries
 (`synth.solvers.processes.fork_server`)."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from synth.catalog.jobs.runners import Answer, Call, Work
 from synth.solvers.processes.fork_server import Job, Nursery
 
-# What nearly every task needs; imported once, before the first fork.
+# The modules that nearly every task needs; imported once, before the first fork.
 MODULES = (
     "synth.catalog.jobs.task",
     "synth.pareto.sweep",
@@ -33,49 +33,50 @@ class _Running:
     began: float = field(default_factory=time.monotonic)
 
     @property
-    def until(self) -> float | None:
+    def end(self) -> float | None:
         return None if self.call.deadline is None else self.began + self.call.deadline
 
 
 class Processes:
-    """At most `slots` children at a time are worth starting. A child that is killed, by anybody, ends as an answer."""
+    """A runner of calls in child processes, at most `slots` at a time. A killed child process ends as an answer too."""
 
     def __init__(self, work: Work, slots: int, modules: tuple[str, ...] = MODULES) -> None:
         self.work, self.slots, self.modules = work, slots, modules
-        self._nursery: Nursery | None = None
+        self._fork_server: Nursery | None = None
         self._running: dict[int, _Running] = {}
         self._numbers = itertools.count(1)
 
     def start(self, call: Call) -> None:
-        """Fork a child for it."""
-        if self._nursery is None or self._nursery.dead:
-            self._nursery = Nursery(self.modules)
+        """Start the call in a new child process."""
+        if self._fork_server is None or self._fork_server.dead:
+            self._fork_server = Nursery(self.modules)
         number = next(self._numbers)
-        self._running[number] = _Running(call, self._nursery.start(number, self.work, (call.text,), call.memory))
+        self._running[number] = _Running(call, self._fork_server.start(number, self.work, (call.text,), call.memory))
 
     def wait(self, seconds: float | None) -> list[Answer]:
-        """The answers that have come; waits for one, at most `seconds`. Children past their deadline are killed."""
-        until = None if seconds is None else time.monotonic() + seconds
+        """Return the new answers. Waits for one, at most `seconds`. Kills child processes past their deadline."""
+        timeout = None if seconds is None else time.monotonic() + seconds
         while self._running:
             now = time.monotonic()
-            ends = [end for r in self._running.values() if (end := r.until) is not None]
-            late = [n for n, r in self._running.items() if r.until is not None and now >= r.until]
+            ends = [end for r in self._running.values() if (end := r.end) is not None]
+            late = [n for n, r in self._running.items() if r.end is not None and now >= r.end]
             for number in late:
                 self._running[number].job.kill()
             ended = [n for n, r in self._running.items() if n in late or r.job.result is not None or r.job.ended]
-            if ended or (until is not None and now >= until):
+            if ended or (timeout is not None and now >= timeout):
                 return [self._answer(self._running.pop(n), n in late) for n in ended]
-            if until is not None:
-                ends.append(until)
+            if timeout is not None:
+                ends.append(timeout)
             self._listen(max(0.0, min(ends) - now) if ends else None)
         return []
 
     def _listen(self, seconds: float | None) -> None:
-        """Takes what children and their nursery say, for at most `seconds`."""
+        """Receive messages of the child processes and of their fork server, for at most `seconds`."""
         with selectors.DefaultSelector() as selector:
-            for nursery in {id(r.job.nursery): r.job.nursery for r in self._running.values()}.values():
-                if not nursery.dead:
-                    selector.register(nursery.control, selectors.EVENT_READ, nursery)
+            servers = {id(r.job.nursery): r.job.nursery for r in self._running.values()}
+            for server in servers.values():
+                if not server.dead:
+                    selector.register(server.control, selectors.EVENT_READ, server)
             for running in self._running.values():
                 if running.job.channel.fileno() >= 0:
                     selector.register(running.job.channel, selectors.EVENT_READ, running.job)
@@ -103,29 +104,30 @@ class Processes:
                 return Answer(call.number, None, "memory" if over else "crash", _ending(job.status), seconds)
 
     def abandon(self) -> None:
-        """End every child, from another thread than the one that waits for them; that one gets crashes as answers."""
-        nursery = self._nursery
-        if nursery is not None and not nursery.dead:
+        """End every child process, from another thread than the one that waits; that thread receives crashes as
+        answers."""
+        server = self._fork_server
+        if server is not None and not server.dead:
             with contextlib.suppress(OSError):
-                nursery.control.shutdown(socket.SHUT_RDWR)
+                server.control.shutdown(socket.SHUT_RDWR)
 
     @property
     def pids(self) -> list[int]:
-        """The process that children are forked from; for tests and diagnosis."""
-        return [] if self._nursery is None or self._nursery.dead else [self._nursery._process.pid]
+        """The id of the fork server's process, for tests and diagnosis; [] where it does not run."""
+        return [] if self._fork_server is None or self._fork_server.dead else [self._fork_server._process.pid]
 
     def close(self) -> None:
-        """End every child, and the process they are forked from."""
+        """End every child process and the fork server."""
         for running in self._running.values():
             running.job.channel.close()
         self._running.clear()
-        if self._nursery is not None:
-            self._nursery.close()
-            self._nursery = None
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
 
 
 def _ending(status: int) -> str:
-    """A wait status in words."""
+    """Return the wait status of a process in words."""
     if os.WIFSIGNALED(status):
         return f"its process was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"its process ended with code {os.WEXITSTATUS(status) if os.WIFEXITED(status) else status}"

@@ -32,7 +32,7 @@ options: {max-steps: 3}
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A small job and its catalog."""
-    folder: Path = tmp_path_factory.mktemp("told")
+    folder: Path = tmp_path_factory.mktemp("summaries")
     (folder / "fleet.yaml").write_text(FLEET)
     api.build_catalog(folder / "fleet.yaml", folder / "a.db", inline=True)
     return folder
@@ -54,16 +54,16 @@ def figures(entry: Entry) -> str:
     )
 
 
-def test_entries_are_told_as_they_are(made):
+def test_summaries_agree_with_their_entries(made):
     with Store.open(made / "a.db") as store:
         kinds = set()
         for name in store.fingerprints():
-            entry, told = store.get(name), store.told(name)
-            assert table.figures(told) == figures(entry)
-            assert dict(told.versions) == dict(entry.provenance.versions)
-            assert (told.row.id, told.row.topology, told.row.state) == (entry.id, entry.topology, entry.state)
+            entry, summary = store.get(name), store.summary(name)
+            assert table.figures(summary) == figures(entry)
+            assert dict(summary.versions) == dict(entry.provenance.versions)
+            assert (summary.row.id, summary.row.topology, summary.row.state) == (entry.id, entry.topology, entry.state)
             if isinstance(entry.frontier, Frontier):
-                assert (told.complete, told.max_steps) == (entry.frontier.complete, entry.frontier.max_steps)
+                assert (summary.complete, summary.max_steps) == (entry.frontier.complete, entry.frontier.max_steps)
             kinds.add((entry.state, type(entry.frontier).__name__))
         assert {("done", "Frontier"), ("open", "Frontier"), ("done", "Large")} <= kinds, kinds
 
@@ -90,8 +90,8 @@ def test_a_damaged_entry_is_named(made, tmp_path):
         store.base.execute("UPDATE blobs SET body = CAST(x'00' || substr(body, 2) AS BLOB)")
         store.base.commit()
         with pytest.raises(FormatError, match=f"entry {name[:12]} is damaged: its frontier its checksum does not fit"):
-            store.told(name)
+            store.summary(name)
         store.base.execute("DELETE FROM blobs")
         store.base.commit()
         with pytest.raises(FormatError, match=f"entry {name[:12]} is damaged: its frontier is gone"):
-            store.told(name)
+            store.summary(name)
