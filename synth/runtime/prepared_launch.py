@@ -1,8 +1,7 @@
-"""Programs on the caller's arrays: prepared once, then launched as often as wanted, on the caller's stream, also in a
-CUDA graph.
+"""Programs on the caller's arrays: prepared once, then launched repeatedly on the caller's stream or in a CUDA graph.
 
-`prepare` lowers nothing and knows all sizes: it compiles, allocates, makes every table, and waits. After it `launch`
-neither allocates nor waits. `finish` waits and tells a deadlock.
+`prepare` takes a lowered program and knows all sizes: it compiles, allocates, builds every table, and waits. After it,
+`launch` neither allocates nor waits. `finish` waits and reports a deadlock.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ from synth.runtime.run_result import Ran, parts
 
 
 class Given(NamedTuple):
-    """What the caller's arrays say of the call: elements of a unit of data, their type, whether they are on a GPU, or
-    torch's."""
+    """Facts of a call that follow from the caller's arrays.
+
+    `unit`: elements of a unit of data. `there`: the arrays are on a GPU. `torch`: they are torch's.
+    """
 
     unit: int
     kind: Dtype
@@ -38,7 +39,10 @@ class Given(NamedTuple):
 
 
 def given(arrays: Any, layout: Layout) -> Given:
-    """Raises UsageError where no input says what the elements are, or a size does not divide into the units."""
+    """Return the facts of a call from its first input that is not empty.
+
+    Raises UsageError where the collective has no input, or a size does not divide into the units of data.
+    """
     inputs = dlpack.by_rank(arrays, layout.collective.ranks, "input")
     for rank, held in enumerate(layout.inputs):
         if held:
@@ -54,7 +58,7 @@ def given(arrays: Any, layout: Layout) -> Given:
 
 
 class Prepared:
-    """A program with its arrays. One launch after the other, in the order of one stream (or of streams, one a rank)."""
+    """A program with its arrays. Launches follow one another in the order of one stream (or of one stream a rank)."""
 
     def __init__(
         self, program: Program, machine: Any, guard: Callable[[str], AbstractContextManager], torch: bool
@@ -62,34 +66,41 @@ class Prepared:
         self.program, self._machine, self._guard, self._torch = program, machine, guard, torch
 
     def use(self, arrays: Any, outputs: Any) -> None:
-        """Work on other arrays of the same sizes and types. New ones allocate and wait: not while a graph is
-        captured."""
+        """Switch to other arrays of the same sizes and types.
+
+        Arrays that were not used before make it allocate and wait, so not while a graph is captured.
+        """
         with self._guard(f"preparing {self.program.name}"):
             self._machine.use(arrays, outputs)
 
     def launch(self, stream: Any = None) -> None:
-        """One run on `stream` (CuPy's, torch's, or a cudaStream_t; unless given, the current one of the library that
-        the arrays are of). On a GPU it does not wait and allocates nothing, so it may stand in a graph's capture; each
-        replay is a run."""
+        """Start one run on `stream`.
+
+        `stream`: CuPy's, torch's, or a cudaStream_t; by default the current one of the arrays' library. On a GPU this
+        does not wait and allocates nothing, so it can be captured into a CUDA graph; each replay is a run.
+        """
         with self._guard(f"launching {self.program.name}"):
             self._machine.launch(self._stream(stream))
 
     def finish(self, stream: Any = None) -> None:
-        """Wait for what was launched. Raises DeadlockError with who waits for whom; the next launch starts afresh."""
+        """Wait for all launches on `stream`.
+
+        Raises DeadlockError with the blocks that wait for each other; the next launch then starts from a clear state.
+        """
         with self._guard(f"running {self.program.name}"):
             self._machine.finish(self._stream(stream))
 
     def _stream(self, stream: Any) -> Any:
-        return (
-            sys.modules["torch"].cuda.current_stream()
-            if stream is None and self._torch and "torch" in sys.modules
-            else stream
-        )
+        if stream is None and self._torch and "torch" in sys.modules:
+            return sys.modules["torch"].cuda.current_stream()
+        return stream
 
 
 def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options: Mapping[str, Any]) -> Prepared:
-    """`call.program` on `arrays`, results in `outputs`. Raises UsageError for an executor that cannot, or arrays that
-    do not fit."""
+    """Prepare `call.program` to read `arrays` and write `outputs`.
+
+    Raises UsageError for an executor that cannot be prepared, or for arrays that do not fit.
+    """
     layout = calls.layout(call)
     found = given(arrays, layout)
     runner = calls.made(executor, {"network": call.network, **options})

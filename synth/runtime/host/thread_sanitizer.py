@@ -108,7 +108,7 @@ def race(
     image = np.zeros(0, np.uint8) if machine.clock is None else machine.clock.image(0, kind.size)
     sizes = [
         len(tables.ops), len(tables.deps), len(machine.conns), machine.fifo.shape[1], len(memory), len(image),
-        len(machine.crews),
+        len(machine.launches),
     ]  # fmt: skip
     parts = [
         machine.prog,
@@ -118,7 +118,7 @@ def race(
         machine.deps,
         np.array([m.nbytes for m in memory], np.int64),
         np.array(starts, np.int64),
-        np.array([(crew.first, crew.count) for crew in machine.crews], np.int64),
+        np.array([(launch.first, launch.count) for launch in machine.launches], np.int64),
         image,
         *memory,
     ]

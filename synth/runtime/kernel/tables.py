@@ -39,7 +39,7 @@ OP = np.dtype(
 DEP = np.dtype([("block", "i4"), ("op", "i4")])
 CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("entry", "u8"), ("sent", "u8"), ("taken", "u8")])
 STATUS = np.dtype([("kind", "i4"), ("op", "i4"), ("slice", "i4"), ("part", "i4"), ("what", "i4"), ("padding", "i4")])
-CREW = np.dtype([("beat", "u8"), ("blocks", "u8")])
+LAUNCH = np.dtype([("beat", "u8"), ("blocks", "u8")])
 PROG = np.dtype(
     [
         ("blocks", "u8"),
@@ -52,7 +52,7 @@ PROG = np.dtype(
         ("beat", "u8"),
         ("abort", "u8"),
         ("status", "u8"),
-        ("crews", "u8"),
+        ("launches", "u8"),
         ("clock", "u8"),
         ("elements", "i8"),
         ("step", "i8"),
@@ -62,10 +62,10 @@ PROG = np.dtype(
         ("part", "i4"),
         ("nslots", "i4"),
         ("slot_chunks", "i4"),
-        ("ncrews", "i4"),
+        ("nlaunches", "i4"),
     ]
 )
-RECORDS = (BLOCK, OP, DEP, CONN, STATUS, CREW, PROG)
+RECORDS = (BLOCK, OP, DEP, CONN, STATUS, LAUNCH, PROG)
 RECEIVES, SENDS, REDUCES, READS, WRITES, PUBLISHES, PUTS, LANDED = (1 << k for k in range(8))
 RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN = range(8)
 MAX_SLICES, MAX_OPS, MAX_INT = 1 << 24, (1 << 16) - 1, (1 << 31) - 1
