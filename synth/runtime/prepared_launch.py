@@ -119,8 +119,10 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options:
 def run_there(
     call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor: str, options: Mapping[str, Any]
 ) -> Ran:
-    """As `calls.run`, on arrays in GPU memory: one launch on the caller's stream, then every element is fetched and
-    compared."""
+    """Run `call` once on arrays in GPU memory, on the caller's stream; then fetch and compare every element.
+
+    Raises UsageError without `outputs` or for an executor other than cuda, and whatever `calls.run` raises.
+    """
     if outputs is None:
         raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
     layout, op = calls.layout(call), operator(call.op)
@@ -155,8 +157,7 @@ def run_there(
 
 
 def deliver(ran: Ran, outputs: Any) -> None:
-    """Put the outputs of `ran` in the caller's arrays, which lie in the host's memory. Raises UsageError where they do
-    not fit."""
+    """Copy the outputs of `ran` to the caller's arrays in the host's memory. Raises UsageError if they do not fit."""
     found = ran.execution.outputs or ()
     for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(found), "output"), found, strict=True)):
         if rows.size or array is not None:

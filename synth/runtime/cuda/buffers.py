@@ -121,9 +121,9 @@ class Buffers:
         return tuple(outputs)
 
     def fetch(self, what: str, stream: Any = None) -> tuple[np.ndarray, ...]:
-        """Return the caller's arrays (`what`: "input" or "output") once all work on `stream` has ended; rows are chunks.
+        """Return copies of the caller's arrays (`what`: "input" or "output") once all work on `stream` has ended.
 
-        The rows are units of data where chunks are padded. Raises UsageError where no arrays are in use.
+        Rows are chunks, or units of data where chunks are padded. Raises UsageError where no arrays are in use.
         """
         devices.stream(self.cupy, stream).synchronize()
         if self._held is None:

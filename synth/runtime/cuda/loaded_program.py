@@ -1,4 +1,4 @@
-"""A program loaded on one or several GPUs, for repeated launches on any stream and on its own or the caller's arrays."""
+"""A program loaded on one or several GPUs, for repeated launches on any stream, on its own or the caller's arrays."""
 
 from __future__ import annotations
 
