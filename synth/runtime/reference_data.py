@@ -143,7 +143,9 @@ class _Truth:
 
     def __init__(self, layout: Layout, kind: Dtype, op: str, given: Sequence[Array]) -> None:
         self.layout, self.kind, self.op, self.given = layout, kind, op, given
-        self.at = [{chunk: i for i, chunk in enumerate(held)} for held in layout.inputs]
+        self.at: list[dict[int, int]] = []  # by rank: the row of each chunk of its input
+        for chunks in layout.inputs:
+            self.at.append({chunk: i for i, chunk in enumerate(chunks)})
         self.known: dict[tuple, tuple[Array, Array | None]] = {}
 
     def key(self, unit: int, rank: int) -> tuple:

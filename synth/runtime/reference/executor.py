@@ -109,7 +109,9 @@ class Reference:
         ranks = range(program.ranks)
         for rank in ranks:
             complete(program, arena, layout, rank)
-        outputs = None if arrays is None else tuple(output(arena, layout, kind, op, rank) for rank in ranks)
+        outputs = None
+        if arrays is not None:
+            outputs = tuple(output(arena, layout, kind, op, rank) for rank in ranks)
         if arrays is not None and not in_place:
             for rank in ranks:
                 unchanged(arena, layout, rank, arrays[rank])
