@@ -227,7 +227,7 @@ def _gap(found: Frontier) -> list[str]:
 
 
 def _repeated(found: Frontier) -> Fraction | None:
-    """Return the bound for any number of steps where it is that of all points not proved optimal, and these are many."""
+    """Return the bound for any number of steps if it is that of all points not proved optimal, and these are many."""
     values = [point.bound.value for point in found.points if point.status != "optimal"]
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=None)
     return floor if len(values) >= MANY and set(values) == {floor} and _gap(found) else None

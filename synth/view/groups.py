@@ -73,7 +73,7 @@ def document(found: Any) -> dict:
 
 
 def _proof(group: int, proof: Any) -> dict:
-    """Return the proof of a group's bound alone: a certificate, or another group and an automorphism that maps it here."""
+    """Return the proof of a group's bound alone: a certificate, or a group and the automorphism that maps it here."""
     if proof is None:
         return {}
     if proof.of == group:

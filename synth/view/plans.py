@@ -83,7 +83,7 @@ def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
 
 
 def _settings(algorithm: Algorithm) -> tuple[str, str]:
-    """Return protocol and instances of a synthesized schedule; another library chooses them itself, so they are empty."""
+    """Return protocol and instances of a synthesized schedule; empty for other libraries, which choose themselves."""
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 

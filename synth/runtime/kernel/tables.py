@@ -1,8 +1,8 @@
 """A two-sided Program as the flat arrays that the kernel reads.
 
-The records mirror the kernel's structs byte by byte; kernel/tables.cuh says what their fields mean. Buffer 3 * rank + 0,
-1, 2 is the input, output and scratch of a rank. Blocks and connections of all ranks have consecutive numbers, as in
-`compiled`.
+The records mirror the kernel's structs byte by byte; kernel/tables.cuh says what their fields mean. Buffer
+3 * rank + 0, 1, 2 is the input, output and scratch of a rank. Blocks and connections of all ranks have consecutive
+numbers, as in `compiled`.
 """
 
 from __future__ import annotations

@@ -219,7 +219,8 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
                 done = _result(task, arena, layout, comm.rank, given)
             except SynthError as error:
                 failure = error
-    raised = [error for error in gathered(comm, None if failure is None else _packed(failure)) if error is not None]
+    errors = gathered(comm, None if failure is None else _packed(failure))
+    raised = [error for error in errors if error is not None]
     if raised:
         raise unpacked(raised[0])
     if stuck is not None and process is not None:
