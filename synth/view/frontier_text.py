@@ -83,7 +83,9 @@ def headed(
     `labels`: the ranks' numbers on the whole machine, where `machine` is a part of it.
     """
     start = f" from {', '.join(map(str, roots))}" if roots else ""
-    labelled = [labels[r] for r in roots] if labels else list(roots)
+    labelled = list(roots)
+    if labels:
+        labelled = [labels[rank] for rank in roots]
     if labelled != list(roots):
         start += f" (the machine's {', '.join(map(str, labelled))})"
     late = f"latency {number(latency)} µs" if latency else "no latency known"

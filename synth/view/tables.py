@@ -13,7 +13,7 @@ from rich.table import Table
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Cost
-from synth.model.rational import show
+from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.view import frontier_text
@@ -155,7 +155,7 @@ def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
     size = len(json.dumps(bound.certificate, separators=(",", ":")))
     of_steps = kind in ("distance", "too-few-steps")
     what = "steps" if of_steps else "rounds/chunk"
-    scope = "any schedule" if steps is None or of_steps else f"{steps} step{'' if steps == 1 else 's'}"
+    scope = "any schedule" if steps is None or of_steps else counted(steps, "step")
     return what, scope, show(bound.value), kind, str(size)
 
 

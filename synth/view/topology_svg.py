@@ -62,7 +62,8 @@ def places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
     count = len(topology.switches)
     inner = (distance or radius) * 0.45 if count > 1 else 0
     ends = [*spots.values(), *(_on((0, 0), inner, i / count) for i in range(count))]
-    xs, ys = [x for x, _ in ends], [y for _, y in ends]
+    xs = [x for x, _ in ends]
+    ys = [y for _, y in ends]
     left, top = min(xs) - 60, min(ys) - 60
     width, height = max(xs) - left + 60, max(ys) - top + 100
     return [(x - left, y - top) for x, y in ends], max(380, round(width)), round(height)

@@ -134,7 +134,8 @@ def _path(stops: tuple[int | str, ...], at: dict[tuple[int | str, int | str], in
 def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
     """Return the name of a limit: the common source or target of its routes, else its number `k`."""
     ends = [(network.routes[i].src, network.routes[i].dst) for i in routes]
-    sources, targets = {a for a, _ in ends}, {b for _, b in ends}
+    sources = {source for source, _ in ends}
+    targets = {target for _, target in ends}
     if len(sources) == 1:
         return f"all out of {next(iter(sources))}"
     if len(targets) == 1:

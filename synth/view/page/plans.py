@@ -47,8 +47,11 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
             wins.append((float(span.low), high, plan.algorithms[best].label, place[best]))
     marks = _marks(plan, table)
     # predictions of the plain cost model add nothing where the plan has times of its own
-    lines = () if marks else tuple((k, *_line(a.schedule)) for k, a in enumerate(chosen) if a.schedule is not None)
-    times = Times(lines, (), tuple(wins), (), marks, title="What the plan takes")
+    lines = []
+    for k, algorithm in enumerate(chosen):
+        if algorithm.schedule is not None and not marks:
+            lines.append((k, *_line(algorithm.schedule)))
+    times = Times(tuple(lines), (), tuple(wins), (), marks, title="What the plan takes")
     return Sheet(
         about.id,
         name,

@@ -69,7 +69,7 @@ def _state(found: Frontier) -> tuple[str, str]:
 
 
 def of_large(found: Large, about: About) -> Sheet:
-    """Return the sheet of a frontier of the flow engines: rates, bound, certificate in words; schedules are not drawn."""
+    """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
     table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
     alpha = float(found.latency) * 1e-6
@@ -87,7 +87,8 @@ def of_large(found: Large, about: About) -> Sheet:
     times = Times(
         lines, floor, time_chart.envelope(lines, [a.name for a in algorithms]), time_chart.measured_wins(marks), marks
     )
-    fastest = 1 / min(slope for *_, slope in lines) / 1e9 if lines else None
+    slopes = [slope for *_, slope in lines]
+    fastest = 1 / min(slopes) / 1e9 if slopes else None
     limited = (f"Limited by: {scale_table.limit(found)}.", "It is what the certificate below adds up.")
     return Sheet(
         about.id,

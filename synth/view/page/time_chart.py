@@ -12,7 +12,7 @@ from synth.view import frontier_text
 from synth.view.page import certificate_text
 from synth.view.page.frontier_section import Mark, Stairs, Times
 
-MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9  # limits of a plausible measurement: integers exact in JavaScript, 30 years
+MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9  # maximum size and time that a measured document may hold
 Win = tuple[float, float | None, str, int | None]
 
 
@@ -43,8 +43,11 @@ def stairs(found: Frontier) -> Stairs:
     dots = tuple(
         (p.steps, float(p.bandwidth), show(p.bandwidth), p.status == "optimal", i) for i, p in enumerate(found.points)
     )
-    intervals = tuple((o.steps, float(o.lower), None if o.upper is None else float(o.upper)) for o in found.open)
-    return Stairs(tuple(floor), end, dots, intervals)
+    intervals = []
+    for interval in found.open:
+        upper = None if interval.upper is None else float(interval.upper)
+        intervals.append((interval.steps, float(interval.lower), upper))
+    return Stairs(tuple(floor), end, dots, tuple(intervals))
 
 
 def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
