@@ -61,7 +61,7 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
         inputs, parts = rows_of(arrays, layout)
         kind = _common(inputs)
         inputs = [rows.astype(kind.numpy, copy=False) for rows in inputs]
-    runner = made(executor, {"network": call.network, **options})
+    runner = make_executor(executor, {"network": call.network, **options})
     if call.values:
         execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=call.in_place)
         execution = replace(execution, outputs=tuple(map(parts.units, execution.outputs)))
@@ -110,7 +110,7 @@ def _common(inputs: Sequence) -> Dtype:
     return dtype(names.pop())
 
 
-def made(executor: str, options: Mapping[str, Any]) -> Any:
+def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
     """Return the executor of that name with `options`; an option that is None keeps its default.
 
     Raises UsageError for an unknown name or option, SynthError where the executor cannot run here.

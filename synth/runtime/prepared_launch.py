@@ -26,19 +26,19 @@ from synth.runtime.padding import Padding
 from synth.runtime.run_result import Ran, parts
 
 
-class Given(NamedTuple):
+class ArrayFacts(NamedTuple):
     """Facts of a call that follow from the caller's arrays.
 
-    `unit`: elements of a unit of data. `there`: the arrays are on a GPU. `torch`: they are torch's.
+    `unit`: elements of a unit of data. `on_gpu`: the arrays are in a GPU's memory. `torch`: they are torch's.
     """
 
     unit: int
     kind: Dtype
-    there: bool
+    on_gpu: bool
     torch: bool
 
 
-def given(arrays: Any, layout: Layout) -> Given:
+def array_facts(arrays: Any, layout: Layout) -> ArrayFacts:
     """Return the facts of a call from its first input that is not empty.
 
     Raises UsageError where the collective has no input, or a size does not divide into the units of data.
@@ -46,14 +46,14 @@ def given(arrays: Any, layout: Layout) -> Given:
     inputs = dlpack.by_rank(arrays, layout.collective.ranks, "input")
     for rank, held in enumerate(layout.inputs):
         if held:
-            found = dlpack.facts(inputs[rank], f"the input of rank {rank}")
+            first = dlpack.facts(inputs[rank], f"the input of rank {rank}")
             units = len(held) // layout.chunks
-            if found.size % units:
+            if first.size % units:
                 raise UsageError(
-                    f"the input of rank {rank} has {found.size} elements, which do not divide into {parts(units)}"
+                    f"the input of rank {rank} has {first.size} elements, which do not divide into {parts(units)}"
                 )
             torch = type(inputs[rank]).__module__.partition(".")[0] == "torch"
-            return Given(found.size // units, dtype(found.dtype), found.device is not None, torch)
+            return ArrayFacts(first.size // units, dtype(first.dtype), first.device is not None, torch)
     raise UsageError(f"{layout.collective.name} has no input")
 
 
@@ -102,16 +102,16 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options:
     Raises UsageError for an executor that cannot be prepared, or for arrays that do not fit.
     """
     layout = calls.layout(call)
-    found = given(arrays, layout)
-    runner = calls.made(executor, {"network": call.network, **options})
+    facts = array_facts(arrays, layout)
+    runner = calls.make_executor(executor, {"network": call.network, **options})
     op, prepares = operator(call.op), getattr(runner, "prepare", None)
     if isinstance(runner, Host):
-        machine, guard = loaded_program.prepare(runner, call.program, found.unit, found.kind.name, op, call.in_place)
+        machine, guard = loaded_program.prepare(runner, call.program, facts.unit, facts.kind.name, op, call.in_place)
     elif prepares:
-        machine, guard = prepares(call.program, found.unit, dtype=found.kind.name, op=op, in_place=call.in_place)
+        machine, guard = prepares(call.program, facts.unit, dtype=facts.kind.name, op=op, in_place=call.in_place)
     else:
         raise UsageError(f"the {executor} executor cannot be prepared for arrays; cuda and host can")
-    prepared = Prepared(call.program, machine, guard, found.torch and found.there)
+    prepared = Prepared(call.program, machine, guard, facts.torch and facts.on_gpu)
     prepared.use(arrays, outputs)
     return prepared
 
@@ -126,8 +126,8 @@ def run_there(
     if outputs is None:
         raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
     layout, op = calls.layout(call), operator(call.op)
-    found = given(arrays, layout)
-    padding = Padding(found.unit, layout.chunks)
+    facts = array_facts(arrays, layout)
+    padding = Padding(facts.unit, layout.chunks)
     if executor.lower() != "cuda":
         raise UsageError(
             f"the arrays are in a GPU's memory, which the {executor} executor cannot reach: executor='cuda'"
@@ -141,14 +141,14 @@ def run_there(
     prepared.launch(stream)
     prepared.finish(stream)
     results = machine.fetch("output", on_stream)
-    checked = reference_data.check(padding.layout(layout.collective), found.kind, op, inputs, results)
-    size = found.unit * found.kind.size * call.program.loop_chunks // layout.chunks
+    checked = reference_data.check(padding.layout(layout.collective), facts.kind, op, inputs, results)
+    size = facts.unit * facts.kind.size * call.program.loop_chunks // layout.chunks
     return Ran(
         call.program,
         call.network,
         executor.lower(),
         size,
-        found.kind.name,
+        facts.kind.name,
         op,
         call.in_place,
         Execution(results, None),
@@ -158,8 +158,8 @@ def run_there(
 
 def deliver(ran: Ran, outputs: Any) -> None:
     """Copy the outputs of `ran` to the caller's arrays in the host's memory. Raises UsageError if they do not fit."""
-    found = ran.execution.outputs or ()
-    for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(found), "output"), found, strict=True)):
+    results = ran.execution.outputs or ()
+    for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(results), "output"), results, strict=True)):
         if rows.size or array is not None:
             place = dlpack.Place(f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True)
             np.copyto(dlpack.view(dlpack.pointer(array, place), rows.dtype).reshape(rows.shape), rows)

@@ -25,7 +25,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.benchmark.document import Beside, Candidate, Measured, Row
-from synth.runtime.call import made
+from synth.runtime.call import make_executor
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.reference.buffers import afford, most_bytes
@@ -69,7 +69,7 @@ def bench(
     VerificationError where an output is wrong.
     """
     kind, name = dtype(how.dtype), how.executor.lower()
-    runner = made(name, {"network": network, **options})
+    runner = make_executor(name, {"network": network, **options})
     modelled = name == "reference"
     if modelled and network is None:
         raise UsageError("the reference executor needs the times of the links: name the machine (--topo)")

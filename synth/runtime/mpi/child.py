@@ -79,8 +79,9 @@ def read_error(doc: dict) -> SynthError:
     if "cycle" not in doc:
         return unpacked((doc["kind"], doc["text"]))
     cycle = []
-    for *fields, holder in doc["cycle"]:
-        cycle.append(Stuck(*fields, None if holder is None else (holder[0], holder[1])))
+    for rank, block, op, text, waits_for, holder in doc["cycle"]:
+        place = None if holder is None else (holder[0], holder[1])
+        cycle.append(Stuck(rank, block, op, text, waits_for, place))
     return DeadlockError(doc["name"], tuple(cycle), doc["closed"])
 
 

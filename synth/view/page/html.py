@@ -1,9 +1,8 @@
 """The sheets as one HTML file with inline styles, script and data, which loads nothing else.
 
-Data cannot become markup: it is stored in ``<script type="application/json">`` with every ``<``, ``>`` and ``&`` written
-as an escape, is read with JSON.parse and shown as text nodes only. The policy in the page's head allows the one script
-and the one style sheet by their hashes and nothing else: no request, no other script, no markup from strings (Trusted
-Types).
+Data cannot become markup: it is stored in ``<script type="application/json">`` with every ``<``, ``>`` and ``&``
+escaped, read with JSON.parse and shown as text nodes only. The policy in the page's head allows the one script and the
+one style sheet by their hashes and nothing else: no request, no other script, no markup from strings (Trusted Types).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from synth.view.page.frontier_section import Sheet
 
 # In the order of concatenation: each uses names of those before it.
 SCRIPTS = ("dom", "numbers", "list", "chart", "stairs", "times", "replay", "machine", "heat", "player", "entry", "main")
-ROOM = 4_000_000  # maximum characters of all packed schedules of a page, so that it stays small enough to mail
+ROOM = 4_000_000  # maximum characters of all packed schedules of a page, which keeps it small
 LEFT_OUT = "left out to keep this page small; a report of this entry alone has it"
 
 
