@@ -1,4 +1,4 @@
-"""Executors: what runs a Program. Each is a class; see `execution.Executor` for what it promises."""
+"""Executors, which run a Program. Each is a class with the interface `synth.runtime.executor.Executor`."""
 
 from __future__ import annotations
 

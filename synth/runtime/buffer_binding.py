@@ -1,4 +1,4 @@
-"""The caller's arrays as the buffers of a call: checked, one pointer for each buffer of each rank."""
+"""Checks of the caller's arrays, and their addresses as the buffers of a call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from synth.runtime.padding import Padding
 
 
 class Bound(NamedTuple):
-    """`pointers`: by rank: input, output, 0 for scratch. `inputs`, `outputs`: the arrays by rank, None where the call
-    has none."""
+    """The arrays of a call. `pointers`: input, output and 0 for scratch, of each rank in turn.
+
+    `inputs`, `outputs`: the arrays by rank; None where the call has none.
+    """
 
     pointers: tuple[int, ...]
     inputs: tuple[Facts | None, ...]
@@ -34,51 +36,67 @@ def bound(
     on: Sequence[int] | None,
     in_place: bool,
 ) -> Bound:
-    """Where the arrays of a call lie, which hold no padding. `on`: the GPU of each rank; None: in the host's memory.
+    """Return the addresses of the caller's arrays, which hold no padding.
 
-    Raises UsageError in one line: too few arrays, another size, type or device, not contiguous, not aligned to an
-    element; inputs and outputs that overlap out of place, or do not lie in each other as in place they must.
+    `on`: the GPU of each rank; None: arrays in the host's memory. Raises UsageError in one line for too few arrays, for
+    another size, type or device, for an array that is not contiguous or not aligned to an element, for inputs and
+    outputs that overlap out of place, and for those that do not overlap as a call in place needs it.
     """
     pointers = [0] * (3 * program.ranks)
-    found: list[list[Facts | None]] = [[None] * program.ranks, [None] * program.ranks]
-    for k, (what, given, held) in enumerate((("input", inputs, layout.inputs), ("output", outputs, layout.outputs))):
-        for rank, array in enumerate(by_rank(given, program.ranks, what)):
-            if not held[rank]:
+    arrays: list[list[Facts | None]] = [[None] * program.ranks, [None] * program.ranks]
+    buffers = (("input", inputs, layout.inputs), ("output", outputs, layout.outputs))
+    for k, (name, values, chunks) in enumerate(buffers):
+        for rank, array in enumerate(by_rank(values, program.ranks, name)):
+            if not chunks[rank]:
                 continue
-            device = None if on is None else on[rank]
-            place = Place(
-                f"the {what} of rank {rank}", padding.count(len(held[rank])), kind.name, kind.size, device, k == 1
-            )
-            at = pointer(array, place)
-            pointers[3 * rank + k] = at.pointer
-            found[k][rank] = at
+            device, size = None if on is None else on[rank], padding.count(len(chunks[rank]))
+            place = Place(f"the {name} of rank {rank}", size, kind.name, kind.size, device, writes=name == "output")
+            facts = pointer(array, place)
+            pointers[3 * rank + k] = facts.pointer
+            arrays[k][rank] = facts
     for rank in range(program.ranks):
         if layout.inputs[rank] and layout.outputs[rank] and padding.unit:
-            _placed(padding, layout, rank, pointers[3 * rank], pointers[3 * rank + 1], kind.size, in_place)
-    _apart(
-        [(f.device, f.pointer, f.size * kind.size, rank) for rank, f in enumerate(found[1]) if f is not None and f.size]
-    )
-    return Bound(tuple(pointers), tuple(found[0]), tuple(found[1]))
+            begins = pointers[3 * rank], pointers[3 * rank + 1]
+            _check_overlap(padding, layout, rank, begins, kind.size, in_place)
+    extents: list[tuple[int, int, int, int]] = []
+    for rank, output in enumerate(arrays[1]):
+        if output is not None and output.size:
+            device = -1 if output.device is None else output.device
+            extents.append((device, output.pointer, output.size * kind.size, rank))
+    _check_disjoint(extents)
+    return Bound(tuple(pointers), tuple(arrays[0]), tuple(arrays[1]))
 
 
-def _apart(outputs: list[tuple[int | None, int, int, int]]) -> None:
-    """Raises UsageError where two ranks' outputs (device, pointer, bytes, rank) share memory."""
-    outputs.sort(key=lambda output: (-1 if output[0] is None else output[0], output[1]))
-    for (here, at, size, rank), (there, begins, _, other) in pairwise(outputs):
-        if here == there and begins < at + size:
+def _check_disjoint(outputs: list[tuple[int, int, int, int]]) -> None:
+    """Raise UsageError where two ranks' outputs (device, address, bytes, rank) share memory."""
+    for (device, begin, size, rank), (next_device, next_begin, _, next_rank) in pairwise(
+        sorted(outputs, key=lambda output: output[:2])
+    ):
+        if device == next_device and next_begin < begin + size:
             raise UsageError(
-                f"the outputs of ranks {min(rank, other)} and {max(rank, other)} overlap; each rank needs its own"
+                f"the outputs of ranks {min(rank, next_rank)} and {max(rank, next_rank)} overlap; each rank needs its "
+                f"own"
             )
 
 
-def _placed(padding: Padding, layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:
-    held, wanted = (padding.count(len(chunks[rank])) * width for chunks in (layout.inputs, layout.outputs))
+def _check_overlap(
+    padding: Padding, layout: Layout, rank: int, begins: tuple[int, int], width: int, in_place: bool
+) -> None:
+    """Raise UsageError unless input and output of `rank`, with the addresses `begins`, overlap as the call needs it."""
+    read, written = begins
+    read_bytes = padding.count(len(layout.inputs[rank])) * width
+    written_bytes = padding.count(len(layout.outputs[rank])) * width
     if in_place:
-        at = padding.count(layout.overlaps[rank] or 0) * width
-        if written != read + at:
-            where = "begin together" if not at else f"output {abs(at)} bytes {'after' if at > 0 else 'before'} input"
+        offset = padding.count(layout.overlaps[rank] or 0) * width
+        if written != read + offset:
+            if offset == 0:
+                rule = "begin together"
+            elif offset > 0:
+                rule = f"output {offset} bytes after input"
+            else:
+                rule = f"output {-offset} bytes before input"
             raise UsageError(
-                f"in place, the buffers of rank {rank} are one ({where}); these lie {written - read} bytes apart"
+                f"in place, the buffers of rank {rank} are one ({rule}); these lie {written - read} bytes apart"
             )
-    elif read < written + wanted and written < read + held:
+    elif read < written + written_bytes and written < read + read_bytes:
         raise UsageError(f"the input and the output of rank {rank} overlap; a call in place says so (in_place=True)")

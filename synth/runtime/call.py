@@ -1,4 +1,4 @@
-"""One call of a program by an executor: inputs, the run, the comparison with the definition, the certified bound."""
+"""One call of a program by an executor: inputs, run, comparison with the collective's definition, certified bound."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from synth.runtime.run_result import Ran, rows_of
 from synth.runtime.slicing import padding
 from synth.runtime.time_bound import certified
 
-DEFAULT_BYTES = 1 << 20
+DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to whole elements for every chunk
 
 
 class Call(NamedTuple):
-    """What `synth run` is asked. `size` None: `DEFAULT_BYTES`, or the next that divides. `values`: with data, else only
-    the time."""
+    """The arguments of `synth run`.
+
+    `size`: bytes as nccl-tests counts them; None: `DEFAULT_BYTES`, or the next size that divides. `values`: move and
+    check data; False: only the time. `bound`: compute the certified bound too.
+    """
 
     program: Program
     network: Network | None
@@ -38,48 +41,45 @@ class Call(NamedTuple):
 
 
 def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str, Any]) -> Ran:
-    """Run `call` by the executor of that name, on `arrays` or on random data. `options` are the executor's.
+    """Run `call` by the executor of that name on `arrays`, or on random data where they are None.
 
-    Raises VerificationError where an output is wrong, DeadlockError, SynthError for a size that no call has,
-    UsageError for a call that makes no sense.
+    `options` are the executor's. Raises VerificationError where an output is wrong, DeadlockError, SynthError for a
+    size that no call has, UsageError for arguments that contradict each other.
     """
-    program, op, task = call.program, operator(call.op), _task(call)
-    layout = Layout(task, program.chunks)
+    program, op, collective = call.program, operator(call.op), _collective(call)
+    layout = Layout(collective, program.chunks)
+    inputs: list = []
     if arrays is None:
         kind = dtype(call.dtype)
         parts = padding(program, call.size if call.size is not None else _default(program, kind), kind)
         if call.values:
             afford(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, most_bytes(executor))
-        given = (
-            reference_data.inputs(
-                parts.layout(task), parts.unit if parts.padded else parts.elements, kind, op, call.seed
-            )
-            if call.values
-            else []
-        )
-        given = [parts.rows(rows, len(held)) for rows, held in zip(given, layout.inputs, strict=bool(given))]
+            elements = parts.unit if parts.padded else parts.elements
+            values = reference_data.inputs(parts.layout(collective), elements, kind, op, call.seed)
+            inputs = [parts.rows(rows, len(chunks)) for rows, chunks in zip(values, layout.inputs, strict=True)]
     else:
-        given, parts = rows_of(arrays, layout)
-        kind = _common(given)
-        given = [rows.astype(kind.numpy, copy=False) for rows in given]
-    runner = made(executor, {"network": call.network, **options})
+        inputs, parts = rows_of(arrays, layout)
+        kind = _common(inputs)
+        inputs = [rows.astype(kind.numpy, copy=False) for rows in inputs]
+    runner = make_executor(executor, {"network": call.network, **options})
     if call.values:
-        execution = runner.run(program, given, dtype=kind.name, op=op, in_place=call.in_place)
+        execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=call.in_place)
         execution = replace(execution, outputs=tuple(map(parts.units, execution.outputs)))
-        checked = reference_data.check(parts.layout(task), kind, op, list(map(parts.units, given)), execution.outputs)
+        units = list(map(parts.units, inputs))
+        checked = reference_data.check(parts.layout(collective), kind, op, units, execution.outputs)
     else:
         execution, checked = runner.time(program, parts.elements, dtype=kind.name, in_place=call.in_place), None
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
-    bound = _bound(call, task, size) if execution.picoseconds is not None else None
+    bound = _bound(call, collective, size) if execution.picoseconds is not None else None
     return Ran(program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound)
 
 
 def layout(call: Call) -> Layout:
-    """Where the chunks of a call lie. Raises UsageError where the call makes no sense."""
-    return Layout(_task(call), call.program.chunks)
+    """Return the buffer layout of a call. Raises UsageError, SynthError as `run` does."""
+    return Layout(_collective(call), call.program.chunks)
 
 
-def _task(call: Call) -> Collective:
+def _collective(call: Call) -> Collective:
     program = call.program
     if program.collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
@@ -97,8 +97,11 @@ def _default(program: Program, kind: Dtype) -> int:
     return -(-DEFAULT_BYTES // each) * each
 
 
-def _common(given: Sequence) -> Dtype:
-    names = {rows.dtype.name for rows in given if len(rows)} or {rows.dtype.name for rows in given}
+def _common(inputs: Sequence) -> Dtype:
+    """Return the element type of all inputs; empty inputs count only where all are empty."""
+    names = {rows.dtype.name for rows in inputs if len(rows)}
+    if not names:
+        names = {rows.dtype.name for rows in inputs}
     if len(names) > 1 or not names <= {kind.name for kind in DTYPES}:
         raise UsageError(
             f"the inputs are of {' and '.join(sorted(names))}; they must be of one of "
@@ -107,28 +110,30 @@ def _common(given: Sequence) -> Dtype:
     return dtype(names.pop())
 
 
-def made(executor: str, options: Mapping[str, Any]) -> Any:
-    """The executor of that name with `options` (None: its default). Raises UsageError, SynthError where it cannot run
-    here."""
+def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
+    """Return the executor of that name with `options`; an option that is None keeps its default.
+
+    Raises UsageError for an unknown name or option, SynthError where the executor cannot run here.
+    """
     kind: Any = find("executors", executor, EXECUTORS)
-    given = {name: value for name, value in options.items() if value is not None}
-    has = getattr(kind, "__dataclass_fields__", given)
-    unknown = [name for name in given if name not in has]
+    values = {name: value for name, value in options.items() if value is not None}
+    fields = getattr(kind, "__dataclass_fields__", values)
+    unknown = [name for name in values if name not in fields]
     if unknown:
         raise UsageError(
-            f"the {executor} executor has no such option: {' and '.join(unknown)}; it has {', '.join(has)}"
+            f"the {executor} executor has no such option: {' and '.join(unknown)}; it has {', '.join(fields)}"
         )
-    runner = kind(**given)
+    runner = kind(**values)
     missing = runner.available()
     if missing is not None:
         raise SynthError(f"the {executor} executor cannot run here: {missing}")
     return runner
 
 
-def _bound(call: Call, task: Collective, size: int) -> Any:
+def _bound(call: Call, collective: Collective, size: int) -> Any:
     if call.network is None or not call.bound:
         return None
     try:
-        return certified(call.network, task, size)
+        return certified(call.network, collective, size)
     except InfeasibleError as error:
-        raise SynthError(f"{call.network.name} cannot do {task.name}: {error}") from None
+        raise SynthError(f"{call.network.name} cannot do {collective.name}: {error}") from None

@@ -1,5 +1,7 @@
-"""What this machine can run programs on: GPUs with peer access, a compiler, MPI; and what is missing. Never raises for
-lack of any."""
+"""Devices and software of this machine that run programs: GPUs with peer access, a compiler, MPI; and what is missing.
+
+Nothing here raises because one of them is missing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ INSTALL = "pip install 'ccl-synth[cuda13]' (CUDA 13, from sm_75 on) or 'ccl-synt
 
 
 class Gpu(NamedTuple):
-    """One CUDA device. `peers`: devices whose memory it can reach."""
+    """One CUDA device. `bytes`: its memory. `processors`: streaming multiprocessors. `peers`: devices it can access."""
 
     index: int
     name: str
@@ -30,7 +32,11 @@ class Gpu(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """An executor: what it would use here, or what it lacks with the command that installs it."""
+    """An executor on this machine.
+
+    `on`: the devices or processes that it would use. `missing`: what it lacks and the command that installs it; None
+    where it can run.
+    """
 
     executor: str
     on: str
@@ -39,14 +45,14 @@ class Runs(NamedTuple):
 
 @dataclass(frozen=True)
 class Devices:
-    """`cuda`: one line on GPUs, driver and CuPy."""
+    """The document of `synth devices`. `cuda`: one line on GPUs, driver and CuPy."""
 
     cuda: str
     gpus: tuple[Gpu, ...]
     runs: tuple[Runs, ...]
 
     def to_json(self) -> dict:
-        """The document of `synth devices`."""
+        """Return the document of `synth devices`."""
         return {
             "schema": "synth.devices/1",
             "cuda": self.cuda,
@@ -56,7 +62,7 @@ class Devices:
 
 
 def devices() -> Devices:
-    """Looks, starts nothing but the CUDA driver."""
+    """Return the devices and executors of this machine; starts nothing but the CUDA driver."""
     cuda, gpus = _cuda()
     runs = []
     for name, target in EXECUTORS.items():
@@ -70,11 +76,9 @@ def _place(executor: str, gpus: tuple[Gpu, ...]) -> str:
         return f"all ranks on GPU 0, or --ranks-on 0..{len(gpus) - 1}" if len(gpus) > 1 else "all ranks on GPU 0"
     if executor == "mpi":
         world = environment.inside()
-        return (
-            f"the MPI job of {world.size} processes that runs this"
-            if world
-            else f"processes of this machine, by {environment.mpirun()}"
-        )
+        if world:
+            return f"the MPI job of {world.size} processes that runs this"
+        return f"processes of this machine, by {environment.mpirun()}"
     return {"reference": "this process", "host": "threads of this process"}.get(executor, "a plug-in's choice")
 
 
@@ -88,8 +92,8 @@ def _cuda() -> tuple[str, tuple[Gpu, ...]]:
             (),
         )
     if count is None:
-        with_it = "" if installed("cupy") else f"; for a machine that has one: {INSTALL}"
-        return f"no CUDA driver is installed here, so no GPU can be used{with_it}", ()
+        advice = "" if installed("cupy") else f"; for a machine that has one: {INSTALL}"
+        return f"no CUDA driver is installed here, so no GPU can be used{advice}", ()
     if count == 0:
         return "the CUDA driver sees no GPU (is CUDA_VISIBLE_DEVICES empty?)", ()
     if not installed("cupy"):
@@ -99,40 +103,37 @@ def _cuda() -> tuple[str, tuple[Gpu, ...]]:
             warnings.simplefilter("ignore")
             runtime = cupy().cuda.runtime
             gpus = tuple(_gpu(runtime, i, runtime.getDeviceCount()) for i in range(runtime.getDeviceCount()))
-            said = (
+            line = (
                 f"{_gpus(len(gpus))}, driver for CUDA {_dotted(runtime.driverGetVersion())}, "
-                f"{' '.join(wheels) or 'CuPy'} for CUDA"
+                f"{' '.join(wheels) or 'CuPy'} for CUDA {_dotted(runtime.runtimeGetVersion())}"
             )
-            return f"{said} {_dotted(runtime.runtimeGetVersion())}", gpus
-    except Exception as error:  # whatever a half-installed CUDA raises is one line here
-        return (
-            f"CuPy cannot use the GPU: {type(error).__name__}: "
-            f"{str(error).splitlines()[0] if str(error) else 'no reason given'}",
-            (),
-        )
+            return line, gpus
+    except Exception as error:  # a half-installed CUDA raises errors of many types; each becomes one line
+        reason = str(error).splitlines()[0] if str(error) else "no reason given"
+        return f"CuPy cannot use the GPU: {type(error).__name__}: {reason}", ()
 
 
 def cupy() -> Any:
-    """The CuPy library, imported."""
+    """Return the imported CuPy library."""
     return importlib.import_module("cupy")
 
 
 def _gpu(runtime: Any, index: int, count: int) -> Gpu:
-    found = runtime.getDeviceProperties(index)
-    name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+    properties = runtime.getDeviceProperties(index)
+    name = properties["name"].decode() if isinstance(properties["name"], bytes) else str(properties["name"])
     peers = tuple(p for p in range(count) if p != index and runtime.deviceCanAccessPeer(index, p))
     return Gpu(
         index,
         name,
-        f"{found['major']}.{found['minor']}",
-        int(found["totalGlobalMem"]),
-        int(found["multiProcessorCount"]),
+        f"{properties['major']}.{properties['minor']}",
+        int(properties["totalGlobalMem"]),
+        int(properties["multiProcessorCount"]),
         peers,
     )
 
 
 def driver() -> int | None:
-    """How many GPUs the CUDA driver sees; None where there is no driver. Needs no CuPy."""
+    """Return the number of GPUs that the CUDA driver sees; None where there is no driver. Needs no CuPy."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int(0)

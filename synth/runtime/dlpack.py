@@ -1,7 +1,7 @@
-"""Arrays of other libraries as pointers: NumPy, CuPy, torch, JAX, whatever speaks DLPack or has an array interface.
+"""Import of arrays as pointers: NumPy, CuPy, torch, JAX, any library with DLPack or the CUDA array interface.
 
-Nothing is copied and no library is imported. What is read through DLPack is kept alive by its capsule, which is never
-consumed, so the owner's memory is given back as if nobody had asked.
+Nothing is copied and no library is imported. An array that is read through DLPack is kept alive by its capsule. The
+capsule is never consumed, so its destructor frees the memory as the owner intended.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from synth.errors import UsageError
 from synth.runtime.dtypes import DTYPES
 
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # DLPack's device types
-ANY = -1  # a GPU, and the array does not say which
-_CODES = {(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)} | {(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)}
-_CODES |= {(2, bits): f"float{bits}" for bits in (16, 32, 64)} | {(4, 16): "bfloat16", (6, 8): "bool"}
+ANY = -1  # the device of an array on a GPU that does not say which
+# DLPack's type code and bits, and NumPy's name
+_CODES = {(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)}
+_CODES |= {(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)}
+_CODES |= {(2, bits): f"float{bits}" for bits in (16, 32, 64)}
+_CODES |= {(4, 16): "bfloat16", (6, 8): "bool"}
 _NAMES = {kind.name for kind in DTYPES}
 
 
 class Facts(NamedTuple):
-    """Where an array lies. `device`: the GPU, None in the host's memory. `held`: what keeps the memory while it is
-    used."""
+    """Address, elements, type and device of an array.
+
+    `device`: the GPU; None in the host's memory; `ANY` for an unknown GPU. `held`: an object that keeps the memory
+    alive.
+    """
 
     pointer: int
     size: int
@@ -50,7 +56,7 @@ class _Tensor(ctypes.Structure):  # DLTensor of dlpack.h
 
 
 def facts(array: Any, what: str) -> Facts:
-    """Where `array` lies, and what it is. Raises UsageError, `what` naming it, where it cannot be known."""
+    """Return address, size and type of `array`. Raises UsageError, in which `what` names it, where they are unknown."""
     if isinstance(array, np.ndarray):
         pointer = array.__array_interface__["data"][0]
         return Facts(pointer, array.size, array.dtype.name, bool(array.flags.c_contiguous), None, array)
@@ -59,8 +65,8 @@ def facts(array: Any, what: str) -> Facts:
             return _dlpack(array, what)
         except (BufferError, TypeError, ValueError, RuntimeError) as error:
             if not hasattr(array, "__cuda_array_interface__"):
-                said = (str(error).splitlines() or [type(error).__name__])[0]
-                raise UsageError(f"{what} does not give its memory away by DLPack: {said}") from None
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise UsageError(f"{what} does not give its memory away by DLPack: {reason}") from None
     if hasattr(array, "__cuda_array_interface__"):
         return _cuda_interface(array)
     raise UsageError(
@@ -75,33 +81,34 @@ def _dlpack(array: Any, what: str) -> Facts:
             f"{what} is in the memory of a device of another kind (DLPack's {kind}): only CUDA's and the host's can "
             f"be used"
         )
-    # -1: no synchronisation, for the launch is on the caller's stream
+    # stream -1 asks for no synchronisation: the launch runs on the caller's stream
     capsule = array.__dlpack__(stream=-1) if kind in (CUDA, MANAGED) else array.__dlpack__()
     read = ctypes.pythonapi.PyCapsule_GetPointer
     read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     tensor = _Tensor.from_address(read(capsule, b"dltensor"))
     shape = [tensor.shape[d] for d in range(tensor.ndim)]
-    strides = [tensor.strides[d] for d in range(tensor.ndim)] if tensor.strides else None
-    name = (
-        _CODES.get((tensor.code, tensor.bits), f"type {tensor.code} of {tensor.bits} bits")
-        if tensor.lanes == 1
-        else "vectors"
-    )
+    strides = None
+    if tensor.strides:
+        strides = [tensor.strides[d] for d in range(tensor.ndim)]
+    name = "vectors"
+    if tensor.lanes == 1:
+        name = _CODES.get((tensor.code, tensor.bits), f"type {tensor.code} of {tensor.bits} bits")
     size = _product(shape)
     pointer = (tensor.data or 0) + tensor.byte_offset
-    return Facts(
-        pointer, size, name, _dense(shape, strides), device if kind in (CUDA, MANAGED) else None, (array, capsule)
-    )
+    gpu = device if kind in (CUDA, MANAGED) else None
+    return Facts(pointer, size, name, _contiguous(shape, strides), gpu, (array, capsule))
 
 
 def _cuda_interface(array: Any) -> Facts:
-    said = array.__cuda_array_interface__
-    shape, size = list(said["shape"]), np.dtype(said["typestr"]).itemsize
+    interface = array.__cuda_array_interface__
+    shape, size = list(interface["shape"]), np.dtype(interface["typestr"]).itemsize
     dtype = getattr(array, "dtype", None)
-    name = str(getattr(dtype, "name", dtype)) if dtype is not None else np.dtype(said["typestr"]).name
-    strides = None if said.get("strides") is None else [step // size for step in said["strides"]]
+    name = str(getattr(dtype, "name", dtype)) if dtype is not None else np.dtype(interface["typestr"]).name
+    strides = None
+    if interface.get("strides") is not None:
+        strides = [step // size for step in interface["strides"]]
     device = getattr(getattr(array, "device", None), "id", ANY)
-    return Facts(said["data"][0] or 0, _product(shape), name, _dense(shape, strides), int(device), array)
+    return Facts(interface["data"][0] or 0, _product(shape), name, _contiguous(shape, strides), int(device), array)
 
 
 def _product(shape: Sequence[int]) -> int:
@@ -111,8 +118,8 @@ def _product(shape: Sequence[int]) -> int:
     return size
 
 
-def _dense(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
-    """Whether the elements lie one after the other; a dimension of one element may have any stride."""
+def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
+    """Return True where the elements lie one after the other; a dimension of one element may have any stride."""
     if strides is None or 0 in shape:
         return True
     step = 1
@@ -124,10 +131,12 @@ def _dense(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
 
 
 def by_rank(arrays: Any, ranks: int, what: str) -> list[Any]:
-    """One array a rank: of a list or tuple, or the rows of a stacked array. Raises UsageError where they are not so
-    many."""
+    """Return one array a rank, from a list or tuple, or the rows of a stacked array.
+
+    Raises UsageError unless there are `ranks` of them; `what` is "input" or "output" in its text.
+    """
     if isinstance(arrays, list | tuple):
-        found = list(arrays)
+        rows = list(arrays)
     else:
         shape = getattr(arrays, "shape", None)
         if not shape:
@@ -135,14 +144,14 @@ def by_rank(arrays: Any, ranks: int, what: str) -> list[Any]:
                 f"the {what}s are a {type(arrays).__name__}: give a list of one array a rank, or one array with a "
                 f"row a rank"
             )
-        found = [arrays[r] for r in range(int(shape[0]))]
-    if len(found) != ranks:
-        raise UsageError(f"{len(found)} {what}s for {ranks} ranks: give one a rank")
-    return found
+        rows = [arrays[r] for r in range(int(shape[0]))]
+    if len(rows) != ranks:
+        raise UsageError(f"{len(rows)} {what}s for {ranks} ranks: give one a rank")
+    return rows
 
 
 def is_device(arrays: Any) -> bool:
-    """Whether `arrays` (of any rank) lie in a GPU's memory."""
+    """Return True where the array of any rank lies in a GPU's memory."""
     for array in arrays if isinstance(arrays, list | tuple) else [arrays]:
         if isinstance(array, np.ndarray) or array is None:
             continue
@@ -154,9 +163,11 @@ def is_device(arrays: Any) -> bool:
 
 
 class Place(NamedTuple):
-    """What an array of a call must be: its owner in words, how many elements, of which type, on which GPU (None: in the
-    host's memory).
-    `writes`: the call writes it."""
+    """The requirements on an array of a call.
+
+    `what`: its name in messages. `size`: elements. `bytes`: of one element. `device`: the GPU; None: the host's
+    memory. `writes`: the call writes it.
+    """
 
     what: str
     size: int
@@ -167,11 +178,11 @@ class Place(NamedTuple):
 
 
 def pointer(array: Any, place: Place) -> Facts:
-    """Where `array` lies, after checking that it is what `place` says. Raises UsageError: one line, with what to do."""
+    """Return the facts of `array`, checked against `place`. Raises UsageError in one line, with the remedy."""
     found = facts(array, place.what)
     if found.device != place.device and (place.device is None or found.device != ANY):
-        here, there = _memory(found.device), _memory(place.device)
-        raise UsageError(f"{place.what} is in {here}; this call takes it in {there}")
+        present, required = _memory(found.device), _memory(place.device)
+        raise UsageError(f"{place.what} is in {present}; this call takes it in {required}")
     if found.dtype != place.dtype or found.size != place.size:
         raise UsageError(
             f"{place.what} is of {found.size} elements of {found.dtype}; this call takes {place.size} of {place.dtype}"
@@ -191,13 +202,13 @@ def pointer(array: Any, place: Place) -> Facts:
 
 
 def _memory(device: int | None) -> str:
-    return (
-        "the host's memory" if device is None else "a GPU's memory" if device == ANY else f"the memory of GPU {device}"
-    )
+    if device is None:
+        return "the host's memory"
+    return "a GPU's memory" if device == ANY else f"the memory of GPU {device}"
 
 
 def view(found: Facts, kind: np.dtype) -> np.ndarray:
-    """An array in the host's memory as NumPy's, one-dimensional: no copy."""
+    """Return an array in the host's memory as a one-dimensional NumPy array, without a copy."""
     if not found.size:
         return np.zeros(0, kind)
     memory: Any = (ctypes.c_uint8 * (found.size * kind.itemsize)).from_address(found.pointer)

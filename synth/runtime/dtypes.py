@@ -1,7 +1,7 @@
-"""Element types and reduction operators: what executors compute with, and how exactly.
+"""Element types and reduction operators of executors, and their rounding.
 
-float16 and bfloat16 are added in float32 and rounded at each hop; integers wrap. avg is the sum, divided at the end by
-the number of contributions (integers: toward zero), so every schedule of it rounds the division once.
+float16 and bfloat16 are combined in float32 and rounded after each combination; integers wrap. avg is the sum, divided
+at the end by the number of contributions (integers: toward zero), so every schedule of it rounds the division once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dtype(NamedTuple):
 
     @property
     def numpy(self) -> np.dtype:
-        """As NumPy knows it (bfloat16 by ml_dtypes, imported here)."""
+        """NumPy's type; bfloat16 is that of ml_dtypes, imported here."""
         if self.name == "bfloat16":
             import ml_dtypes
 
@@ -47,7 +47,7 @@ _BY_NAME |= {"half": _BY_NAME["f16"], "float": _BY_NAME["f32"], "double": _BY_NA
 
 
 def dtype(name: str | Dtype) -> Dtype:
-    """The element type called `name`: float16, f16 or half. Raises UsageError."""
+    """Return the element type called `name`, as in float16, f16 or half. Raises UsageError."""
     if isinstance(name, Dtype):
         return name
     if name.lower() not in _BY_NAME:
@@ -63,14 +63,14 @@ _ALL = "there are " + ", ".join(d.name for d in DTYPES)
 
 
 def operator(name: str) -> str:
-    """`name` in lower case, if it is one of `OPERATORS`. Raises UsageError."""
+    """Return `name` in lower case. Raises UsageError unless it is one of `OPERATORS`."""
     if name.lower() not in OPERATORS:
         raise UsageError(f"unknown operator {name!r}; there are {', '.join(OPERATORS)}")
     return name.lower()
 
 
 def combiner(kind: Dtype, op: str) -> Callable[[Array, Array], Array]:
-    """a ⊕ b, elementwise, into a new array of the same type."""
+    """Return the function (a, b) -> a ⊕ b, elementwise, into a new array of the same type."""
     function: Any = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[op]
     if not kind.wide:
         return function
@@ -83,10 +83,11 @@ def combiner(kind: Dtype, op: str) -> Callable[[Array, Array], Array]:
 
 
 def divide(kind: Dtype, total: Array, count: int) -> Array:
-    """`total` / `count`, as avg ends: rounded once, integers toward zero."""
+    """Return `total` / `count`, the last step of avg: rounded once, integers toward zero."""
     if kind.digits == 0:
-        whole = np.abs(total) // np.array(count, total.dtype) if total.dtype.kind == "u" else _toward_zero(total, count)
-        return whole.astype(total.dtype)
+        unsigned = total.dtype.kind == "u"
+        quotient = total // np.array(count, total.dtype) if unsigned else _toward_zero(total, count)
+        return quotient.astype(total.dtype)
     wide = total.astype(np.float32) if kind.wide else total
     return (wide / np.array(count, wide.dtype)).astype(total.dtype)
 
@@ -97,7 +98,7 @@ def _toward_zero(total: Array, count: int) -> Array:
 
 
 def poison(kind: Dtype) -> Any:
-    """What memory that nobody has written holds: NaN, or the pattern 0xA5 in integers."""
+    """Return the value that fills unwritten memory: NaN, or the byte pattern 0xA5 in integers."""
     if kind.digits:
         return float("nan")
     return np.frombuffer(b"\xa5" * kind.size, kind.numpy)[0]

@@ -1,4 +1,4 @@
-"""What an executor is, and what it gives back."""
+"""The interface of an executor, and the result of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synth.runtime.link_schedule import Key
 
 
 class Usage(NamedTuple):
-    """One link of a run: its route, for how many ps it carried, and how many bytes."""
+    """The use of one link during a run: its route, the ps for which it carried data, and the bytes."""
 
     link: Key
     busy: int
@@ -23,11 +23,12 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """One run. `outputs[rank]`: rows are chunks, or units of data in a call whose chunks were padded; None in a run for
-    its time alone. `picoseconds`: None without a network.
+    """The result of one run.
 
-    `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a
-    kernel, and held to `stretch` times that clock unless it is 0.
+    `outputs[rank]`: rows are chunks, or units of data in a call whose chunks were padded; None in a run for its time
+    alone. `picoseconds`: the makespan; None without a network. `links`: by falling use. `events`: None unless
+    requested. `nanoseconds`: real time, where a kernel kept a logical clock. `stretch`: real time was held to so many
+    times logical time; 0: it was not held.
     """
 
     outputs: tuple[np.ndarray, ...] | None
@@ -39,20 +40,22 @@ class Execution:
 
     @property
     def behind(self) -> float | None:
-        """Real time over `stretch` times the clock's, of a run that was held to it: well above 1, the executor could
-        not keep up."""
+        """Real time over `stretch` times logical time; None unless the run was paced.
+
+        Well above 1, the executor could not keep up.
+        """
         if not self.stretch or self.nanoseconds is None or not self.picoseconds:
             return None
         return self.nanoseconds * 1000 / (self.stretch * self.picoseconds)
 
 
 class Executor(Protocol):
-    """Runs a Program on inputs by rank (rows are chunks of the input buffer, in the order of `Layout.inputs`)."""
+    """An executor runs a Program on inputs by rank (rows are chunks of the input buffer, as in `Layout.inputs`)."""
 
     def available(self) -> str | None:
-        """None where it can run here, else why not and what to install."""
+        """Return None where it can run here, else the reason and what to install."""
         ...
 
     def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str, in_place: bool) -> Execution:
-        """Run `program` once. Raises DeadlockError, VerificationError where it reads what nobody wrote, SynthError."""
+        """Run `program` once. Raises DeadlockError, VerificationError for a read of unwritten memory, SynthError."""
         ...

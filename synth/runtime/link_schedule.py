@@ -1,10 +1,11 @@
-"""Links as resources in integer picoseconds: who may send from when on, and when it arrives.
+"""Links as resources in integer picoseconds: begin, end and arrival of each transfer.
 
-Transfers on a route follow one another (*serialised*, each at the route's full bandwidth β) in the order in which they
-were asked for: first by time, then by the number of the block. Routes that share a limit go side by side as far as it
-lets them: the limit serves what began first at its own bandwidth B, so a transfer of b bytes that begins at t has left
-at max(t + ⌈b/β⌉, w), w = max(w', t) + ⌈b/B⌉ for each of its limits, w' of the transfer that began before it there. It
-arrives ⌈α⌉ later. By any time t no route has carried more than β·t, nor the routes of a limit more than B·t.
+Transfers on a route follow one another (*serialised*, each at the route's full bandwidth β) in the order of their
+requests: first by time, then by the number of the block. Routes that share a limit carry transfers side by side. The
+limit serves them at its own bandwidth B in the order in which they began. A transfer of b bytes that begins at t has
+left at max(t + ⌈b/β⌉, w), with w = max(w', t) + ⌈b/B⌉ for each of its limits, where w' is the w of the transfer that
+began before it on that limit. It arrives ⌈α⌉ later. By any time t no route has carried more than β·t bytes, nor the
+routes of a limit more than B·t.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Key = tuple[int, int, tuple[str, ...]]
 
 
 class Links:
-    """The routes of `network`, for one run. `busy` and `carried`: ps and bytes by route, for the report."""
+    """The routes of `network` during one run. `busy` and `carried`: ps and bytes by route."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -27,10 +28,13 @@ class Links:
         limits = [cap.units * network.unit for cap in network.caps]
         self.alpha = [_up(route.latency * 10**6) for route in network.routes]
         self._rates = rates
-        self._caps = [[(k, limits[k]) for k in caps[i]] for i in range(len(rates))]
+        self._caps: list[list[tuple[int, Fraction]]] = []  # by route: index and GB/s of each of its limits
+        for shared in caps:
+            self._caps.append([(k, limits[k]) for k in shared])
         self._free = [0] * len(rates)
         self._served = [0] * len(limits)
-        self._taken: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
+        # by route and bytes: ps on the route, and on each of its limits
+        self._durations: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
         self.keys: list[Key] = [(route.src, route.dst, route.via) for route in network.routes]
         self.busy = [0] * len(rates)
         self.carried = [0] * len(rates)
@@ -39,37 +43,39 @@ class Links:
             self._between.setdefault((route.src, route.dst), []).append(i)
 
     def route(self, src: int, dst: int, channel: int = 0, via: tuple[str, ...] = ()) -> int:
-        """The route that `channel` from src to dst uses: the one through `via`, else the link, else the ways in turn by
-        channel.
+        """Return the index of the route that `channel` from rank src to rank dst uses.
 
-        Raises SynthError where the network has none.
+        It is the route through the switches `via`. Without `via` it is the direct link; where there is none, channels
+        use the routes in turn. Raises SynthError where the network has no such route.
         """
-        ways = self._between.get((src, dst), [])
-        if via or any(not self.keys[i][2] for i in ways):
-            ways = [i for i in ways if self.keys[i][2] == via]
-        if not ways:
+        routes = self._between.get((src, dst), [])
+        if via or any(not self.keys[i][2] for i in routes):
+            routes = [i for i in routes if self.keys[i][2] == via]
+        if not routes:
             through = f" through {' '.join(via)}" if via else ""
             raise SynthError(
                 f"the program sends from rank {src} to rank {dst}, but {self.network.name} has no such link{through}"
             )
-        return ways[channel % len(ways)]
+        return routes[channel % len(routes)]
 
     def free(self, route: int, now: int) -> int:
-        """From when on a transfer on `route` can begin, where it shares a limit; else `now`, and `send` does the
-        waiting.
+        """Return the time in ps until which a block must wait before it may reserve `route`.
 
-        A transfer that shares a limit must not be reserved ahead: it would hold up others that could go before it.
+        A route without limits can be reserved ahead, so the result is `now`, and `send` delays the transfer. A transfer
+        that shares a limit must not be reserved ahead: it would delay others that could begin before it.
         """
         return max(now, self._free[route]) if self._caps[route] else now
 
     def send(self, route: int, size: int, now: int) -> tuple[int, int, int]:
-        """Reserve `route` for `size` bytes from `now` on: when it begins, when the last byte has left, when it
-        arrives."""
-        taken = self._taken.get((route, size))
-        if taken is None:
-            taken = (_ps(size, self._rates[route]), [(k, _ps(size, rate)) for k, rate in self._caps[route]])
-            self._taken[route, size] = taken
-        duration, shares = taken
+        """Reserve `route` for `size` bytes from `now` on.
+
+        Returns the times in ps at which the transfer begins, its last byte has left, and it arrives.
+        """
+        durations = self._durations.get((route, size))
+        if durations is None:
+            durations = (_ps(size, self._rates[route]), [(k, _ps(size, rate)) for k, rate in self._caps[route]])
+            self._durations[route, size] = durations
+        duration, shares = durations
         begin = max(now, self._free[route])
         end = begin + duration
         for k, share in shares:

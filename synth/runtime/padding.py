@@ -1,8 +1,8 @@
-"""Counts that a program's chunks do not divide: the last chunks of every unit of data are filled up.
+"""Padding of element counts that a program's chunks do not divide.
 
-A unit of u elements in C chunks has chunks of ceil(u/C) elements, for every rank and every unit alike. The elements of
-chunk i are those from i * ceil(u/C) on; what lies beyond u is padding, which is moved like data and never seen by the
-caller. So a program serves every count, and whatever is right for counts that it divides is right for all.
+A unit of u elements in C chunks has chunks of ceil(u/C) elements, for every rank and every unit alike. Chunk i begins
+at element i * ceil(u/C). Elements beyond u are padding, which is moved like data and never visible to the caller. So a
+program serves every count, and a program that is right for counts that its chunks divide is right for all.
 """
 
 from __future__ import annotations
@@ -28,28 +28,31 @@ class Padding(NamedTuple):
 
     @property
     def padded(self) -> bool:
-        """Whether a unit is shorter than its chunks together."""
+        """True where a unit has fewer elements than its chunks together."""
         return self.unit != self.elements * self.chunks
 
     def rows(self, values: np.ndarray, chunks: int) -> np.ndarray:
-        """`values`, `chunks` chunks of whole units, as rows of one chunk each, padding 0; a view where there is
-        none."""
+        """Return `values`, which are `chunks` chunks of whole units, as rows of one chunk each.
+
+        Padding is 0; without padding the result is a view.
+        """
         if not self.padded:
             return values.reshape(chunks, self.elements)
-        found = np.zeros((chunks // self.chunks, self.chunks * self.elements), values.dtype)
-        found[:, : self.unit] = values.reshape(-1, self.unit)
-        return found.reshape(chunks, self.elements)
+        result = np.zeros((chunks // self.chunks, self.chunks * self.elements), values.dtype)
+        result[:, : self.unit] = values.reshape(-1, self.unit)
+        return result.reshape(chunks, self.elements)
 
     def units(self, rows: np.ndarray) -> np.ndarray:
-        """`rows` of one chunk each without the padding, as rows of one unit each: a view. As they are where there is
-        none."""
+        """Return `rows` of one chunk each as rows of one unit each, without the padding: a view.
+
+        Without padding, `rows` are returned as they are.
+        """
         return rows.reshape(-1, self.chunks * self.elements)[:, : self.unit] if self.padded else rows
 
     def layout(self, task: Collective) -> Layout:
-        """The layout of the buffers that `units` returns: a chunk for each unit where there is padding, else as in the
-        program."""
+        """Return the layout of the rows that `units` returns: one chunk a unit where there is padding."""
         return Layout(task, 1 if self.padded else self.chunks)
 
     def count(self, chunks: int) -> int:
-        """Elements of so many chunks of whole units, without the padding."""
+        """Return the elements of `chunks` chunks of whole units, without the padding."""
         return chunks // self.chunks * self.unit

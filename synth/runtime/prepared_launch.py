@@ -1,8 +1,7 @@
-"""Programs on the caller's arrays: prepared once, then launched as often as wanted, on the caller's stream, also in a
-CUDA graph.
+"""Programs on the caller's arrays: prepared once, then launched repeatedly on the caller's stream or in a CUDA graph.
 
-`prepare` lowers nothing and knows all sizes: it compiles, allocates, makes every table, and waits. After it `launch`
-neither allocates nor waits. `finish` waits and tells a deadlock.
+`prepare` takes a lowered program and knows all sizes: it compiles, allocates, builds every table, and waits. After it,
+`launch` neither allocates nor waits. `finish` waits and reports a deadlock.
 """
 
 from __future__ import annotations
@@ -27,34 +26,39 @@ from synth.runtime.padding import Padding
 from synth.runtime.run_result import Ran, parts
 
 
-class Given(NamedTuple):
-    """What the caller's arrays say of the call: elements of a unit of data, their type, whether they are on a GPU, or
-    torch's."""
+class ArrayFacts(NamedTuple):
+    """Facts of a call that follow from the caller's arrays.
+
+    `unit`: elements of a unit of data. `on_gpu`: the arrays are in a GPU's memory. `torch`: they are torch's.
+    """
 
     unit: int
     kind: Dtype
-    there: bool
+    on_gpu: bool
     torch: bool
 
 
-def given(arrays: Any, layout: Layout) -> Given:
-    """Raises UsageError where no input says what the elements are, or a size does not divide into the units."""
+def array_facts(arrays: Any, layout: Layout) -> ArrayFacts:
+    """Return the facts of a call from its first input that is not empty.
+
+    Raises UsageError where the collective has no input, or a size does not divide into the units of data.
+    """
     inputs = dlpack.by_rank(arrays, layout.collective.ranks, "input")
     for rank, held in enumerate(layout.inputs):
         if held:
-            found = dlpack.facts(inputs[rank], f"the input of rank {rank}")
+            first = dlpack.facts(inputs[rank], f"the input of rank {rank}")
             units = len(held) // layout.chunks
-            if found.size % units:
+            if first.size % units:
                 raise UsageError(
-                    f"the input of rank {rank} has {found.size} elements, which do not divide into {parts(units)}"
+                    f"the input of rank {rank} has {first.size} elements, which do not divide into {parts(units)}"
                 )
             torch = type(inputs[rank]).__module__.partition(".")[0] == "torch"
-            return Given(found.size // units, dtype(found.dtype), found.device is not None, torch)
+            return ArrayFacts(first.size // units, dtype(first.dtype), first.device is not None, torch)
     raise UsageError(f"{layout.collective.name} has no input")
 
 
 class Prepared:
-    """A program with its arrays. One launch after the other, in the order of one stream (or of streams, one a rank)."""
+    """A program with its arrays. Launches follow one another in the order of one stream (or of one stream a rank)."""
 
     def __init__(
         self, program: Program, machine: Any, guard: Callable[[str], AbstractContextManager], torch: bool
@@ -62,45 +66,52 @@ class Prepared:
         self.program, self._machine, self._guard, self._torch = program, machine, guard, torch
 
     def use(self, arrays: Any, outputs: Any) -> None:
-        """Work on other arrays of the same sizes and types. New ones allocate and wait: not while a graph is
-        captured."""
+        """Switch to other arrays of the same sizes and types.
+
+        Arrays that were not used before make it allocate and wait, so not while a graph is captured.
+        """
         with self._guard(f"preparing {self.program.name}"):
             self._machine.use(arrays, outputs)
 
     def launch(self, stream: Any = None) -> None:
-        """One run on `stream` (CuPy's, torch's, or a cudaStream_t; unless given, the current one of the library that
-        the arrays are of). On a GPU it does not wait and allocates nothing, so it may stand in a graph's capture; each
-        replay is a run."""
+        """Start one run on `stream`.
+
+        `stream`: CuPy's, torch's, or a cudaStream_t; by default the current one of the arrays' library. On a GPU this
+        does not wait and allocates nothing, so it can be captured into a CUDA graph; each replay is a run.
+        """
         with self._guard(f"launching {self.program.name}"):
             self._machine.launch(self._stream(stream))
 
     def finish(self, stream: Any = None) -> None:
-        """Wait for what was launched. Raises DeadlockError with who waits for whom; the next launch starts afresh."""
+        """Wait for all launches on `stream`.
+
+        Raises DeadlockError with the blocks that wait for each other; the next launch then starts from a clear state.
+        """
         with self._guard(f"running {self.program.name}"):
             self._machine.finish(self._stream(stream))
 
     def _stream(self, stream: Any) -> Any:
-        return (
-            sys.modules["torch"].cuda.current_stream()
-            if stream is None and self._torch and "torch" in sys.modules
-            else stream
-        )
+        if stream is None and self._torch and "torch" in sys.modules:
+            return sys.modules["torch"].cuda.current_stream()
+        return stream
 
 
 def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options: Mapping[str, Any]) -> Prepared:
-    """`call.program` on `arrays`, results in `outputs`. Raises UsageError for an executor that cannot, or arrays that
-    do not fit."""
+    """Prepare `call.program` to read `arrays` and write `outputs`.
+
+    Raises UsageError for an executor that cannot be prepared, or for arrays that do not fit.
+    """
     layout = calls.layout(call)
-    found = given(arrays, layout)
-    runner = calls.made(executor, {"network": call.network, **options})
+    facts = array_facts(arrays, layout)
+    runner = calls.make_executor(executor, {"network": call.network, **options})
     op, prepares = operator(call.op), getattr(runner, "prepare", None)
     if isinstance(runner, Host):
-        machine, guard = loaded_program.prepare(runner, call.program, found.unit, found.kind.name, op, call.in_place)
+        machine, guard = loaded_program.prepare(runner, call.program, facts.unit, facts.kind.name, op, call.in_place)
     elif prepares:
-        machine, guard = prepares(call.program, found.unit, dtype=found.kind.name, op=op, in_place=call.in_place)
+        machine, guard = prepares(call.program, facts.unit, dtype=facts.kind.name, op=op, in_place=call.in_place)
     else:
         raise UsageError(f"the {executor} executor cannot be prepared for arrays; cuda and host can")
-    prepared = Prepared(call.program, machine, guard, found.torch and found.there)
+    prepared = Prepared(call.program, machine, guard, facts.torch and facts.on_gpu)
     prepared.use(arrays, outputs)
     return prepared
 
@@ -108,13 +119,15 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options:
 def run_there(
     call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor: str, options: Mapping[str, Any]
 ) -> Ran:
-    """As `calls.run`, on arrays in GPU memory: one launch on the caller's stream, then every element is fetched and
-    compared."""
+    """Run `call` once on arrays in GPU memory, on the caller's stream; then fetch and compare every element.
+
+    Raises UsageError without `outputs` or for an executor other than cuda, and whatever `calls.run` raises.
+    """
     if outputs is None:
         raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
     layout, op = calls.layout(call), operator(call.op)
-    found = given(arrays, layout)
-    padding = Padding(found.unit, layout.chunks)
+    facts = array_facts(arrays, layout)
+    padding = Padding(facts.unit, layout.chunks)
     if executor.lower() != "cuda":
         raise UsageError(
             f"the arrays are in a GPU's memory, which the {executor} executor cannot reach: executor='cuda'"
@@ -128,14 +141,14 @@ def run_there(
     prepared.launch(stream)
     prepared.finish(stream)
     results = machine.fetch("output", on_stream)
-    checked = reference_data.check(padding.layout(layout.collective), found.kind, op, inputs, results)
-    size = found.unit * found.kind.size * call.program.loop_chunks // layout.chunks
+    checked = reference_data.check(padding.layout(layout.collective), facts.kind, op, inputs, results)
+    size = facts.unit * facts.kind.size * call.program.loop_chunks // layout.chunks
     return Ran(
         call.program,
         call.network,
         executor.lower(),
         size,
-        found.kind.name,
+        facts.kind.name,
         op,
         call.in_place,
         Execution(results, None),
@@ -144,10 +157,9 @@ def run_there(
 
 
 def deliver(ran: Ran, outputs: Any) -> None:
-    """Put the outputs of `ran` in the caller's arrays, which lie in the host's memory. Raises UsageError where they do
-    not fit."""
-    found = ran.execution.outputs or ()
-    for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(found), "output"), found, strict=True)):
+    """Copy the outputs of `ran` to the caller's arrays in the host's memory. Raises UsageError if they do not fit."""
+    results = ran.execution.outputs or ()
+    for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(results), "output"), results, strict=True)):
         if rows.size or array is not None:
             place = dlpack.Place(f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True)
             np.copyto(dlpack.view(dlpack.pointer(array, place), rows.dtype).reshape(rows.shape), rows)

@@ -1,4 +1,4 @@
-"""What one call of `synth run` found out: whether it was right, how long it took, beside the certified bound."""
+"""The result of one call of `synth run`: checked outputs, time, bandwidth, and the certified bound."""
 
 from __future__ import annotations
 
@@ -26,16 +26,21 @@ _WHOLE = {"broadcast", "reduce", "sendrecv"}
 
 
 def bus_factor(name: str, ranks: int) -> Fraction | None:
-    """nccl-tests' bus bandwidth divided by size/time; None for collectives that it does not measure."""
+    """Return nccl-tests' bus bandwidth divided by size/time; None for collectives that it does not measure."""
     if name == "allreduce":
         return Fraction(2 * (ranks - 1), ranks)
-    return Fraction(ranks - 1, ranks) if name in _PART else Fraction(1) if name in _WHOLE else None
+    if name in _PART:
+        return Fraction(ranks - 1, ranks)
+    return Fraction(1) if name in _WHOLE else None
 
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """One run of `program`. `checked`: None in a run for its time alone. `bound`: ps; None without network or
-    unasked."""
+    """One run of `program`.
+
+    `size`: bytes as nccl-tests counts them. `checked`: None in a run for its time alone. `bound`: certified minimum in
+    ps; None without a network or where it was not requested.
+    """
 
     program: Program
     network: Network | None
@@ -50,7 +55,7 @@ class Ran:
 
     @property
     def outputs(self) -> list[np.ndarray]:
-        """What each rank's output holds, one-dimensional. Raises UsageError after a run without data."""
+        """The output of each rank, one-dimensional. Raises UsageError after a run without data."""
         if self.execution.outputs is None:
             raise UsageError("this run moved no data: outputs exist with data=True")
         return [output.reshape(-1) for output in self.execution.outputs]
@@ -71,14 +76,12 @@ class Ran:
     @property
     def ratio(self) -> float | None:
         """Time over the certified bound: never below 1."""
-        return (
-            None
-            if not self.bound or self.execution.picoseconds is None
-            else float(self.execution.picoseconds / self.bound)
-        )
+        if not self.bound or self.execution.picoseconds is None:
+            return None
+        return float(self.execution.picoseconds / self.bound)
 
     def to_json(self) -> dict:
-        """The document of ``synth run --format json`` (schema: docs/running.md)."""
+        """Return the document of ``synth run --format json`` (schema: docs/running.md)."""
         done, task = self.execution, self.program.collective
         says = {}
         if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock
@@ -113,31 +116,33 @@ def _link(key: Key) -> list:
 
 
 def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding]:
-    """A caller's inputs by rank, as rows of chunks, and what of these is padding. Raises UsageError where they are not
-    one per rank, of equal units."""
+    """Return a caller's inputs by rank, as rows of chunks, and their padding.
+
+    Raises UsageError unless there is one array a rank, all with units of data of equal size.
+    """
     arrays = list(arrays)
     if len(arrays) != layout.collective.ranks:
         raise UsageError(
             f"{layout.collective.name} over {layout.collective.ranks} ranks takes as many arrays; {len(arrays)} "
             f"were given"
         )
-    found, each = [], None
-    for rank, held in enumerate(layout.inputs):
-        flat, units = _flat(arrays[rank], rank), len(held) // layout.chunks
-        here = flat.size // units if held else None
-        if flat.size != (here or 0) * units or (here is not None and each is not None and here != each):
+    inputs, unit = [], None  # unit: elements of a unit of data, once an input has shown it
+    for rank, chunks in enumerate(layout.inputs):
+        flat, units = _flat(arrays[rank], rank), len(chunks) // layout.chunks
+        size = flat.size // units if chunks else None
+        if flat.size != (size or 0) * units or (size is not None and unit is not None and size != unit):
             raise UsageError(
                 f"the input of rank {rank} has {flat.size} elements; it holds {parts(units)}"
-                + (f" of {each} elements each" if each is not None else " of equal size")
+                + (f" of {unit} elements each" if unit is not None else " of equal size")
             )
-        each = each if here is None else here
-        found.append(flat)
-    padding = Padding(each or 0, layout.chunks)
-    return [padding.rows(flat, len(held)) for flat, held in zip(found, layout.inputs, strict=True)], padding
+        unit = unit if size is None else size
+        inputs.append(flat)
+    padding = Padding(unit or 0, layout.chunks)
+    return [padding.rows(flat, len(chunks)) for flat, chunks in zip(inputs, layout.inputs, strict=True)], padding
 
 
 def parts(units: int) -> str:
-    """So many units of data, in words."""
+    """Return the number of units of data in words."""
     return f"{units} part{'' if units == 1 else 's'} of the data"
 
 

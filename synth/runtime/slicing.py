@@ -1,7 +1,7 @@
-"""From a size in bytes to chunks, slices and parts: how the runtimes cut what a program moves.
+"""The division of a call's bytes into chunks, slices and parts, as the runtimes do it.
 
-A chunk larger than one FIFO operation is moved in slices, all ops running once for each; smaller chunks share an
-operation, so an op of `count` chunks falls into ceil(count / m) parts of at most m chunks.
+A chunk larger than one FIFO operation is moved in slices; all ops run once for each slice. Smaller chunks share an
+operation, so an op of `count` chunks is divided into ceil(count / m) parts of at most m chunks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from synth.runtime.padding import Padding
 
 
 class IndivisibleError(SynthError):
-    """A size that is no whole number of elements a unit of data; `nearest` bytes is one, 0 where none below it is."""
+    """Error of a size that gives no whole number of elements for each unit of data.
+
+    `nearest`: the next smaller size in bytes that does; 0 where there is none.
+    """
 
     def __init__(self, message: str, nearest: int) -> None:
         super().__init__(message)
@@ -24,7 +27,10 @@ class IndivisibleError(SynthError):
 
 
 class Cut(NamedTuple):
-    """How a call is cut. `bounds`: element ranges of the slices of one chunk. `part`: m, the most chunks of a part."""
+    """The division of a call. `elements`: of a chunk. `bounds`: element ranges of the slices of one chunk.
+
+    `part`: m, the maximum chunks of a part. `depth`: parts that a connection holds.
+    """
 
     elements: int
     bounds: tuple[tuple[int, int], ...]
@@ -33,8 +39,7 @@ class Cut(NamedTuple):
 
 
 def padding(program: Program, size: int, kind: Dtype) -> Padding:
-    """How a call of `size` bytes falls into chunks. Raises IndivisibleError for a size that no call of the collective
-    has."""
+    """Return the padding of a call of `size` bytes. Raises IndivisibleError for a size that no call can have."""
     units = program.loop_chunks // program.chunks
     each = units * kind.size
     if size % each:
@@ -59,9 +64,10 @@ def cut(
     part: int | None = None,
     runtime: str = "synth",
 ) -> Cut:
-    """The cut of a call with `count` elements per chunk, as `runtime` makes it by default.
+    """Return the cut of a call with `count` elements a chunk, with the defaults of `runtime`.
 
-    `protocol` overrides the program's, `depth` the parts that a connection holds (1 to 8), `part` m. Raises SynthError.
+    `protocol` overrides the program's, `depth` the parts that a connection holds (1 to 8), `part` the maximum chunks
+    of a part. Raises SynthError.
     """
     used = protocol or program.protocol
     if used not in FIFO_DEPTH:
@@ -74,10 +80,8 @@ def cut(
         raise UsageError(unknown("runtime", runtime, list(RUNTIMES), "exporters"))
     if program.one_sided:
         return Cut(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
-    room = (
-        RUNTIMES[runtime].operation_bytes(used, program.collective.name if program.collective else "custom")
-        // kind.size
-    )
-    step = max(1, min(room, count))
+    name = program.collective.name if program.collective else "custom"
+    capacity = RUNTIMES[runtime].operation_bytes(used, name) // kind.size  # elements of one FIFO operation
+    step = max(1, min(capacity, count))
     bounds = tuple((low, min(low + step, count)) for low in range(0, count, step)) or ((0, 0),)
-    return Cut(count, bounds, part or max(1, room // max(1, count)), depth or FIFO_DEPTH[used])
+    return Cut(count, bounds, part or max(1, capacity // max(1, count)), depth or FIFO_DEPTH[used])

@@ -1,1 +1,1 @@
-"""What people look at: tables, HTML for notebooks, plots, drawings. Reads values, decides nothing."""
+"""Views of values for people: tables, HTML for notebooks, plots, drawings. They decide nothing."""

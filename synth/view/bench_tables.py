@@ -7,7 +7,7 @@ from synth.view.frontier_text import Report
 
 
 def measured(doc: dict) -> Report:
-    """A row per program and size: out of place, then in place, as nccl-tests prints them."""
+    """Return the table of `synth bench`: a row per program and size, out of place and in place, as in nccl-tests."""
     half = (("time (us)", "right"), ("algbw (GB/s)", "right"), ("busbw (GB/s)", "right"), ("#wrong", "right"))
     columns = (
         ("program", "left"),
@@ -23,17 +23,17 @@ def measured(doc: dict) -> Report:
     for row in doc["rows"]:
         pairs.setdefault((row["program"], row["size"]), {})[row["in_place"]] = row
     rows = []
-    for (k, size), found in pairs.items():
-        any_ = next(iter(found.values()))
+    for (k, size), timings in pairs.items():
+        timing = next(iter(timings.values()))
         start = (
             doc["programs"][k]["label"],
             str(size),
-            str(any_["element_count"]),
+            str(timing["element_count"]),
             doc["dtype"],
             _operator(doc),
             _root(doc),
         )
-        rows.append((*start, *_half(found.get(False)), *_half(found.get(True))))
+        rows.append((*start, *_half(timings.get(False)), *_half(timings.get(True))))
     for row in doc.get("beside", ()):
         time, rate = f"{row['seconds'] * 1e6:.2f}", _rate(row["gbps"])
         rows.append((row["label"], str(row["size"]), "", doc["dtype"], "", "", time, rate, "-", "-", *[""] * 4))
@@ -71,7 +71,11 @@ def _rate(value: float | None) -> str:
 
 
 def emulated(doc: dict) -> list[Report]:
-    """Predicted and emulated µs of every entry by size, with the regret; then the negative control."""
+    """Return the tables of `synth emulate`.
+
+    They are the predicted and emulated µs of every entry by size with the regret, then the negative control, then paced
+    runs, if any.
+    """
     entries = doc["entries"]
     columns = [("size", "right")]
     for entry in entries:
@@ -88,17 +92,11 @@ def emulated(doc: dict) -> list[Report]:
     beside = [entry["label"] for entry in entries if not entry["choice"]]
     sentences = ["regret: what the point that the prediction chooses takes longer than the best, as emulated"]
     sentences += [f"{' and '.join(beside)}: beside the points, not chosen from"] if beside else []
-    wide = tuple(
-        (
-            c["change"],
-            size_text(c["size"]),
-            _micro(c["before"]),
-            _micro(c["after"]),
-            _best(entries, c),
-            "yes" if c["heard"] else "NO",
-        )
-        for c in doc["controls"]
-    )
+    controls = []
+    for c in doc["controls"]:
+        heard = "yes" if c["heard"] else "NO"
+        times = _micro(c["before"]), _micro(c["after"])
+        controls.append((c["change"], size_text(c["size"]), *times, _best(entries, c), heard))
     heads = (
         ("change", "left"),
         ("size", "right"),
@@ -109,8 +107,8 @@ def emulated(doc: dict) -> list[Report]:
     )
     control = Report(
         "negative control: the same programs on changed links, µs",
-        tuple(heads),
-        wide,
+        heads,
+        tuple(controls),
         (f"all of this is {doc['says']}",),
     )
     reports = [Report(title, tuple(columns), tuple(rows), tuple(sentences)), control]
@@ -118,7 +116,7 @@ def emulated(doc: dict) -> list[Report]:
 
 
 def _paced(doc: dict) -> Report:
-    """Runs held to a multiple of logical time: whether the executor keeps up, and how near real time then is."""
+    """Return the table of paced runs: real time against its multiple of logical time, and whether a run is valid."""
     columns = (
         ("program", "left"),
         ("size", "right"),
@@ -129,18 +127,26 @@ def _paced(doc: dict) -> Report:
         ("not held", "right"),
         ("valid", "left"),
     )
-    rows = tuple(
-        (doc["entries"][run["entry"]]["label"], size_text(run["size"]), str(run["stretch"]), _micro(run["picoseconds"]),
-         number(run["nanoseconds"] / run["stretch"] / 1e3), f"{run['ratio']:.4f}", number(run["unshaped"] / 1e3),
-         "yes" if run["valid"] else "NO")
-        for run in doc["paced"]
-    )  # fmt: skip
+    rows = []
+    for run in doc["paced"]:
+        rows.append(
+            (
+                doc["entries"][run["entry"]]["label"],
+                size_text(run["size"]),
+                str(run["stretch"]),
+                _micro(run["picoseconds"]),
+                number(run["nanoseconds"] / run["stretch"] / 1e3),
+                f"{run['ratio']:.4f}",
+                number(run["unshaped"] / 1e3),
+                "yes" if run["valid"] else "NO",
+            )
+        )
     sentences = (
         f"paced: the best program of each size, real time held to a multiple of logical time; all of this is "
         f"{doc['says']}",
         "valid: by itself, not held, the executor takes less than half of that real time",
     )
-    return Report("paced runs, µs", columns, rows, sentences)
+    return Report("paced runs, µs", columns, tuple(rows), sentences)
 
 
 def _best(entries: list[dict], control: dict) -> str:

@@ -7,7 +7,7 @@ from synth.view.frontier_text import Report
 
 
 def gpus(doc: dict) -> list[Report]:
-    """A row per GPU; none where there is none."""
+    """Return a table with a row per GPU; no table where there is no GPU."""
     if not doc["gpus"]:
         return []
     columns = (
@@ -27,8 +27,9 @@ def gpus(doc: dict) -> list[Report]:
 
 
 def executors(doc: dict) -> Report:
-    """A row per executor."""
-    rows = tuple(
-        (row["executor"], row["on"] if row["missing"] is None else f"no: {row['missing']}") for row in doc["executors"]
-    )
-    return Report("" if doc["gpus"] else doc["cuda"], (("executor", "left"), ("runs on", "left")), rows)
+    """Return a table with a row per executor."""
+    rows = []
+    for row in doc["executors"]:
+        runs_on = row["on"] if row["missing"] is None else f"no: {row['missing']}"
+        rows.append((row["executor"], runs_on))
+    return Report("" if doc["gpus"] else doc["cuda"], (("executor", "left"), ("runs on", "left")), tuple(rows))

@@ -1,5 +1,4 @@
-"""What a frontier says, as plain strings: header, columns, rows and the sentences below; rendered by `tables` and
-`html`."""
+"""The table of a frontier as plain strings: title, columns, rows and sentences, rendered by `tables` and `html`."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from synth.model.rational import counted, show
 from synth.model.topology import Network, Topology
 
 SIZES = (KB, MB, GB)
-ADVISED = 128 * MB
-MANY = 3  # points of one bound, from which on it is said once
+ADVISED = 128 * MB  # the size for which a table recommends a point
+MANY = 3  # number of points with the same bound from which on the bound is given once, below the table
 WHY = {
     "effort": "the default effort is spent, --time-limit allows more",
     "time": "the time ran out",
@@ -37,7 +36,7 @@ class Report:
 
 
 def frontier(found: Frontier) -> Report:
-    """The table of `synth pareto`: a row per point, then what is proved, what is open and which point to take."""
+    """Return the table of `synth pareto`: a row per point, then proofs, open intervals and a recommended point."""
     sums = found.collective.combining
     columns = [
         ("steps", "right"),
@@ -47,13 +46,18 @@ def frontier(found: Frontier) -> Report:
         ("status", "left"),
     ]
     engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
-    columns += [("construction", "left"), ("same bits", "left")] if sums else [("engine", "left")] if engines else []
+    if sums:
+        columns += [("construction", "left"), ("same bits", "left")]
+    elif engines:
+        columns.append(("engine", "left"))
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
-    rows, said = [], _repeated(found)
+    rows, common = [], _repeated(found)
     for point in found.points:
-        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point, said)]
-        row += [point.construction, "yes" if point.same_bits else "no"] if sums else []
-        row += [point.construction if point.construction.startswith("flow: ") else "exact"] if engines else []
+        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point, common)]
+        if sums:
+            row += [point.construction, "yes" if point.same_bits else "no"]
+        elif engines:
+            row.append(point.construction if point.construction.startswith("flow: ") else "exact")
         row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
         rows.append(tuple(row))
     return Report(
@@ -62,7 +66,7 @@ def frontier(found: Frontier) -> Report:
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
-    """``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
+    """Return a title such as ``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
     return headed(collective.name, collective.roots, network, network.unit, network.latency, labels)
 
 
@@ -74,12 +78,16 @@ def headed(
     latency: Fraction,
     labels: Sequence[int],
 ) -> str:
-    """The title of what is said of a collective on a machine; `labels`: what the machine calls its ranks, where it is
-    part of one."""
+    """Return the title of a table of a collective on a machine.
+
+    `labels`: the ranks' numbers on the whole machine, where `machine` is a part of it.
+    """
     start = f" from {', '.join(map(str, roots))}" if roots else ""
-    own = [labels[r] for r in roots] if labels else list(roots)
-    if own != list(roots):
-        start += f" (the machine's {', '.join(map(str, own))})"
+    labelled = list(roots)
+    if labels:
+        labelled = [labels[rank] for rank in roots]
+    if labelled != list(roots):
+        start += f" (the machine's {', '.join(map(str, labelled))})"
     late = f"latency {number(latency)} µs" if latency else "no latency known"
     return (
         f"{collective}{start} on {machine.name}: {counted(machine.ranks, 'rank')}, 1 unit = {number(unit)} GB/s, {late}"
@@ -87,7 +95,7 @@ def headed(
 
 
 def sentences(found: Frontier) -> list[str]:
-    """What is proved, what is open, which point to take at 128 MB, and the notes of the machine."""
+    """Return sentences: proofs, open intervals, the recommended point at 128 MB, and notes."""
     lines = _proved(found)
     lines += _open(found.open) + _gap(found)
     if found.points:
@@ -105,7 +113,10 @@ def sentences(found: Frontier) -> list[str]:
 
 
 def choice(found: Frontier, size: int) -> Report:
-    """The one point to use at `size` bytes, and why: every point's predicted time and the sizes it is best for."""
+    """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
+
+    A row shows a point's predicted time, and the sizes for which it is the fastest.
+    """
     columns = (
         ("steps", "right"),
         ("rounds/chunk", "right"),
@@ -114,16 +125,12 @@ def choice(found: Frontier, size: int) -> Report:
         ("best for", "left"),
     )
     best = found.best(size) if found.points else None
-    rows = tuple(
-        (
-            f"{'> ' if point is best else ''}{point.steps}",
-            show(point.bandwidth),
-            number(found.seconds_at(point, size) * 10**6),
-            number(found.gbps(point, size)),
-            _range(*span) if span else "no size",
-        )
-        for point, span in zip(found.points, spans(found), strict=True)
-    )
+    rows = []
+    for point, span in zip(found.points, spans(found), strict=True):
+        mark = "> " if point is best else ""
+        time, rate = number(found.seconds_at(point, size) * 10**6), number(found.gbps(point, size))
+        sizes = _range(*span) if span else "no size"
+        rows.append((f"{mark}{point.steps}", show(point.bandwidth), time, rate, sizes))
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
@@ -137,9 +144,8 @@ def choice(found: Frontier, size: int) -> Report:
             ),
         )
         lines[1:1] = _against(found, best, size)
-    return Report(
-        title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes])
-    )
+    lines += [f"note: {note}" for note in found.notes]
+    return Report(title(found.network, found.collective), columns, tuple(rows), tuple(lines))
 
 
 def _against(found: Frontier, best: Point, size: int) -> list[str]:
@@ -151,13 +157,15 @@ def _against(found: Frontier, best: Point, size: int) -> list[str]:
 
 
 def slope(found: Frontier, point: Point) -> Fraction:
-    """Predicted seconds per byte of size, without the latencies: (R/C) · unit bytes per byte / unit bandwidth."""
+    """Return predicted seconds per byte, without latencies: (R/C) · share of the size in one unit / unit bandwidth."""
     return point.bandwidth * found.collective.unit_share / (found.network.unit * 10**9)
 
 
 def spans(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
-    """For each point the sizes in bytes [from, to) where it is predicted fastest; None where it never is, `to` None: no
-    end."""
+    """Return, for each point, the sizes in bytes [from, to) where it is predicted fastest.
+
+    None for a point that never is. `to` is None where there is no end.
+    """
     alpha = found.network.latency / 10**6
 
     def crossing(few: Point, many: Point) -> Fraction:
@@ -184,7 +192,7 @@ def _proved(found: Frontier) -> list[str]:
 
 
 def _open(intervals: Sequence[Open]) -> list[str]:
-    """A sentence for each run of steps, one after the other, with the same bound and the same reason."""
+    """Return a sentence for each run of consecutive steps with the same bound and the same reason."""
     runs: list[list[Open]] = []
     for item in intervals:
         if runs and _goes_on(runs[-1][-1], item):
@@ -195,13 +203,12 @@ def _open(intervals: Sequence[Open]) -> list[str]:
     for run in runs:
         first, last = run[0], run[-1]
         span = counted(first.steps, "step") if len(run) == 1 else f"{first.steps} to {last.steps} steps"
-        most = "nothing was found"
+        upper = "nothing was found"
         if first.upper is not None and last.upper is not None:
-            most = f"at most {show(first.upper)}" + (
-                f" down to {show(last.upper)}" if last.upper != first.upper else ""
-            )
+            upper = f"at most {show(first.upper)}"
+            upper += f" down to {show(last.upper)}" if last.upper != first.upper else ""
         why = WHY.get(first.reason, first.reason)
-        lines.append(f"open: with {span} the least rounds/chunk is at least {show(first.lower)}, {most} ({why})")
+        lines.append(f"open: with {span} the least rounds/chunk is at least {show(first.lower)}, {upper} ({why})")
     return lines
 
 
@@ -211,7 +218,7 @@ def _goes_on(before: Open, item: Open) -> bool:
 
 
 def _gap(found: Frontier) -> list[str]:
-    """How far the best point is from the bound for any number of steps, where it does not meet it."""
+    """Return a sentence on the gap between the best point and the bound for any number of steps, if there is one."""
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
     if found.complete or not found.points or not 0 < floor < found.points[-1].bandwidth:
         return []
@@ -222,16 +229,16 @@ def _gap(found: Frontier) -> list[str]:
 
 
 def _repeated(found: Frontier) -> Fraction | None:
-    """The bound of every point that is not optimal, where there are many of one bound, that for any number of steps."""
+    """Return the bound for any number of steps if it is that of all points not proved optimal, and these are many."""
     values = [point.bound.value for point in found.points if point.status != "optimal"]
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=None)
     return floor if len(values) >= MANY and set(values) == {floor} and _gap(found) else None
 
 
-def _status(point: Point, said: Fraction | None = None) -> str:
-    """In words; `said`: a bound that stands below the table."""
+def _status(point: Point, common: Fraction | None = None) -> str:
+    """Return the status in words; `common`: a bound that is given below the table."""
     if point.status != "optimal":
-        return "best known" if point.bound.value == said else f"best known (bound {show(point.bound.value)})"
+        return "best known" if point.bound.value == common else f"best known (bound {show(point.bound.value)})"
     return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
 
 

@@ -1,4 +1,4 @@
-"""What `synth groups` prints: a row per kind of group. Takes any object with the fields of
+"""The table and the document of `synth groups`, from any object with the fields of
 `synth.scale.groups.joint.Together`."""
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ COLUMNS = (
 
 
 def report(found: Any) -> Report:
-    """Groups alike in collective, size, name and bound share a row: the first one's ranks, bounds alone and together,
-    what was found."""
+    """Return the table: a row for all groups that are alike in collective, size, name and bound.
+
+    It shows the ranks of the first one, the bounds alone and together, and the rate that was reached.
+    """
     kinds: dict[tuple, list[int]] = {}
     for g, group in enumerate(found.groups):
         kinds.setdefault((group.name, group.collective, group.size, len(group.ranks), found.alone[g]), []).append(g)
@@ -32,13 +34,9 @@ def report(found: Any) -> Report:
     rows = []
     for (name, collective, size, _, alone), members in kinds.items():
         first = found.groups[members[0]]
-        root = (
-            f" from {first.root}"
-            if collective == "broadcast"
-            else f" to {first.root}"
-            if collective == "reduce"
-            else ""
-        )
+        root = ""
+        if collective in ("broadcast", "reduce"):
+            root = f" {'from' if collective == 'broadcast' else 'to'} {first.root}"
         reached = "-" if seconds is None else number(size / seconds)
         before = ("-", "-") if alone is None else ("<= " + number(size / alone), f"{float(joint / alone):.2f}x")
         row = [str(len(members)), _ranks(first.ranks), (f"{name}: " if name else "") + collective + root, show(size)]
@@ -50,17 +48,17 @@ def report(found: Any) -> Report:
 
 
 def document(found: Any) -> dict:
-    """The same as JSON: seconds per GB of relative size 1, the certificate of the joint bound, and the schedule."""
-    groups = [
-        {
-            "ranks": list(group.ranks), "collective": group.collective, "bytes": show(group.size),
-            **({} if group.root is None else {"root": group.root}), **({"name": group.name} if group.name else {}),
-            "alone_seconds": None if alone is None else show(alone),
-            "slowdown": None if alone is None else show(found.bound.seconds / alone),
-            **_proof(g, proof),
-        }
-        for g, (group, alone, proof) in enumerate(zip(found.groups, found.alone, found.proofs, strict=True))
-    ]  # fmt: skip
+    """Return the same as JSON: seconds per GB of relative size 1, the joint bound's certificate, and the schedule."""
+    groups = []
+    for g, (group, alone, proof) in enumerate(zip(found.groups, found.alone, found.proofs, strict=True)):
+        row = {"ranks": list(group.ranks), "collective": group.collective, "bytes": show(group.size)}
+        if group.root is not None:
+            row["root"] = group.root
+        if group.name:
+            row["name"] = group.name
+        row["alone_seconds"] = None if alone is None else show(alone)
+        row["slowdown"] = None if alone is None else show(found.bound.seconds / alone)
+        groups.append(row | _proof(g, proof))
     return {
         "schema": "synth.groups/1",
         "topology": found.network.to_json(),
@@ -75,13 +73,12 @@ def document(found: Any) -> dict:
 
 
 def _proof(group: int, proof: Any) -> dict:
-    """What proves the bound of a group on its own: a certificate, or the group and the automorphism that it is the
-    image by."""
+    """Return the proof of a group's bound alone: a certificate, or a group and the automorphism that maps it here."""
     if proof is None:
         return {}
-    return (
-        {"alone_certificate": proof.certificate} if proof.of == group else {"alone_as": [proof.of, list(proof.moved)]}
-    )
+    if proof.of == group:
+        return {"alone_certificate": proof.certificate}
+    return {"alone_as": [proof.of, list(proof.moved)]}
 
 
 def _lines(found: Any) -> tuple[str, ...]:
@@ -89,12 +86,12 @@ def _lines(found: Any) -> tuple[str, ...]:
         f"together: at least {number(found.bound.seconds)} s where size 1 is 1 GB, proved by prices of links and limits"
     ]
     if found.schedule is not None:
-        made = found.schedule
+        schedule = found.schedule
         gap = f"{number(100 * found.gap)}% above the bound" if found.gap else "optimal"
-        size = f"{counted(len(made.steps), 'step')} and {counted(made.rounds, 'round')}"
+        size = f"{counted(len(schedule.steps), 'step')} and {counted(schedule.rounds, 'round')}"
         lines.append(
             f"found: {number(found.seconds)} s, {gap}; one schedule of {size}, replayed;"
-            f" a chunk is {show(found.task.unit / made.chunks)} of size 1"
+            f" a chunk is {show(found.task.unit / schedule.chunks)} of size 1"
         )
     if found.open:
         lines.append(f"left open: {', '.join(found.open)}")
@@ -106,7 +103,7 @@ def _lines(found: Any) -> tuple[str, ...]:
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    """``0-7``, ``0,8,..,56`` or all of a few."""
+    """Return ranks in short form: ``0-7``, ``0,8,..,56``, or the first eight."""
     step = ranks[1] - ranks[0]
     if len(ranks) > 3 and all(b - a == step for a, b in pairwise(ranks)):
         return f"{ranks[0]}-{ranks[-1]}" if step == 1 else f"{ranks[0]},{ranks[1]},..,{ranks[-1]}"

@@ -1,4 +1,4 @@
-"""What a topology is, as tables: a matrix or list of links, limits, distances, symmetries, notes."""
+"""Tables of a topology: a matrix or list of links, limits, distances, symmetries, notes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MATRIX_RANKS = 20  # wider matrices do not fit a terminal: links are then counte
 
 
 def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Report, ...]:
-    """The tables of `synth topo show`. `symmetries`: how many generators, and the order of their group in words."""
+    """Return the tables of `synth topo show`.
+
+    `symmetries`: the number of generators, and the order of their group in words.
+    """
     network = topology.network()
     boxes = len(set(topology.nodes)) or 1
     what = f"{topology.name}: {counted(topology.ranks, 'rank')}" + (f" in {boxes} boxes" if boxes > 1 else "")
@@ -28,8 +31,10 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
 
 
 def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) -> Report:
-    """The table of `synth topo match`: which label of `topology` plays each rank of `machine`; `what` says what was
-    found."""
+    """Return the table of `synth topo match`: the label in `topology` of each rank of `machine`.
+
+    `what`: the result of the match in words, for the title.
+    """
     columns = ((f"rank of {machine}", "right"), (f"label in {topology}", "right"))
     return Report(f"{topology} is {what}", columns, tuple((str(rank), str(label)) for rank, label in enumerate(labels)))
 
@@ -39,11 +44,15 @@ def _matrix(topology: Topology, title: str) -> Report:
     for link in topology.links:
         total[link.src, link.dst] = link.bandwidth + total.get((link.src, link.dst), 0)  # type: ignore[operator]
     columns = (("GB/s from \\ to", "right"), *((str(n), "right") for n in range(topology.ranks)))
-    rows = tuple(
-        (str(n), *("." if (n, m) not in total else show(total[n, m]) for m in range(topology.ranks)))  # type: ignore[arg-type]
-        for n in range(topology.ranks)
-    )
-    return Report(title, columns, rows)
+
+    def cell(src: int, dst: int) -> str:
+        return show(total[src, dst]) if (src, dst) in total else "."  # type: ignore[arg-type]
+
+    ranks = range(topology.ranks)
+    rows = []
+    for src in ranks:
+        rows.append((str(src), *(cell(src, dst) for dst in ranks)))
+    return Report(title, columns, tuple(rows))
 
 
 def _kinds(topology: Topology, title: str) -> Report:
@@ -83,23 +92,22 @@ def _names(names: list[str]) -> str:
 
 def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
     network = topology.network()
-    hops = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
-    apart = hops.pop(None, 0)
-    far = max((d for d in hops if d is not None), default=0)
-    spread = ", ".join(
-        f"{counted(count, 'pair')} at {d}" for d, count in sorted(hops.items(), key=lambda item: item[0] or 0)
-    )
-    lines = [f"distances: diameter {far}" + (f" ({spread})" if spread else "")] if not apart else []
-    if apart:
-        lines.append(f"not connected: {apart} pairs of ranks cannot reach each other")
+    pairs = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
+    disconnected = pairs.pop(None, 0)
+    diameter = max((d for d in pairs if d is not None), default=0)
+    by_distance = sorted(pairs.items(), key=lambda item: item[0] or 0)
+    histogram = ", ".join(f"{counted(count, 'pair')} at {d}" for d, count in by_distance)
+    if disconnected:
+        lines = [f"not connected: {disconnected} pairs of ranks cannot reach each other"]
+    else:
+        lines = [f"distances: diameter {diameter}" + (f" ({histogram})" if histogram else "")]
     speeds = Counter((k.kind, k.latency) for k in topology.links)
     lines += [f"{kind} links: latency {number(latency)} µs" for kind, latency in sorted(speeds) if latency]
     generators, order = symmetries
-    lines.append(
-        f"symmetries: {order}, from {generators} generator{'' if generators == 1 else 's'}"
-        if generators
-        else "symmetries: none"
-    )
+    if generators:
+        lines.append(f"symmetries: {order}, from {counted(generators, 'generator')}")
+    else:
+        lines.append("symmetries: none")
     if topology.labels and topology.labels != tuple(range(topology.ranks)):
         lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
     return lines + [f"note: {note}" for note in topology.notes]

@@ -1,4 +1,4 @@
-"""What a plan says, as tables: ranges of sizes and what to run in them, then every judged size with its loss."""
+"""Tables of a plan: the algorithm for each range of sizes, then every judged size with its loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
-SHOWN = 2  # of the algorithms that stand in where a runtime does not take the first; the document has all
+SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all
 RANGES = (
     ("from", "right"),
     ("to", "right"),
@@ -34,27 +34,22 @@ SIZES = (
 
 
 def reports(plan: Plan) -> list[Report]:
-    """Two tables a collective; what the times are, the fit and the notes stand below the last."""
-    made: list[Report] = []
+    """Return two tables for each collective; the origin of the times, the fit and the notes follow the last."""
+    tables: list[Report] = []
     for table in plan.tables:
-        made += [_ranges(plan, table), _sizes(plan, table)] if table.sizes else [_ranges(plan, table)]
-    words = [
-        f"{name}: {line}" if len(plan.model) > 1 else line
-        for name, doc in plan.model.items()
-        for line in doc.get("words", ())
-    ]
-    said = (f"times are {plan.says}" if plan.source != "imported" else plan.says, *words, *map(_note, plan.notes))
-    last = made[-1]
-    return [*made[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *said))]
+        tables += [_ranges(plan, table), _sizes(plan, table)] if table.sizes else [_ranges(plan, table)]
+    sentences = [f"times are {plan.says}" if plan.source != "imported" else plan.says]
+    for name, doc in plan.model.items():
+        prefix = f"{name}: " if len(plan.model) > 1 else ""
+        sentences += [prefix + line for line in doc.get("words", ())]
+    sentences += [f"note: {note}" for note in plan.notes]
+    last = tables[-1]
+    return [*tables[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *sentences))]
 
 
 def html(plan: Plan) -> str:
-    """What a notebook shows for a plan."""
+    """Return the tables of a plan as an HTML fragment for notebooks."""
     return "".join(map(report_html, reports(plan)))
-
-
-def _note(text: str) -> str:
-    return f"note: {text}"
 
 
 def _ranges(plan: Plan, table: Table) -> Report:
@@ -71,24 +66,24 @@ def _ranges(plan: Plan, table: Table) -> Report:
 
 
 def _groups(table: Table) -> list[list[Range]]:
-    """Neighbouring ranges that differ in the alternatives alone."""
+    """Group neighbouring ranges that differ only in their alternatives."""
     return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
 
 
 def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
     first, low, high = plan.algorithms[group[0].order[0]], group[0].low, group[-1].high
-    others = [plan.algorithms[k].label for k in dict.fromkeys(k for row in group for k in row.order[1:])]
+    alternatives = dict.fromkeys(k for row in group for k in row.order[1:])
+    others = [plan.algorithms[k].label for k in alternatives]
     step = first.divisor * table.element
     return (
-        size_text(low), "" if high is None else size_text(high), first.label, first.backend, *_way(first),
+        size_text(low), "" if high is None else size_text(high), first.label, first.backend, *_settings(first),
         f"{step} B" if first.divisor > 1 else "any",
         ", ".join(others[:SHOWN]) + (f", {len(others) - SHOWN} more" if len(others) > SHOWN else ""),
     )  # fmt: skip
 
 
-def _way(algorithm: Algorithm) -> tuple[str, str]:
-    """Protocol and instances of a schedule of ours; empty for another library's algorithm, which chooses them
-    itself."""
+def _settings(algorithm: Algorithm) -> tuple[str, str]:
+    """Return protocol and instances of a synthesized schedule; empty for other libraries, which choose themselves."""
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 
@@ -97,12 +92,13 @@ def _sizes(plan: Plan, table: Table) -> Report:
     known = [loss for loss in table.losses if loss is not None]
     for i, size in enumerate(table.sizes):
         k = table.chosen[i] if table.chosen else None
-        label, way = ("", ("", "")) if k is None else (plan.algorithms[k].label, _way(plan.algorithms[k]))
+        label, settings = ("", ("", "")) if k is None else (plan.algorithms[k].label, _settings(plan.algorithms[k]))
         time, loss = table.seconds[i], table.losses[i]
-        ours, library = (column[i] if column else None for column in (table.ours, table.library))
+        ours = table.ours[i] if table.ours else None
+        library = table.library[i] if table.library else None
         rate = "" if not time else number(size / time / 1e9)
         share = "" if loss is None else f"{100 * loss:.2f}%"
-        rows.append((size_text(size), label, *way, _micro(time), rate, _micro(ours), _micro(library), share))
+        rows.append((size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share))
     lines = []
     if known:
         worst = max(known)

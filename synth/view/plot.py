@@ -1,5 +1,4 @@
-"""The frontier as a picture: points, and the staircase below which nothing can lie. The one file that uses
-matplotlib."""
+"""Plots of frontiers: points, and the staircase of lower bounds. The only file that uses matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ FORMATS = ("svg", "png", "pdf")
 
 
 def drawable(suffix: str) -> str:
-    """The format of a file that ends so: one of `FORMATS`. Raises UsageError for others."""
+    """Return the format of a file with that suffix, one of `FORMATS`. Raises UsageError for others."""
     kind = suffix.lower().lstrip(".")
     if kind not in FORMATS:
         raise UsageError(
@@ -26,7 +25,7 @@ def drawable(suffix: str) -> str:
 
 
 def frontier_figure(frontier: Frontier) -> Figure:
-    """Rounds per chunk over steps: the points, the proved lower bound as a staircase, and what lies open between them.
+    """Return the plot of rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
 
     Raises MissingDependencyError without matplotlib.
     """
@@ -62,25 +61,27 @@ def frontier_figure(frontier: Frontier) -> Figure:
     axes.set_ylim(0, tallest * 1.2)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)
-    figure._repr_svg_ = lambda: image(figure, "svg").decode()  # notebooks show it, whichever backend they use
+    figure._repr_svg_ = lambda: image(figure, "svg").decode()  # notebooks display it with every backend
     return figure
 
 
 def image(figure: Any, suffix: str) -> bytes:
-    """`figure` as a file of the kind that `suffix` names, the same bytes for the same figure. Raises UsageError for an
-    unknown kind."""
+    """Return `figure` as a file of the format of `suffix`, with the same bytes for the same figure.
+
+    Raises UsageError for an unknown format.
+    """
     import io
 
     kind = drawable(suffix)
     need("matplotlib", "a plot", "pip install 'ccl-synth[plot]'").rcParams["svg.hashsalt"] = "synth"
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    figure.savefig(held, format=kind, dpi=150, metadata=undated)
-    return held.getvalue()
+    figure.savefig(buffer, format=kind, dpi=150, metadata=undated)
+    return buffer.getvalue()
 
 
 def _staircase(frontier: Frontier) -> tuple[list[int], list[float]]:
-    """Steps and the greatest lower bound proved there; one step past the last so that its tread is seen."""
+    """Return steps and the greatest lower bound at each; one step beyond the last makes its tread visible."""
     known: dict[int, float] = {}
     for steps, bound in [
         *frontier.bounds,

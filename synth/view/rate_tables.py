@@ -1,5 +1,4 @@
-"""What `synth allocations` and `synth explain` print: plain tables of rates. Takes any objects with the fields named
-here."""
+"""The tables of rates of `synth allocations` and `synth explain`, from any objects with the fields used here."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from synth.view.frontier_text import Report, headed
 
 
 def gbps(units: Fraction, unit: Fraction) -> str:
-    """Units of algorithmic bandwidth as GB/s."""
+    """Return units of algorithmic bandwidth in GB/s, as text."""
     return number(units * unit)
 
 
@@ -24,10 +23,11 @@ def allocations(
     title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None,
     missing: Sequence[str] = (),
 ) -> Report:  # fmt: skip
-    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation,
-    rates).
+    """Return the table of `synth allocations`, with a row per class of isomorphic allocations.
 
-    `missing`: what a time limit left out, in words.
+    A row shows the least member of the class, its number of members, its rings, and each collective's rate. `rows`:
+    (allocation, rates). `slow`: GB/s with PCIe, by ranks and collective. `missing`: work that a time limit cut, in
+    words.
     """
     columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
     for name in names:
@@ -62,16 +62,15 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     ]
     if "allreduce" in names:
         ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]
-        better = sum(x > 1 for x in ratios)
-        if ratios:
-            mean = 1.0
-            for x in ratios:
-                mean *= x ** (1 / len(ratios))
-            than = "than the optimal reduce-scatter + allgather"
-            where = (
-                f"faster {than} in {better}, by {mean:.3f} in geometric mean" if better else f"nowhere faster {than}"
-            )
-            lines.append(f"allreduce by trees is {where}")
+        faster = sum(ratio > 1 for ratio in ratios)
+        mean = 1.0  # geometric
+        for ratio in ratios:
+            mean *= ratio ** (1 / len(ratios))
+        than = "than the optimal reduce-scatter + allgather"
+        if faster:
+            lines.append(f"allreduce by trees is faster {than} in {faster}, by {mean:.3f} in geometric mean")
+        elif ratios:
+            lines.append(f"allreduce by trees is nowhere faster {than}")
     lines.append(
         "GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together"
     )
@@ -79,37 +78,31 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
 
 
 def title(topology: Topology, collective: Collective) -> str:
-    """The title of `explain`."""
+    """Return the title of `synth explain`."""
     return headed(
         collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology), topology.labels
     )
 
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
-    """A row per way to run the collective, the optimum first, and what limits it."""
+    """Return the table of `synth explain`: a row per way to run the collective, the optimum first, and its limit."""
     top = made.ways[0].units
     columns = (("way", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
     if made.ways[0].name == "optimum":
         columns = (*columns[:3], ("of the optimum", "right"), columns[4])
-    rows = tuple(
-        (
-            way.name,
-            *(
-                ("-", "-", "-")
-                if way.units is None
-                else (show(way.units), gbps(way.units, unit), _part(way.units, top))
-            ),
-            way.remark,
-        )
-        for way in made.ways
-    )
+    rows = []
+    for way in made.ways:
+        rate = ("-", "-", "-")
+        if way.units is not None:
+            rate = (show(way.units), gbps(way.units, unit), _part(way.units, top))
+        rows.append((way.name, *rate, way.remark))
     lines = [
         f"limited by: {made.limit}",
         "GB/s: size / time (algorithmic bandwidth) for large messages, without latency",
     ]
     if made.open:
         lines.append(f"left open: {', '.join(made.open)}")
-    return Report(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
+    return Report(title, columns, tuple(rows), (*lines, *(f"note: {note}" for note in notes)))
 
 
 def _part(units: Fraction, top: Fraction | None) -> str:
@@ -117,22 +110,18 @@ def _part(units: Fraction, top: Fraction | None) -> str:
 
 
 def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:
-    """What `synth explain --format json` prints: the ways, the rings themselves, the ranks that the limit speaks of."""
-    ways = [
-        {
-            "way": way.name, "units": None if way.units is None else show(way.units),
-            "gbps": None if way.units is None else float(way.units * unit), "remark": way.remark,
-        }
-        for way in made.ways
-    ]  # fmt: skip
-    found: dict[str, Any] = {"topology": topology, "collective": collective, "unit_gbps": show(unit), "ways": ways}
-    found |= {"limit": made.limit, "limit_ranks": [list(part) for part in made.parts], "open": list(made.open)}
+    """Return the document of `synth explain --format json`: rates, the cycles of the rings, the ranks of the limit."""
+    ways = []
+    for way in made.ways:
+        units, rate = (None, None) if way.units is None else (show(way.units), float(way.units * unit))
+        ways.append({"way": way.name, "units": units, "gbps": rate, "remark": way.remark})
+    document: dict[str, Any] = {"topology": topology, "collective": collective, "unit_gbps": show(unit), "ways": ways}
+    document |= {"limit": made.limit, "limit_ranks": [list(part) for part in made.parts], "open": list(made.open)}
     if made.rings is not None:
         rings = made.rings
-        most = None if rings.bound is None else rings.bound.units
-        found["rings"] = {
+        document["rings"] = {
             "most": rings.most,
-            "bound_units": most,
+            "bound_units": None if rings.bound is None else rings.bound.units,
             "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings],
         }
-    return found
+    return document

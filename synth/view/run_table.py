@@ -7,12 +7,12 @@ from fractions import Fraction
 from synth.model.number_text import size_text
 from synth.view.frontier_text import Report
 
-SHOWN = 3
-BEHIND = 1.05  # real time over what it was held to, above which a paced run was not
+SHOWN = 3  # maximum number of busiest links in the table
+BEHIND = 1.05  # real time over the time to which a run was held, above which it counts as not paced
 
 
 def execution(doc: dict) -> Report:
-    """Right or not compared, the time, bandwidths, the bound, the busiest links."""
+    """Return the table of `synth run`: result of the comparison, time, bandwidths, bound, busiest links."""
     rows = [("result", _result(doc))]
     time = doc["picoseconds"]
     if time is not None:

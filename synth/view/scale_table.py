@@ -11,11 +11,11 @@ from synth.model.scale_frontier import Large
 from synth.view.frontier_text import SIZES, Report, headed
 from synth.view.size_advice import Choice, Wire, lines
 
-ADVISED = 128 << 20
+ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 
 
 def report(found: Large) -> Report:
-    """What `synth pareto` prints for the flow engines."""
+    """Return the table of `synth pareto` for a frontier of the flow engines."""
     columns = [
         ("steps", "right"),
         ("rounds", "right"),
@@ -39,8 +39,8 @@ def report(found: Large) -> Report:
 
 
 def choice(found: Large, size: int) -> Report:
-    """What `synth pareto --size` prints: the one point to use."""
-    whole = report(found)
+    """Return the table of `synth pareto --size`: the recommended point at `size` bytes."""
+    table = report(found)
     best = found.points.index(found.best(size))
     line = (
         f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "
@@ -48,11 +48,11 @@ def choice(found: Large, size: int) -> Report:
     )
     points = [Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     against = lines(size, Wire(found.latency, found.unit, found.unit_share), points, points[best])
-    return Report(whole.title, whole.columns, (whole.rows[best],), (line, *against, *whole.sentences))
+    return Report(table.title, table.columns, (table.rows[best],), (line, *against, *table.sentences))
 
 
 def bound(found: Large) -> Report:
-    """What `synth bound` prints at scale: the bound in GB/s, and what limits."""
+    """Return the table of `synth bound` at scale: the bound in GB/s, and its limit in words."""
     columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
     kind = str(found.certificate["kind"])
     rows = (
@@ -67,11 +67,13 @@ def bound(found: Large) -> Report:
 
 
 def limit(found: Large) -> str:
-    """The certificate in words."""
+    """Return the limit that the certificate proves, in words."""
     certificate, ranks = found.certificate, found.topology.ranks
     match certificate["kind"]:
         case "throughput-cut":
-            inside = [n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks]
+            inside: list[int] = []
+            for first, last in certificate["inside"]:
+                inside += range(first, min(last + 1, ranks))
             outside = sorted(set(range(ranks)) - set(inside))
             through = f" through {_shared(len(certificate['limits']))}" if certificate["limits"] else ""
             within = f"what rank{'s' if len(inside) > 1 else ''} {_few(inside)} must"
@@ -81,16 +83,19 @@ def limit(found: Large) -> str:
         case "throughput-cuts":
             return f"{counted(len(certificate['cuts']), 'cut')} together, which share ports or NICs"
         case "allreduce-parts":
-            parts = [[n for n in region if n < ranks] for region in certificate["regions"]]
+            parts = [_below(region, ranks) for region in certificate["regions"]]
             sizes = {len(part) for part in parts}
-            each = (
-                f"{len(parts)} parts of {sizes.pop()}"
-                if len(sizes) == 1
-                else " | ".join(_few(part) for part in parts[:6])
-            )
+            if len(sizes) == 1:
+                each = f"{len(parts)} parts of {sizes.pop()}"
+            else:
+                each = " | ".join(_few(part) for part in parts[:6])
             return f"the partition into {each}: each byte crosses between parts at least {2 * (len(parts) - 1)} times"
         case _:
             return "lengths of links and limits: every pair's cheapest way together against what all links can pay"
+
+
+def _below(ends: list[int], ranks: int) -> list[int]:
+    return [end for end in ends if end < ranks]
 
 
 def _shared(count: int) -> str:
@@ -98,7 +103,9 @@ def _shared(count: int) -> str:
 
 
 def _few(ranks: list[int]) -> str:
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs(ranks)]
+    shown = []
+    for first, last in runs(ranks):
+        shown.append(str(first) if first == last else f"{first}-{last}")
     return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
 
 
@@ -136,5 +143,5 @@ def _sentences(found: Large) -> list[str]:
 
 
 def _open(found: Large) -> list[str]:
-    """What a time limit or Ctrl-C left undone; nothing is proved or disproved by that."""
+    """Return a sentence on the work that a time limit or Ctrl-C cut; that proves and disproves nothing."""
     return [f"left open: {'; '.join(found.open)}"] if found.open else []

@@ -1,8 +1,7 @@
-"""What speaks against the point that the cost model names at a size: sizes that its chunks do not divide, and very
-short chunks.
+"""Reasons against the point that the cost model recommends at a size: indivisible sizes and very short chunks.
 
-The model is T = S α + R/C · bytes / bandwidth: it leaves out what each send costs beside the wire, and takes any size
-for divisible.
+The model is T = S α + R/C · bytes / bandwidth. It omits the cost of each send beyond the link, and assumes that chunks
+divide every size.
 """
 
 from __future__ import annotations
@@ -25,42 +24,41 @@ class Choice(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """Of a machine and a collective: α in µs, GB/s of one unit, and the share of the size that one unit of data has."""
+    """The constants of the cost model: α in µs, GB/s of one unit, and the share of the size in one unit of data."""
 
     latency: Fraction
     unit: Fraction
     share: Fraction
 
     def chunk(self, size: int, chunks: int) -> Fraction:
-        """Bytes of one chunk of a message of `size` bytes."""
+        """Return the bytes of one chunk of a message of `size` bytes."""
         return size * self.share / chunks
 
     def divides(self, size: int, chunks: int) -> bool:
-        """Whether each chunk has whole elements."""
+        """Return True where each chunk has whole elements."""
         return (self.chunk(size, chunks) / ELEMENT).denominator == 1
 
     def microseconds(self, size: int, chunks: int) -> Fraction:
-        """What one chunk takes on a link of one unit."""
+        """Return the time in µs of one chunk on a link of one unit."""
         return self.chunk(size, chunks) / self.unit / 1000
 
     def short(self, size: int, chunks: int) -> bool:
-        """Whether a chunk is on a link for less than a latency."""
+        """Return True where a chunk occupies a link of one unit for less than a latency."""
         return self.microseconds(size, chunks) < self.latency
 
 
 def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list[str]:
-    """Sentences about `best`, none where nothing speaks against it; each names the point to take instead, where there
-    is one."""
-    found: list[str] = []
-    able = [p for p in points if wire.divides(size, p.chunks)]
-    if best not in able:
+    """Return a sentence for each reason against `best`; it names a better point for that reason, if there is one."""
+    sentences: list[str] = []
+    divisible = [p for p in points if wire.divides(size, p.chunks)]
+    if best not in divisible:
         pieces = best.chunks / wire.share * ELEMENT
         pad = -(-size // pieces) * pieces
         padded = f"pad it to {pad} bytes" if pad.denominator == 1 else "pad it"
-        other = f"or take the {_point(able)}, whose chunks do" if able else "as no point's chunks divide it"
+        other = f"or take the {_point(divisible)}, whose chunks do" if divisible else "as no point's chunks divide it"
         count = best.chunks / wire.share
         each = "" if wire.share == 1 else f" (C={best.chunks} for each unit of data)"
-        found.append(
+        sentences.append(
             f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}; the executors "
             f"here pad it,"
             f" for MSCCL and MSCCL++ {padded}, {other}"
@@ -69,15 +67,15 @@ def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list
         longer = [p for p in points if not wire.short(size, p.chunks)]
         instead = f"; with longer chunks there is the {_point(longer)}" if longer else ""
         length, time = size_text(wire.chunk(size, best.chunks)), number(wire.microseconds(size, best.chunks))
-        found.append(
+        sentences.append(
             f"a chunk is {length}, {time} µs on a link, less than a latency:"
             f" what each send costs beside the wire is not in the model, `synth bench` and `synth tune` measure "
             f"it{instead}"
         )
-    return found
+    return sentences
 
 
 def _point(points: Sequence[Choice]) -> str:
-    """The fastest of `points` in words."""
+    """Return the fastest of `points` in words."""
     least = min(points, key=lambda p: (p.seconds, p.steps))
     return f"{least.steps}-step point (C={least.chunks}; {number(least.seconds * 1e6)} µs)"

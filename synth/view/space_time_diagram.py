@@ -1,8 +1,7 @@
-"""A program as a space-time picture: a row for each thread block, ranks one under the other, time to the right,
-messages as arrows.
+"""Space-time diagrams of programs: a row for each thread block, ranks below each other, time to the right.
 
-Time is logical: an op stands one column after the latest of what it waits for (the op before it, its dependencies, the
-sender of what it receives), so columns are steps of the longest chain, not seconds.
+Messages are arrows. Time is logical: an op stands one column after the latest op that it waits for (the op before it,
+its dependencies, the sender of the message that it receives). So columns are steps of the longest chain, not seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from synth.errors import SynthError
 from synth.program.program import RECEIVING, SENDING, Block, Op, Program
 from synth.program.text import op_text
 
-MOST = 60_000  # ops that a picture can hold before no viewer opens it
+MOST = 60_000  # maximum ops of a picture, beyond which no viewer opens it
 ROW, COLUMN, LEFT, TOP, BOX = 18, 44, 150, 44, 14
 COLOURS = {
     "s": "#1764ab",
@@ -42,8 +41,7 @@ Place = tuple[int, int, int]  # rank, block, op
 
 
 class Timeline(NamedTuple):
-    """`columns[rank, block, op]`; `arrows` from what sends to what receives; `stuck`: the ops that never start, without
-    a column."""
+    """The logical times of a program. `columns`: by op. `arrows`: (sender, receiver). `stuck`: ops that never start."""
 
     columns: dict[Place, int]
     arrows: list[tuple[Place, Place]]
@@ -51,8 +49,10 @@ class Timeline(NamedTuple):
 
 
 def timeline(program: Program) -> Timeline:
-    """The logical time of every op, with FIFOs that never fill. Messages are FIFO data, or signals of one-sided
-    programs."""
+    """Return the logical time of every op, with FIFOs that never fill.
+
+    Messages are FIFO data, or signals of one-sided programs.
+    """
     blocks = [(gpu.rank, b, block) for gpu in program.gpus for b, block in enumerate(gpu.blocks)]
     columns: dict[Place, int] = {}
     arrows: list[tuple[Place, Place]] = []
@@ -117,16 +117,18 @@ def _outboxes(rank: int, block: Block, op: Op) -> list[Hashable]:
 
 
 def _meet(met: dict[Hashable, list[int]], rank: int, b: int, op: Op, visit: int, now: int) -> int | None:
-    """When the blocks of a barrier's group have all come to it for the `visit`-th time; None while one is missing."""
-    own = met[rank, op.group, b]
-    if len(own) < visit:
-        own.append(now)
+    """Return the time at which all blocks of a barrier's group have reached it for the `visit`-th time, or None."""
+    arrivals = met[rank, op.group, b]
+    if len(arrivals) < visit:
+        arrivals.append(now)
     times = [met[rank, op.group, other] for other in op.group]
-    return max(t[visit - 1] for t in times) if all(len(t) >= visit for t in times) else None
+    if any(len(t) < visit for t in times):
+        return None
+    return max(t[visit - 1] for t in times)
 
 
 def program_svg(program: Program) -> str:
-    """The drawing; the full text of an op shows when the pointer rests on it. Raises SynthError above `MOST` ops."""
+    """Return the drawing; each op has its full text as a tooltip. Raises SynthError above `MOST` ops."""
     if program.ops > MOST:
         raise SynthError(
             f"{program.name} has {program.ops} instructions, a picture holds {MOST}; `synth show` without --svg "
@@ -140,7 +142,9 @@ def program_svg(program: Program) -> str:
         lines.append(f'<text x="8" y="{y + 12}" font-weight="bold">rank {gpu.rank}</text>')
         for b, block in enumerate(gpu.blocks):
             rows[gpu.rank, b] = y
-            peers = f"{'-' if block.recv is None else block.recv} → {'-' if block.send is None else block.send}"
+            receives = "-" if block.recv is None else block.recv
+            sends = "-" if block.send is None else block.send
+            peers = f"{receives} → {sends}"
             lines.append(f'<text x="62" y="{y + 12}" fill="#555">{b}: {peers} ch {block.channel}</text>')
             y += ROW
         y += 8

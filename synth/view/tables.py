@@ -13,7 +13,7 @@ from rich.table import Table
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Cost
-from synth.model.rational import show
+from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.view import frontier_text
@@ -30,11 +30,11 @@ __all__ = [
     "print_report",
     "print_schedule",
 ]
-WIDE = 400  # columns when stdout is no terminal: rows are never folded or cut there
+WIDE = 400  # width in characters when stdout is no terminal, so that rows are neither folded nor cut there
 
 
 def print_report(content: Report) -> None:
-    """Title, table, sentences."""
+    """Print title, table and sentences."""
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDE)
     if content.title:
         console.print(content.title, markup=False, soft_wrap=True)
@@ -52,36 +52,40 @@ def print_report(content: Report) -> None:
 
 
 def print_frontier(frontier: Frontier) -> None:
-    """The table of `synth pareto`."""
+    """Print the table of `synth pareto`."""
     print_report(frontier_text.frontier(frontier))
 
 
 def print_choice(frontier: Frontier, size: int) -> None:
-    """The table of `synth pareto --size`."""
+    """Print the table of `synth pareto --size`."""
     print_report(frontier_text.choice(frontier, size))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:
-    """The content of `print_choice`: predicted seconds of each point at `size` bytes, the best one, and where each is
-    best."""
+    """Return the content of `print_choice`: predicted seconds of each point at `size` bytes, and the best one.
+
+    Each point has the range of sizes for which it is the best.
+    """
     best = frontier.best(size) if frontier.points else None
     wire = Wire(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
-    points = [
-        {
-            "steps": point.steps,
-            "rounds": point.rounds,
-            "chunks": point.chunks,
-            "bandwidth": show(point.bandwidth),
-            "status": point.status,
-            "seconds": frontier.seconds_at(point, size),
-            "gbps": frontier.gbps(point, size),
-            "best_from": None if span is None else float(span[0]),
-            "best_to": None if span is None or span[1] is None else float(span[1]),
-            "chunk_bytes": show(wire.chunk(size, point.chunks)),
-            "divides": wire.divides(size, point.chunks),
-        }
-        for point, span in zip(frontier.points, frontier_text.spans(frontier), strict=True)
-    ]
+    points = []
+    for point, span in zip(frontier.points, frontier_text.spans(frontier), strict=True):
+        low, high = (None, None) if span is None else span
+        points.append(
+            {
+                "steps": point.steps,
+                "rounds": point.rounds,
+                "chunks": point.chunks,
+                "bandwidth": show(point.bandwidth),
+                "status": point.status,
+                "seconds": frontier.seconds_at(point, size),
+                "gbps": frontier.gbps(point, size),
+                "best_from": None if low is None else float(low),
+                "best_to": None if high is None else float(high),
+                "chunk_bytes": show(wire.chunk(size, point.chunks)),
+                "divides": wire.divides(size, point.chunks),
+            }
+        )
     return {
         "schema": "synth.choice/1",
         "topology": frontier.network.name,
@@ -95,20 +99,16 @@ def choice_document(frontier: Frontier, size: int) -> dict:
 
 
 def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> None:
-    """The steps of a schedule: rounds, and which chunk goes where. `labels`: what the machine calls its ranks."""
+    """Print the steps of a schedule: rounds, and the path of each chunk. `labels`: the machine's names of its ranks."""
     columns = (("step", "right"), ("rounds", "right"), ("sends", "right"), ("what", "left"))
     arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
-    rows = tuple(
-        (
-            str(i),
-            str(step.rounds),
-            str(sum(not s.local for s in step.sends)),
-            _abridged([f"{s.chunk}:{s.src}{arrow[s.kind]}{s.dst}" for s in step.sends]),
-        )
-        for i, step in enumerate(schedule.steps, 1)
-    )
+    rows = []
+    for i, step in enumerate(schedule.steps, 1):
+        sends = [f"{send.chunk}:{send.src}{arrow[send.kind]}{send.dst}" for send in step.sends]
+        remote = sum(not send.local for send in step.sends)
+        rows.append((str(i), str(step.rounds), str(remote), _abridged(sends)))
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
-    found = (
+    cost_line = (
         f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds "
         f"per chunk{by}"
     )
@@ -117,12 +117,14 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         key += ", to the rank itself: adds it again, without a link"
     key += "; --format json has all sends"
     print_report(
-        Report(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (found, key))
+        Report(
+            frontier_text.title(schedule.network, schedule.collective, labels), columns, tuple(rows), (cost_line, key)
+        )
     )
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
-    """The content of `print_bounds`, with whole certificates."""
+    """Return the content of `print_bounds`, with complete certificates."""
     bounds = [{"steps": steps} | bound.to_json() for steps, bound in found]
     return {
         "schema": "synth.bounds/1",
@@ -133,7 +135,7 @@ def bounds_document(topology: Topology, collective: Collective, found: Sequence[
 
 
 def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
-    """Each bound: what it speaks of, its value, the kind and size of its certificate."""
+    """Print a row for each bound: its subject, its value, the kind and size of its certificate."""
     columns = (
         ("bound on", "left"),
         ("for", "left"),
@@ -153,15 +155,15 @@ def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
     size = len(json.dumps(bound.certificate, separators=(",", ":")))
     of_steps = kind in ("distance", "too-few-steps")
     what = "steps" if of_steps else "rounds/chunk"
-    scope = "any schedule" if steps is None or of_steps else f"{steps} step{'' if steps == 1 else 's'}"
+    scope = "any schedule" if steps is None or of_steps else counted(steps, "step")
     return what, scope, show(bound.value), kind, str(size)
 
 
-def _abridged(items: list[str], room: int = 8) -> str:
-    return " ".join(items) if len(items) <= room else f"{' '.join(items[:room])} and {len(items) - room} more"
+def _abridged(items: list[str], limit: int = 8) -> str:
+    return " ".join(items) if len(items) <= limit else f"{' '.join(items[:limit])} and {len(items) - limit} more"
 
 
 def print_reports(contents: Sequence[Report]) -> None:
-    """Several tables, one after the other."""
+    """Print several tables, one after another."""
     for content in contents:
         print_report(content)

@@ -1,4 +1,4 @@
-"""A topology as an SVG drawing: a circle of ranks for each box, links as wide as they are fast. Needs no library."""
+"""SVG drawings of topologies: a circle of ranks for each box, and links whose width shows their bandwidth."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ TIP = (
 
 
 def topology_svg(topology: Topology) -> str:
-    """The drawing. One line for both directions where they are equal, an arrow for each where not; colour tells the
-    kind."""
+    """Return the drawing: one line for both directions where they are equal, else an arrow for each.
+
+    The colour of a line shows the kind of its links.
+    """
     ends = topology.ranks + len(topology.switches)
     spots, width, height = places(topology)
     lines = [_line(link, both, spots, _widest(topology)) for link, both in _paired(topology)]
     dots = [_node(topology, end, *spots[end]) for end in range(ends)]
-    kinds = [kind for kind in COLOURS if any(link.kind == kind for link in topology.links)]
+    present = {link.kind for link in topology.links}
+    kinds = [kind for kind in COLOURS if kind in present]
     legend = [
         f'<text x="12" y="{height - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a '
         f"link</text>"
@@ -41,22 +44,28 @@ def topology_svg(topology: Topology) -> str:
 
 
 def places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
-    """Where each end goes, and width and height: a circle of ranks for each box, the boxes on a circle, switches amid
-    them."""
+    """Return the position of each rank and switch, and the width and height of the drawing.
+
+    The ranks of a box form a circle, the boxes stand on a circle, and switches in the middle.
+    """
     nodes = topology.nodes or (0,) * topology.ranks
-    boxes = [[rank for rank in range(topology.ranks) if nodes[rank] == node] for node in dict.fromkeys(nodes)]
-    own = max(140 if len(boxes) == 1 else 85, 9 * max(map(len, boxes)))
-    apart = 0 if len(boxes) == 1 else (own + 45) / sin(pi / len(boxes))
-    lean = 0.25 if len(boxes) == 2 else 0.0  # two boxes stand beside each other
+    boxes: dict[int, list[int]] = {}
+    for rank in range(topology.ranks):
+        boxes.setdefault(nodes[rank], []).append(rank)
+    radius = max(140 if len(boxes) == 1 else 85, 9 * max(map(len, boxes.values())))
+    distance = 0 if len(boxes) == 1 else (radius + 45) / sin(pi / len(boxes))  # of the boxes from the middle
+    turn = 0.25 if len(boxes) == 2 else 0.0  # two boxes stand beside each other
     spots = dict.fromkeys(range(topology.ranks), (0.0, 0.0))
-    for b, members in enumerate(boxes):
-        x, y = _on((0, 0), apart, b / len(boxes) - lean)
-        spots |= {rank: _on((x, y), own, i / len(members)) for i, rank in enumerate(members)}
+    for b, members in enumerate(boxes.values()):
+        x, y = _on((0, 0), distance, b / len(boxes) - turn)
+        spots |= {rank: _on((x, y), radius, i / len(members)) for i, rank in enumerate(members)}
     count = len(topology.switches)
-    inner = (apart or own) * 0.45 if count > 1 else 0
+    inner = (distance or radius) * 0.45 if count > 1 else 0
     ends = [*spots.values(), *(_on((0, 0), inner, i / count) for i in range(count))]
-    left, top = min(x for x, _ in ends) - 60, min(y for _, y in ends) - 60
-    width, height = max(x for x, _ in ends) - left + 60, max(y for _, y in ends) - top + 100
+    xs = [x for x, _ in ends]
+    ys = [y for _, y in ends]
+    left, top = min(xs) - 60, min(ys) - 60
+    width, height = max(xs) - left + 60, max(ys) - top + 100
     return [(x - left, y - top) for x, y in ends], max(380, round(width)), round(height)
 
 
@@ -66,19 +75,19 @@ def _on(centre: tuple[float, float], radius: float, turn: float) -> tuple[float,
 
 
 def _paired(topology: Topology) -> list[tuple[Link, bool]]:
-    """Each link once, and whether its equal twin in the other direction is meant as well."""
-    left: dict[tuple, int] = {}
+    """Return (link, both) for each line to draw; `both`: the line also stands for an equal link back."""
+    remaining: dict[tuple, int] = {}
     for link in topology.links:
         key = (link.src, link.dst, link.bandwidth, link.kind)
-        left[key] = left.get(key, 0) + 1
+        remaining[key] = remaining.get(key, 0) + 1
     pairs = []
     for link in topology.links:
         key, back = (link.src, link.dst, link.bandwidth, link.kind), (link.dst, link.src, link.bandwidth, link.kind)
-        if not left[key]:
+        if not remaining[key]:
             continue
-        left[key] -= 1
-        both = left.get(back, 0) > 0
-        left[back] = left.get(back, 0) - both
+        remaining[key] -= 1
+        both = remaining.get(back, 0) > 0
+        remaining[back] = remaining.get(back, 0) - both
         pairs.append((link, both))
     return pairs
 

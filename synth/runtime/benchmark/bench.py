@@ -1,11 +1,14 @@
-"""Timing candidates over sizes: one executor, one way for all of them.
+"""Times of candidate programs over sizes, all by one executor and one method.
 
-The reference executor's times are modelled. An executor that reads a clock has ``measure(program, arrays, *, dtype, op,
-in_place, warmup, repeats) -> (outputs, seconds)``: seconds of each repeat without compilation or copies to and from the
-caller, and the outputs of a run on poisoned memory; with ``facts() -> (device, versions)`` what the document says of
-where.
-``beside(name, layout, elements, *, dtype, op, warmup, repeats) -> (bytes, seconds)`` times what is no program: a copy,
-NCCL. The host executor is timed here, launch by launch.
+The reference executor's times are modelled. The host executor is timed here, launch by launch. Another executor that
+reads a clock has these methods:
+
+measure(program, arrays, *, dtype, op, in_place, warmup, repeats) -> (outputs, seconds)
+    Seconds of each repeat, without compilation or copies from and to the caller; outputs of a run on poisoned memory.
+facts() -> (device, versions)
+    The document's description of the device and of the software.
+beside(name, layout, elements, *, dtype, op, warmup, repeats) -> (bytes, seconds)
+    Reference timings: a copy, NCCL.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.benchmark.document import Beside, Candidate, Measured, Row
-from synth.runtime.call import made
+from synth.runtime.call import make_executor
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.reference.buffers import afford, most_bytes
@@ -36,8 +39,11 @@ SAYS = {
 
 
 class Settings(NamedTuple):
-    """`check`: compare every element (None: where a clock is read). `repeats`, `warmup`: launches that count, and
-    before them."""
+    """Options of a benchmark.
+
+    `check`: compare every element; None: only where a clock is read. `repeats`: timed launches. `warmup`: launches
+    before them that are not timed.
+    """
 
     executor: str = "reference"
     dtype: str = "float32"
@@ -56,20 +62,20 @@ def bench(
     beside: Sequence[str] = (),
     **options: Any,
 ) -> Measured:
-    """Every candidate at every size, out of place and in place where it is for both. Sizes are rounded down to whole
-    elements of each chunk, as nccl-tests does, but to no less than one.
+    """Time every candidate at every size, out of place and in place where its program supports both.
 
-    `beside`: of `BESIDE`, timed at every size. Raises UsageError for an executor without times, VerificationError where
-    an output is wrong.
+    Sizes are rounded down to whole elements of each chunk, as nccl-tests does, but to no less than one element.
+    `beside`: names of reference timings, taken at every size. Raises UsageError for an executor without times,
+    VerificationError where an output is wrong.
     """
     kind, name = dtype(how.dtype), how.executor.lower()
-    runner = made(name, {"network": network, **options})
+    runner = make_executor(name, {"network": network, **options})
     modelled = name == "reference"
     if modelled and network is None:
         raise UsageError("the reference executor needs the times of the links: name the machine (--topo)")
     timer = _Host(runner) if name == "host" else runner
     clock: Callable | None = getattr(timer, "measure", None)
-    unknown = [other for other in beside if not hasattr(timer, "beside")]
+    unknown = [] if hasattr(timer, "beside") else beside
     if unknown:
         raise UsageError(
             f"{' and '.join(unknown)} can stand beside programs on an executor with a clock (--executor cuda), not "
@@ -82,7 +88,8 @@ def bench(
         for size in sizes:
             count = max(1, size // (candidate.program.loop_chunks * kind.size))
             for in_place in {"out": (False,), "in": (True,), "both": (False, True)}[candidate.program.in_place]:
-                rows.append(_row(runner, k, candidate.program, count, kind, in_place, how, clock))
+                point = _Point(k, candidate.program, count, in_place)
+                rows.append(_row(runner, point, kind, how, clock))
     others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
     says = SAYS.get(name, "measured by the {name} executor").format(
@@ -104,7 +111,7 @@ def bench(
 
 
 def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, kind: Dtype, how: Settings) -> Beside:
-    """At the size that the first candidate takes."""
+    """Take reference timings at the size to which the first candidate rounds `size`."""
     program = candidates[0].program
     if program.collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
@@ -121,40 +128,41 @@ def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, k
     )
 
 
-def _row(
-    runner: Any,
-    k: int,
-    program: Program,
-    count: int,
-    kind: Dtype,
-    in_place: bool,
-    how: Settings,
-    clock: Callable | None,
-) -> Row:
-    task, op = program.collective, operator(how.op)
-    if task is None:
+class _Point(NamedTuple):
+    """One measurement: the program of candidate number `candidate`, with `elements` elements a chunk."""
+
+    candidate: int
+    program: Program
+    elements: int
+    in_place: bool
+
+
+def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable | None) -> Row:
+    k, program, count, in_place = point
+    collective, op = program.collective, operator(how.op)
+    if collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
-    layout, size = Layout(task, program.chunks), count * program.loop_chunks * kind.size
+    layout, size = Layout(collective, program.chunks), count * program.loop_chunks * kind.size
     if clock is None and not how.check:
-        done = runner.time(program, count, dtype=kind.name, in_place=in_place)
-        return Row(k, size, count, in_place, (done.picoseconds / 1e12,), None)
+        execution = runner.time(program, count, dtype=kind.name, in_place=in_place)
+        return Row(k, size, count, in_place, (execution.picoseconds / 1e12,), None)
     afford(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, most_bytes(how.executor))
-    given = reference_data.inputs(layout, count, kind, op, how.seed)
+    inputs = reference_data.inputs(layout, count, kind, op, how.seed)
     if clock is None:
-        done = runner.run(program, given, dtype=kind.name, op=op, in_place=in_place)
-        outputs, seconds = done.outputs, [done.picoseconds / 1e12]
+        execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=in_place)
+        outputs, seconds = execution.outputs, [execution.picoseconds / 1e12]
     else:
         outputs, seconds = clock(
-            program, given, dtype=kind.name, op=op, in_place=in_place, warmup=how.warmup, repeats=how.repeats
+            program, inputs, dtype=kind.name, op=op, in_place=in_place, warmup=how.warmup, repeats=how.repeats
         )
     checked = how.check is not False
     if checked:
-        reference_data.check(layout, kind, op, given, outputs)
+        reference_data.check(layout, kind, op, inputs, outputs)
     return Row(k, size, count, in_place, tuple(sorted(seconds)), True if checked else None)
 
 
 class _Host(NamedTuple):
-    """The host executor under a clock: the launch alone."""
+    """The host executor with a clock that times the launch alone."""
 
     runner: Any
     copies: str = "a copy of as many bytes as all outputs hold, by NumPy on one thread"
@@ -162,7 +170,7 @@ class _Host(NamedTuple):
     def beside(
         self, name: str, layout: Layout, elements: int, *, dtype: str, warmup: int, repeats: int, **_: Any
     ) -> tuple[int, list[float]]:
-        """A copy by NumPy. Raises UsageError for NCCL."""
+        """Time a copy by NumPy. Raises UsageError for NCCL."""
         if name != "copy":
             raise UsageError(f"{name} can stand beside programs on GPUs only: --executor cuda")
         from synth.runtime.dtypes import dtype as element_type

@@ -1,5 +1,4 @@
-"""Times of programs over sizes, as `synth bench` writes them and a tuner reads them: the document
-``synth.measured/1``."""
+"""The document ``synth.measured/1``: times of programs over sizes, written by `synth bench` and read by tuners."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ SCHEMA = "synth.measured/1"
 
 
 class Candidate(NamedTuple):
-    """A program and where it comes from: `label`, the point of the frontier (from 1), its steps and R/C as text."""
+    """A program and its origin: `label`, the point of the frontier (from 1), the point's steps, and its R/C as text."""
 
     label: str
     program: Program
@@ -35,8 +34,11 @@ class Candidate(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One candidate at one size. `seconds`: sorted, one a repeat (one alone where they are modelled). `right`: None:
-    unchecked."""
+    """One candidate at one size.
+
+    `size`: bytes as nccl-tests counts them. `elements`: of a chunk. `seconds`: sorted, one a repeat (a single one where
+    they are modelled). `right`: None where outputs were not checked.
+    """
 
     candidate: int
     size: int
@@ -47,14 +49,13 @@ class Row(NamedTuple):
 
     @property
     def median(self) -> float:
-        """The middle of `seconds`, or the mean of the two there."""
+        """The median of `seconds`; the mean of the two in the middle where their number is even."""
         n = len(self.seconds)
         return (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
 
 
 class Beside(NamedTuple):
-    """What is no program but was timed at a size of `size` bytes: `label` (copy, nccl), the `bytes` that it writes on
-    all ranks."""
+    """Reference timings at a size of `size` bytes: `label` (copy, nccl), and the `bytes` written on all ranks."""
 
     label: str
     says: str
@@ -63,7 +64,7 @@ class Beside(NamedTuple):
     seconds: tuple[float, ...]
 
     def to_json(self) -> dict:
-        """As it stands in the document; `gbps`: bytes / median."""
+        """Return its part of the document; `gbps`: bytes / median."""
         n = len(self.seconds)
         time = (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
         return {
@@ -81,8 +82,11 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """`says`: what the times are, in words that stand beside every table of them. `modelled`: no clock was read.
-    `where`: what the executor says of the device, `used`: of the versions of what it uses."""
+    """The times of `synth bench`.
+
+    `says`: a description of the times that is shown beside every table of them. `modelled`: no clock was read.
+    `beside`: reference timings. `where`: the executor's description of the device. `used`: versions of its software.
+    """
 
     executor: str
     says: str
@@ -97,7 +101,7 @@ class Measured:
     used: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict:
-        """The document; `element_count` is nccl-tests' count."""
+        """Return the document; `element_count` is nccl-tests' count."""
         task = self.candidates[0].program.collective
         return {
             "schema": SCHEMA,
@@ -151,7 +155,7 @@ class Measured:
 
 
 def device() -> dict:
-    """The machine whose clock was read, or that worked the model out."""
+    """Return the machine whose clock was read, or that computed the modelled times."""
     return {"machine": platform.machine(), "system": platform.system(), "processor": _processor()}
 
 
@@ -166,5 +170,5 @@ def _processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of synth, Python and NumPy."""
+    """Return the versions of synth, Python and NumPy."""
     return {"synth": synth.__version__, "python": sys.version.split()[0], "numpy": metadata.version("numpy")}

@@ -1,10 +1,9 @@
-"""Predicted beside emulated: the synchronous cost of schedules, and what an executor of their programs makes of the
-same links.
+"""Predicted and emulated times of schedules: the synchronous cost model against an executor over the same links.
 
-The prediction is S·α + (R/C)·bytes/β, steps as barriers; the emulation runs the lowered program over FIFOs and links,
-without barriers. What the prediction chooses is judged by the emulated times: the *regret* is how much longer its
-choice takes than the best. A negative control shows that the emulation hears what it is told: one link at half its β,
-all α ten times. Both are models of a machine that nobody has measured, and every table says so.
+The prediction is S·α + (R/C)·bytes/β, with steps as barriers. The emulation runs the lowered program over FIFOs and
+links, without barriers. The prediction's choice is judged by the emulated times: its *regret* is how much longer it
+takes than the best. Negative controls show that the emulation responds to the machine: one link gets half its β, or
+every α is multiplied by ten. Both are models of a machine that nobody has measured, and every table says so.
 """
 
 from __future__ import annotations
@@ -25,21 +24,22 @@ from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
 from synth.runtime.link_schedule import Key
 
-CHECKED = 256 << 20  # bytes of all ranks' buffers up to which a kernel's outputs are compared while it keeps the time
+# Maximum bytes of all ranks' buffers up to which a kernel's outputs are compared while it keeps the time.
+CHECKED = 256 << 20
 SCHEMA = "synth.emulated/1"
 KERNELS = ("host", "cuda")  # executors that keep logical time in the kernel
-ELEMENT = 4  # bytes: float32, the default everywhere
+ELEMENT = 4  # bytes of an element: float32, the default everywhere
 
 
 class How(NamedTuple):
-    """Who emulates, with which options of the executor."""
+    """The executor that emulates, and its options."""
 
     executor: str
     options: dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A schedule and its program. `choice`: one of those that the prediction chooses from, not only beside them."""
+    """A schedule and its program. `choice`: the prediction may choose it; otherwise it is only compared."""
 
     label: str
     schedule: Schedule
@@ -48,7 +48,10 @@ class Entry(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """All entries at one size: ps by entry. `chosen`: by the prediction; `best`: of the choices, as emulated."""
+    """Times in ps of all entries at one size.
+
+    `chosen`: the choice with the least predicted time. `best`: the choice with the least emulated time.
+    """
 
     size: int
     predicted: tuple[Fraction, ...]
@@ -58,13 +61,16 @@ class Sized(NamedTuple):
 
     @property
     def regret(self) -> Fraction:
-        """What the chosen one takes longer than the best, as a share of the best."""
+        """The additional time of the chosen entry over the best, as a share of the best's time."""
         return Fraction(self.emulated[self.chosen], self.emulated[self.best]) - 1
 
 
 class Control(NamedTuple):
-    """One change of the network. `heard`: times went where they must: above `floor`, and above before unless there was
-    slack."""
+    """The effect of one change of the network on the best program's emulated time in ps.
+
+    `heard`: the time is at least `floor`, and greater than `before` unless there was slack. `best_before`,
+    `best_after`: the best entry.
+    """
 
     change: str
     size: int
@@ -77,8 +83,10 @@ class Control(NamedTuple):
 
 
 class Paced(NamedTuple):
-    """A run whose real time was held to `stretch` times its logical time of `picoseconds`: ns of it, and of one that
-    was not held."""
+    """A run whose real time was held to `stretch` times its logical time of `picoseconds`.
+
+    `nanoseconds`: its real time. `unshaped`: the real time in ns of a run that was not held.
+    """
 
     size: int
     entry: int
@@ -89,19 +97,21 @@ class Paced(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Real time over `stretch`, over logical time: near 1 where the executor keeps up, and nearer the larger
-        `stretch`."""
+        """Real time over `stretch` times logical time.
+
+        Near 1 where the executor keeps up, and nearer the larger `stretch`.
+        """
         return self.nanoseconds * 1000 / (self.stretch * self.picoseconds) if self.picoseconds else 1.0
 
     @property
     def valid(self) -> bool:
-        """Whether the executor by itself takes less than half of what the run was held to."""
+        """True where the executor, not held, takes less than half of the real time of the held run."""
         return 2 * self.unshaped < self.nanoseconds
 
 
 @dataclass(frozen=True)
 class Emulated:
-    """What `synth emulate` found. `paced`: of the best of each size, for each stretch that was asked for."""
+    """The result of `synth emulate`. `paced`: runs of the best entry at each size, one for each requested stretch."""
 
     executor: str
     network: Network
@@ -111,14 +121,27 @@ class Emulated:
     paced: tuple[Paced, ...] = ()
 
     def to_json(self) -> dict:
-        """The document; times in integer picoseconds."""
-        task = self.entries[0].program.collective
+        """Return the document; times in integer picoseconds."""
+        collective = self.entries[0].program.collective
+        sizes = []
+        for at in self.sizes:
+            predicted = [-(-time.numerator // time.denominator) for time in at.predicted]
+            sizes.append(
+                {
+                    "size": at.size,
+                    "predicted": predicted,
+                    "emulated": list(at.emulated),
+                    "chosen": at.chosen,
+                    "best": at.best,
+                    "regret": float(at.regret),
+                }
+            )
         return {
             "schema": SCHEMA,
             "says": SAYS.format(network=self.network.name),
             "executor": self.executor,
             "topology": self.network.name,
-            "collective": task.name if task else None,
+            "collective": collective.name if collective else None,
             "entries": [
                 {
                     "label": e.label,
@@ -130,17 +153,7 @@ class Emulated:
                 }
                 for e in self.entries
             ],
-            "sizes": [
-                {
-                    "size": s.size,
-                    "predicted": [-(-p.numerator // p.denominator) for p in s.predicted],
-                    "emulated": list(s.emulated),
-                    "chosen": s.chosen,
-                    "best": s.best,
-                    "regret": float(s.regret),
-                }
-                for s in self.sizes
-            ],
+            "sizes": sizes,
             "controls": [
                 {
                     "change": c.change,
@@ -166,12 +179,12 @@ def emulate(
     stretches: Sequence[int] = (),
     **options: Any,
 ) -> Emulated:
-    """All `entries` at all `sizes` (rounded up to what every one of them divides), and the controls at the ends.
+    """Emulate all `entries` at all `sizes`, and the negative controls at the largest and the smallest size.
 
-    By the host or the cuda executor the kernel keeps the time while it moves the data, and its outputs are compared up
-    to
-    `CHECKED` bytes. `stretches`: there, the best of each size is also run at real time so many times longer. `options`
-    are the executor's. Raises UsageError for one that keeps no time.
+    Sizes are rounded up until the chunks of every entry divide them. With the host or the cuda executor the kernel
+    keeps the time while it moves the data, and its outputs are compared up to `CHECKED` bytes. `stretches`: with these
+    executors, the best entry of each size also runs with real time held to so many times logical time. `options` are
+    the executor's. Raises UsageError for an executor that keeps no logical time.
     """
     name = executor.lower()
     if name not in ("reference", *KERNELS):
@@ -183,9 +196,9 @@ def emulate(
     how = How(name, ({"clock": "logical"} if name in KERNELS else {}) | options)
     each = lcm(*(entry.program.loop_chunks for entry in entries)) * ELEMENT
     rounded = sorted({-(-size // each) * each for size in sizes})
-    found = tuple(_sized(network, entries, size, how) for size in rounded)
-    paced = tuple(_paced(network, entries, at, how, stretch) for at in found for stretch in stretches)
-    return Emulated(name, network, tuple(entries), found, _controls(network, entries, found, how), paced)
+    rows = tuple(_sized(network, entries, size, how) for size in rounded)
+    paced = tuple(_paced(network, entries, at, how, stretch) for at in rows for stretch in stretches)
+    return Emulated(name, network, tuple(entries), rows, _controls(network, entries, rows, how), paced)
 
 
 def _paced(network: Network, entries: Sequence[Entry], at: Sized, how: How, stretch: int) -> Paced:
@@ -196,7 +209,7 @@ def _paced(network: Network, entries: Sequence[Entry], at: Sized, how: How, stre
 
 
 def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
-    """Picoseconds of the synchronous model: steps are barriers, each pays the greatest α."""
+    """Return the picoseconds of the synchronous model: steps are barriers, and each costs the greatest α."""
     share = size * schedule.collective.unit_share
     return len(schedule.steps) * network.latency * 10**6 + schedule.bandwidth * share * 1000 / network.unit
 
@@ -214,47 +227,51 @@ def _time(network: Network, program: Program, size: int, how: How) -> tuple[int,
 
 
 def _run(network: Network, program: Program, size: int, how: How) -> Execution:
-    """In memory that a kernel works in, the data that it moves are right; a model moves none."""
-    task = program.collective
-    layout = Layout(task, program.chunks) if task else None
-    held = sum(map(len, (*layout.inputs, *layout.outputs))) * size // program.loop_chunks if layout else 0
-    values = how.executor in KERNELS and held <= CHECKED
+    """Run `program` once; a kernel moves and checks data up to `CHECKED` bytes, the reference executor moves none."""
+    total = 0
+    if program.collective:
+        layout = Layout(program.collective, program.chunks)
+        total = sum(map(len, (*layout.inputs, *layout.outputs))) * size // program.loop_chunks
+    values = how.executor in KERNELS and total <= CHECKED
     call = Call(program, network, size, in_place=program.in_place == "in", values=values, bound=False)
     return run(call, None, how.executor, how.options).execution
 
 
-def _controls(network: Network, entries: Sequence[Entry], found: Sequence[Sized], how: How) -> tuple[Control, ...]:
-    """Half the β of the link that the best program uses most, at the largest size; ten times all α, at the smallest."""
-    large, small = found[-1], found[0]
+def _controls(network: Network, entries: Sequence[Entry], rows: Sequence[Sized], how: How) -> tuple[Control, ...]:
+    """Run both negative controls.
+
+    At the largest size, the link that the best program uses most gets half its β. At the smallest size, every α is
+    multiplied by ten.
+    """
+    large, small = rows[-1], rows[0]
     _, carried = _time(network, entries[large.best].program, large.size, how)
     rates = {(route.src, route.dst, route.via): route.units * network.unit for route in network.routes}
-    made = []
-    if carried:  # what the link itself takes: a limit that it waits for is as wide as before
+    controls = []
+    if carried:  # the floor counts the time of the link alone, as a limit that it shares keeps its bandwidth
         link = max(carried, key=lambda key: (carried[key] / rates[key], key))
         floor = Fraction(2 * carried[link] * 1000) / rates[link]
         name = f"half the bandwidth from rank {link[0]} to rank {link[1]}"
-        made.append(_control(name, slower(network, link), entries, large, floor, how))
+        controls.append(_control(name, slower(network, link), entries, large, floor, how))
     if network.latency:
-        times = replace(network, routes=tuple(replace(route, latency=10 * route.latency) for route in network.routes))
-        least = min(route.latency for route in network.routes) * 10**7
-        made.append(_control("10 times every latency", times, entries, small, least, how))
-    return tuple(made)
+        routes = tuple(replace(route, latency=10 * route.latency) for route in network.routes)
+        floor = min(route.latency for route in network.routes) * 10**7
+        controls.append(_control("10 times every latency", replace(network, routes=routes), entries, small, floor, how))
+    return tuple(controls)
 
 
 def _control(change: str, network: Network, entries: Sequence[Entry], at: Sized, floor: Fraction, how: How) -> Control:
     after = _sized(network, entries, at.size, how)
     before, now = at.emulated[at.best], after.emulated[at.best]
-    # a link that was idle for half of the time may hide a slower one
-    return Control(
-        change, at.size, before, now, floor, at.best, after.best, now >= floor and (now > before or floor <= before)
-    )
+    # where the floor is below the time before, the link had slack, and its slower transfers may cost nothing
+    heard = now >= floor and (now > before or floor <= before)
+    return Control(change, at.size, before, now, floor, at.best, after.best, heard)
 
 
 def slower(network: Network, link: Key) -> Network:
-    """`network` with half the bandwidth on the route `link`."""
-    routes = tuple(
-        route if (route.src, route.dst, route.via) == link else replace(route, units=2 * route.units)
-        for route in network.routes
-    )
+    """Return `network` with half the bandwidth on the route `link`."""
+    routes = []  # the unit is halved, so all other routes and limits get twice the units
+    for route in network.routes:
+        halved = (route.src, route.dst, route.via) == link
+        routes.append(route if halved else replace(route, units=2 * route.units))
     caps = tuple(replace(cap, units=2 * cap.units) for cap in network.caps)
-    return replace(network, routes=routes, caps=caps, unit=network.unit / 2, wires=(), generators=())
+    return replace(network, routes=tuple(routes), caps=caps, unit=network.unit / 2, wires=(), generators=())

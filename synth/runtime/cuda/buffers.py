@@ -1,5 +1,4 @@
-"""The memory that launches read and write: sets of buffers of the machine's own, or the caller's arrays; and the
-kernels' arguments."""
+"""The device memory that launches read and write (sets of buffers, or the caller's arrays), and kernel arguments."""
 
 from __future__ import annotations
 
@@ -18,14 +17,15 @@ from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 
-SPOILED = 0xA5  # what memory that nobody has written holds, in integers; floats hold no number
+# Byte that poisons buffers of integers, so that unwritten memory is no plausible result; floats are poisoned with NaN.
+SPOILED = 0xA5
 Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
 class Buffers:
     """Device buffers of a program for units of `padding` and elements of `kind`, rank r on GPU `on[r]`.
 
-    `sets[k][r]`: input and output, made when first used.
+    `sets[k][r]`: input and output, allocated when first used.
     """
 
     def __init__(
@@ -46,60 +46,62 @@ class Buffers:
         return devices.zeros(self.cupy, self.on[rank], rows * self.elements * self.kind.size)
 
     def own(self, k: int = 0) -> None:
-        """Let the next launches work on the k-th set of input and output buffers that the machine itself keeps."""
+        """Let the next launches work on the k-th set of this machine's own input and output buffers."""
         while len(self.sets) <= k:
             rows = zip(self.arena.rows, self.program.gpus, strict=True)
             self.sets.append([self._zeros(rank, count - gpu.scratch) for rank, (count, gpu) in enumerate(rows)])
         width = self.elements * self.kind.size
-        self._bind(tuple(
-            self._scratch[rank].data.ptr if b == "s" else memory.data.ptr + self.arena.first(rank, b) * width
-            for rank, memory in enumerate(self.sets[k]) for b in "ios"
-        ))  # fmt: skip
+        pointers: list[int] = []
+        for rank, memory in enumerate(self.sets[k]):
+            pointers += [memory.data.ptr + self.arena.first(rank, buffer) * width for buffer in "io"]
+            pointers.append(self._scratch[rank].data.ptr)
+        self._bind(tuple(pointers))
         self._held = None
 
     def use(self, inputs: Any, outputs: Any) -> None:
-        """Let the next launches read and write the caller's arrays: a list of one a rank, or one array with a row a
-        rank.
+        """Let the next launches read and write the caller's arrays.
 
-        They are contiguous and on the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has
-        none. In place, they lie as the program's layout says. Allocates and waits, where these arrays are new: not
-        while a graph is captured. Raises UsageError: one line.
+        `inputs`, `outputs`: a list of one array a rank, or one array with a row a rank. Arrays are contiguous and on
+        the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has none. In place, they lie as
+        the program's layout says. Allocates and waits for arrays that were not used before, so it must not be called
+        with such arrays while a graph is captured. Raises UsageError in one line.
         """
-        found = bound(
+        arrays = bound(
             self.program, self.layout, self.padding, self.kind, inputs, outputs, on=self.on, in_place=self.in_place
         )
         if self.padding.padded:
             self.own()
-            self._held = found
+            self._held = arrays
             return
-        pointers = list(found.pointers)
+        pointers = list(arrays.pointers)
         for rank, scratch in enumerate(self._scratch):
             pointers[3 * rank + 2] = scratch.data.ptr
         self._bind(tuple(pointers))
-        self._held = found
+        self._held = arrays
 
     def _bind(self, pointers: Pointers) -> None:
-        """The kernels' arguments for these buffers; made once for each set of them."""
+        """Select the kernels' arguments for these buffers; they are built once for each tuple of pointers."""
         if pointers not in self._known:
             self._known[pointers] = self._arguments(pointers)
             self.state.synchronize()
         self._pointers, self._now = pointers, self._known[pointers]
 
     def _arguments(self, pointers: Pointers) -> tuple[Any, ...]:
-        found, tables = [], {}
-        for crew, prog in zip(self.state.crews, self.state.progs, strict=True):
-            with self.cupy.cuda.Device(crew.device):
-                if crew.device not in tables:
-                    tables[crew.device] = self.cupy.asarray(np.array(pointers, np.uint64))
-                own = prog.copy()
-                own["buffers"] = tables[crew.device].data.ptr
-                found.append(self.cupy.asarray(np.frombuffer(own.tobytes(), np.uint8)))
-        return (*found, *tables.values())
+        arguments, tables = [], {}
+        for launch, prog in zip(self.state.launches, self.state.progs, strict=True):
+            with self.cupy.cuda.Device(launch.device):
+                if launch.device not in tables:
+                    tables[launch.device] = self.cupy.asarray(np.array(pointers, np.uint64))
+                argument = prog.copy()
+                argument["buffers"] = tables[launch.device].data.ptr
+                arguments.append(self.cupy.asarray(np.frombuffer(argument.tobytes(), np.uint8)))
+        return (*arguments, *tables.values())  # the tables are returned so that they are kept alive
 
     def fill(self, given: Sequence[np.ndarray], k: int = 0) -> None:
-        """Poison the k-th set of buffers, put the inputs there, and let the next launches work on it."""
+        """Poison the k-th set of buffers, copy the inputs `given` there, and let the next launches work on it."""
         self.own(k)
-        width, spoiled = self.elements * self.kind.size, 0xFF if self.kind.digits else SPOILED  # not a number
+        width = self.elements * self.kind.size
+        spoiled = 0xFF if self.kind.digits else SPOILED  # 0xFF in every byte is NaN in each float type
         for rank, memory in enumerate(self.sets[k]):
             at = self.arena.first(rank, "i") * width
             held = np.ascontiguousarray(given[rank], self.kind.numpy).reshape(-1).view(np.uint8)
@@ -109,36 +111,42 @@ class Buffers:
         self.state.synchronize()
 
     def outputs(self, k: int = 0) -> tuple[np.ndarray, ...]:
-        """The outputs in the k-th set of buffers, fetched; rows are chunks."""
-        found, width = [], self.elements * self.kind.size
+        """Return the outputs in the k-th set of buffers, copied to the host's memory; rows are chunks."""
+        outputs, width = [], self.elements * self.kind.size
         for rank, wanted in enumerate(self.layout.outputs):
             first = self.arena.first(rank, "o")
             with self.cupy.cuda.Device(self.on[rank]):
                 raw = self.sets[k][rank][first * width : (first + len(wanted)) * width].get()
-            found.append(raw.view(self.kind.numpy).reshape(len(wanted), self.elements))
-        return tuple(found)
+            outputs.append(raw.view(self.kind.numpy).reshape(len(wanted), self.elements))
+        return tuple(outputs)
 
     def fetch(self, what: str, stream: Any = None) -> tuple[np.ndarray, ...]:
-        """The caller's inputs or outputs (`what`), after all that `stream` holds; rows are chunks."""
+        """Return copies of the caller's arrays (`what`: "input" or "output") once all work on `stream` has ended.
+
+        Rows are chunks, or units of data where chunks are padded. Raises UsageError where no arrays are in use.
+        """
         devices.stream(self.cupy, stream).synchronize()
         if self._held is None:
             raise UsageError("no arrays are in use: call use(inputs, outputs) first")
-        given, rows = (
-            (self._held.inputs, self.layout.inputs) if what == "input" else (self._held.outputs, self.layout.outputs)
-        )
-        found = []
-        for rank, facts in enumerate(given):
+        if what == "input":
+            arrays, chunks = self._held.inputs, self.layout.inputs
+        else:
+            arrays, chunks = self._held.outputs, self.layout.outputs
+        results = []
+        for rank, facts in enumerate(arrays):
             raw = np.zeros(0, np.uint8)
             if facts is not None and facts.size:
                 with self.cupy.cuda.Device(self.on[rank]):
                     raw = devices.alias(self.cupy, facts, self.kind.size, self.on[rank]).get()
-            rows_of_it, width = (len(rows[rank]), self.elements) if not self.padding.padded else (-1, self.padding.unit)
-            found.append(raw.view(self.kind.numpy).reshape(rows_of_it, width))
-        return tuple(found)
+            shape = (-1, self.padding.unit) if self.padding.padded else (len(chunks[rank]), self.elements)
+            results.append(raw.view(self.kind.numpy).reshape(shape))
+        return tuple(results)
 
     def copy(self, buffer: str, ranks: Sequence[int], stream: Any) -> None:
-        """On `stream`: the caller's inputs (`buffer` i) of `ranks` into the padded buffers, or the outputs (o) out of
-        these. Nothing where no chunk is padded, or no arrays are in use."""
+        """Copy, on `stream`, the caller's inputs of `ranks` into the padded buffers, or the outputs out of these.
+
+        `buffer`: "i" for inputs, "o" for outputs. Does nothing where no chunk is padded, or no arrays are in use.
+        """
         if self._held is None or not self.padding.padded:
             return
         runtime, size = self.cupy.cuda.runtime, self.kind.size
@@ -155,7 +163,7 @@ class Buffers:
             )  # fmt: skip
 
     def spoil(self, stream: Any = None) -> None:
-        """Overwrite the caller's outputs, on `stream`: what nobody writes is no result of an earlier call."""
+        """Overwrite the caller's outputs, on `stream`, so that no result of an earlier call passes for this one's."""
         for rank, facts in enumerate(self._held.outputs if self._held else ()):
             if facts is not None and facts.size:
                 array = devices.alias(self.cupy, facts, self.kind.size, self.on[rank])

@@ -1,9 +1,8 @@
-"""What a loaded program keeps in GPU memory: tables, FIFOs, counters and flags, where the launch that reads or waits
-for them is.
+"""Tables, FIFOs, counters and flags of a loaded program in GPU memory, each beside the launch that polls it.
 
-A FIFO and its count of messages sent lie in the receiver's memory, the counts of messages taken and of launches that
-the receiver has begun in the sender's, so nobody polls across a link. Each launch has tables, flags and statuses of its
-own; giving up is one flag, in the first's memory.
+A FIFO and its count of messages sent lie in the receiver's memory. The counts of messages taken, and of launches that
+the receiver has begun, lie in the sender's. So no block polls across a link. Each launch has its own tables, flags and
+statuses. All share one abort flag, in the memory of the first launch.
 """
 
 from __future__ import annotations
@@ -15,16 +14,19 @@ import numpy as np
 
 from synth.runtime.cuda.devices import zeros
 from synth.runtime.kernel import tables as flat
-from synth.runtime.kernel.launches import Crew, own_deps
+from synth.runtime.kernel.launches import Launch, local_dependencies
 from synth.runtime.reference.op_tables import Compiled
 from synth.runtime.slicing import Cut
 
-LINE = 128  # bytes between counters
+LINE = 128  # bytes between counters: a cache line of the GPU, so that two counters do not share one
 
 
 class State:
-    """`progs[k]`: the kernel's Prog of launch k, all but the buffers. `slot`: bytes of a FIFO slot for slices of so
-    many elements of a chunk. `scale`: what the kernel calls elements, of one element."""
+    """The state of a loaded program in GPU memory; `progs[k]` is the kernel's Prog of launch k without the buffers.
+
+    `slot`: maps the elements of a chunk in one slice to the bytes of a FIFO slot. `scale`: the kernel's elements in one
+    element of the program (its bytes, where the kernel moves bytes).
+    """
 
     def __init__(
         self,
@@ -32,28 +34,31 @@ class State:
         code: Compiled,
         tables: flat.Tables,
         cut: Cut,
-        crews: Sequence[Crew],
+        launches: Sequence[Launch],
         *,
         slot: Callable[[int], int],
         scale: int,
         timeout: float,
     ) -> None:
-        self.cupy, self.code, self.crews = cupy, code, crews
+        self.cupy, self.code, self.launches = cupy, code, launches
         self.step = max((high - low for low, high in cut.bounds), default=0)
         self.slots = -(-cut.depth * slot(self.step) // 128) * 128 or 128
-        devices = sorted({crew.device for crew in crews})
+        devices = sorted({launch.device for launch in launches})
         self._lines: list[Any] = []  # memory of counters and FIFOs, by device
         conns = self._connections(devices)
         self._fresh = np.frombuffer(conns.tobytes(), np.uint8)
-        deps = own_deps(tables, code, crews) if len(crews) > 1 else tables.deps
-        self._tables = {device: [self._put(device, t) for t in (tables.blocks, tables.ops, deps)] for device in devices}
+        deps = local_dependencies(tables, code, launches) if len(launches) > 1 else tables.deps
+        self._tables: dict[int, list[Any]] = {}
+        for device in devices:
+            self._tables[device] = [self._put(device, table) for table in (tables.blocks, tables.ops, deps)]
         self._conns = {device: self._put(device, conns) for device in devices}
-        self.flags = [zeros(cupy, crew.device, 3 * 8 * max(1, crew.count)) for crew in crews]  # done, run, beat
-        self.status = [zeros(cupy, crew.device, crew.count * flat.STATUS.itemsize) for crew in crews]
-        self.abort = zeros(cupy, crews[0].device if crews else 0, 8)
-        watched = np.array(
-            [(f.data.ptr + 16 * crew.count, crew.count) for f, crew in zip(self.flags, crews, strict=True)], flat.CREW
-        )
+        self.flags = [
+            zeros(cupy, launch.device, 3 * 8 * max(1, launch.count)) for launch in launches
+        ]  # done, run, beat
+        self.status = [zeros(cupy, launch.device, launch.count * flat.STATUS.itemsize) for launch in launches]
+        self.abort = zeros(cupy, launches[0].device if launches else 0, 8)
+        pairs = zip(self.flags, launches, strict=True)  # the beats follow `done` and `run`, 8 bytes a block each
+        watched = np.array([(flags.data.ptr + 16 * launch.count, launch.count) for flags, launch in pairs], flat.LAUNCH)
         self._watched = {device: self._put(device, watched) for device in devices}
         common = {
             "elements": cut.elements * scale,
@@ -63,27 +68,25 @@ class State:
             "part": min(cut.part, flat.MAX_INT),
             "nslots": cut.depth,
             "slot_chunks": tables.slot_chunks,
-            "ncrews": len(crews),
+            "nlaunches": len(launches),
             "abort": self.abort.data.ptr,
         }
-        self.progs = [self._prog(k, common) for k in range(len(crews))]
+        self.progs = [self._prog(k, common) for k in range(len(launches))]
 
     def _put(self, device: int, table: np.ndarray) -> Any:
         with self.cupy.cuda.Device(device):
             return self.cupy.asarray(np.frombuffer(table.tobytes() or b"\0", np.uint8))
 
     def _connections(self, devices: Sequence[int]) -> np.ndarray:
-        """The table of connections, and the memory of their FIFOs and counters."""
+        """Return the table of connections; allocates their FIFOs and counters."""
         wires = self.code.wires
-        home = {crew.rank: crew.device for crew in self.crews}
-        at = [
-            (home.get(w.src, devices[0]), home.get(w.dst, devices[0])) if None not in home else (devices[0],) * 2
-            for w in wires
-        ]
+        # one launch of all ranks has rank None: then no rank is found, and the default is its device
+        home = {launch.rank: launch.device for launch in self.launches}
+        ends = [(home.get(wire.src, devices[0]), home.get(wire.dst, devices[0])) for wire in wires]
         conns = np.zeros(max(1, len(wires)), flat.CONN)
         for device in devices:
-            taken = [w for w, (_, there) in enumerate(at) if there == device]
-            sent = [w for w, (here, _) in enumerate(at) if here == device]
+            taken = [w for w, (_, receiver) in enumerate(ends) if receiver == device]
+            sent = [w for w, (sender, _) in enumerate(ends) if sender == device]
             fifos = zeros(self.cupy, device, len(taken) * self.slots)
             lines = zeros(self.cupy, device, (len(taken) + 2 * len(sent)) * LINE)
             self._lines += [fifos, lines]
@@ -95,37 +98,37 @@ class State:
         return conns
 
     def _prog(self, k: int, common: dict[str, int]) -> np.ndarray:
-        crew, prog = self.crews[k], np.zeros((), flat.PROG)
-        blocks, ops, deps = self._tables[crew.device]
+        launch, prog = self.launches[k], np.zeros((), flat.PROG)
+        blocks, ops, deps = self._tables[launch.device]
         own = {
-            "blocks": blocks.data.ptr + crew.first * flat.BLOCK.itemsize,
+            "blocks": blocks.data.ptr + launch.first * flat.BLOCK.itemsize,
             "ops": ops.data.ptr,
             "deps": deps.data.ptr,
-            "conns": self._conns[crew.device].data.ptr,
+            "conns": self._conns[launch.device].data.ptr,
             "status": self.status[k].data.ptr,
-            "crews": self._watched[crew.device].data.ptr,
-            "nblocks": crew.count,
+            "launches": self._watched[launch.device].data.ptr,
+            "nblocks": launch.count,
         }
-        flags = {name: self.flags[k].data.ptr + 8 * crew.count * i for i, name in enumerate(("done", "run", "beat"))}
+        flags = {name: self.flags[k].data.ptr + 8 * launch.count * i for i, name in enumerate(("done", "run", "beat"))}
         for name, value in (common | own | flags).items():
             prog[name] = value
         return prog
 
     def statuses(self) -> np.ndarray:
-        """How every block has ended, in the order of `code.place`."""
-        found = []
-        for crew, status in zip(self.crews, self.status, strict=True):
-            with self.cupy.cuda.Device(crew.device):
-                found.append(np.frombuffer(status.get().tobytes(), flat.STATUS)[: crew.count])
-        return np.concatenate(found) if found else np.zeros(0, flat.STATUS)
+        """Return the final status of every block, in the order of `code.place`."""
+        rows = []
+        for launch, status in zip(self.launches, self.status, strict=True):
+            with self.cupy.cuda.Device(launch.device):
+                rows.append(np.frombuffer(status.get().tobytes(), flat.STATUS)[: launch.count])
+        return np.concatenate(rows) if rows else np.zeros(0, flat.STATUS)
 
     def given_up(self) -> bool:
-        """Whether a block has found that nothing moves any more."""
-        with self.cupy.cuda.Device(self.crews[0].device):
+        """Return True where a block has set the abort flag, because nothing moved any more."""
+        with self.cupy.cuda.Device(self.launches[0].device):
             return bool(np.frombuffer(self.abort.get().tobytes(), np.uint64)[0])
 
     def clear(self) -> None:
-        """As before the first launch: counters, flags and what the connections remember of them are 0."""
+        """Reset to the state before the first launch: counters, flags and the connections' copies of them are 0."""
         for array in (*self._lines, *self.flags, *self.status, self.abort):
             with self.cupy.cuda.Device(array.device.id):
                 array.data.memset(0, array.nbytes)
@@ -135,7 +138,7 @@ class State:
         self.synchronize()
 
     def synchronize(self) -> None:
-        """Waits for all of the GPUs in use."""
-        for device in {crew.device for crew in self.crews}:
+        """Wait for all GPUs in use."""
+        for device in {launch.device for launch in self.launches}:
             with self.cupy.cuda.Device(device) as here:
                 here.synchronize()

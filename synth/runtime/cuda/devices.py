@@ -1,5 +1,4 @@
-"""Which GPUs a program's ranks run on, whether they reach each other's memory, and memory of theirs that peers can
-reach."""
+"""GPUs of a program's ranks: checks, peer access, memory that peers can access, and streams."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
 def check(cupy: Any, on: Sequence[int] | None) -> None:
-    """Raises UsageError where `on` names a GPU that is not there, or launches that wait for each other would be made in
-    turn."""
+    """Raise UsageError where `on` names a GPU that does not exist, or where launches that wait for each other would run
+    one after another."""
     if on is None:
         return
     count = cupy.cuda.runtime.getDeviceCount()
@@ -38,15 +37,14 @@ def _instead(on: Sequence[int], count: int) -> str:
 
 
 def connect(cupy: Any, devices: Sequence[int]) -> None:
-    """Lets every one of `devices` reach the memory of every other. Raises SynthError naming two that cannot."""
+    """Enable peer access between all `devices`. Raises SynthError naming two that have none."""
     runtime = cupy.cuda.runtime
     pairs = [(i, j) for i in devices for j in devices if i != j]
     for i, j in pairs:
         if not runtime.deviceCanAccessPeer(i, j):
             raise SynthError(
                 f"GPU {i} has no peer access to the memory of GPU {j}, and ranks on both share FIFOs: put all ranks "
-                f"on GPUs that reach"
-                " each other (`synth devices` shows which do)"
+                f"on GPUs that reach each other (`synth devices` shows which do)"
             )
     for i, j in pairs:
         with cupy.cuda.Device(i):
@@ -58,8 +56,7 @@ def connect(cupy: Any, devices: Sequence[int]) -> None:
 
 
 def zeros(cupy: Any, device: int, size: int) -> Any:
-    """`size` bytes, all 0, on `device`: from the driver itself, for what a pool gives may be out of the peers'
-    reach."""
+    """Allocate `size` bytes, all 0, on `device`; from the driver, since peers may not reach memory of a pool."""
     size = max(1, size)
     with cupy.cuda.Device(device):
         try:
@@ -69,14 +66,16 @@ def zeros(cupy: Any, device: int, size: int) -> Any:
                 raise
             cupy.get_default_memory_pool().free_all_blocks()
             memory = cupy.cuda.Memory(size)
-        found = cupy.ndarray((size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
-        found.data.memset(0, size)
-        return found
+        array = cupy.ndarray((size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+        array.data.memset(0, size)
+        return array
 
 
 def stream(cupy: Any, given: Any) -> Any:
-    """`given` as a CuPy stream of the current GPU: None (CuPy's current one), a torch.cuda.Stream, a cudaStream_t as an
-    int, or a CuPy stream as it is."""
+    """Return `given` as a CuPy stream of the current GPU.
+
+    `given`: None (CuPy's current stream), a torch.cuda.Stream, a cudaStream_t as an int, or a CuPy stream.
+    """
     if given is None:
         return cupy.cuda.get_current_stream()
     if hasattr(given, "cuda_stream"):
@@ -85,31 +84,31 @@ def stream(cupy: Any, given: Any) -> Any:
 
 
 def alias(cupy: Any, found: Facts, size: int, device: int) -> Any:
-    """The bytes of an array of the caller's, of elements of `size` bytes: no copy."""
+    """Return the bytes of a caller's array, with elements of `size` bytes, as a CuPy array without a copy."""
     with cupy.cuda.Device(device):
         memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)
         return cupy.ndarray((found.size * size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
 
 def described(runtime: Any, index: int) -> dict[str, Any]:
-    """A GPU as a document names it."""
-    found = runtime.getDeviceProperties(index)
-    name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+    """Return the description of a GPU in documents."""
+    properties = runtime.getDeviceProperties(index)
+    name = properties["name"].decode() if isinstance(properties["name"], bytes) else str(properties["name"])
     return {
         "index": index,
         "name": name,
-        "compute": f"{found['major']}.{found['minor']}",
-        "bytes": int(found["totalGlobalMem"]),
-        "processors": int(found["multiProcessorCount"]),
-        "l2_bytes": int(found["l2CacheSize"]),
+        "compute": f"{properties['major']}.{properties['minor']}",
+        "bytes": int(properties["totalGlobalMem"]),
+        "processors": int(properties["multiProcessorCount"]),
+        "l2_bytes": int(properties["l2CacheSize"]),
     }
 
 
 def driver_version() -> str | None:
-    """What the kernel module says of itself: ``580.65.06``; None where it says nothing."""
+    """Return the version of the NVIDIA kernel module, as in ``580.65.06``; None where it is unknown."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
-            found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", file.readline())
+            match = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", file.readline())
     except OSError:
         return None
-    return found[0] if found else None
+    return match[0] if match else None

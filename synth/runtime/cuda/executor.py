@@ -1,8 +1,7 @@
-"""The cuda executor: all ranks on one GPU by one launch, or each on a GPU of its own choice by a launch of its own,
-hosted by CuPy.
+"""The cuda executor: all ranks on one GPU by one launch, or each rank on a chosen GPU by its own launch, with CuPy.
 
 Buffers, FIFOs and counters lie in the GPUs' memory. No grid is ever made smaller: where blocks cannot all be resident
-at once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
+at once, the program is refused. Machine code is compiled by NVRTC at first use and cached.
 """
 
 from __future__ import annotations
@@ -33,16 +32,19 @@ from synth.runtime.kernel import build_host, nvrtc, sources
 from synth.runtime.padding import Padding
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
-KEPT, KEPT_BYTES = 4, 64 << 20  # machines that wait for the same call again, and bytes of the buffers of one
+KEPT, KEPT_BYTES = (
+    4,
+    64 << 20,
+)  # maximum idle machines cached for the same call, and maximum bytes of the buffers of one
 INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
 
 
 def missing() -> str | None:
-    """Why nothing can run on a GPU here, and what to do; None where it can. Imports CuPy if that is installed."""
-    found = [wheel for wheel in WHEELS if _has(wheel)]
-    if len(found) > 1:
+    """Return the reason why nothing can run on a GPU here, with the remedy; None where it can. Imports CuPy."""
+    wheels = [wheel for wheel in WHEELS if _has(wheel)]
+    if len(wheels) > 1:
         return (
-            f"{' and '.join(found)} are both installed and exclude each other: pip uninstall the one that the "
+            f"{' and '.join(wheels)} are both installed and exclude each other: pip uninstall the one that the "
             f"driver does not suit"
         )
     if not installed("cupy"):
@@ -76,12 +78,12 @@ def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-_idle: dict[Any, CudaMachine] = {}  # by call; a thread takes one out while it uses it
+_idle: dict[Any, CudaMachine] = {}  # by call; a thread removes a machine while it uses it
 
 
 @contextmanager
 def one_line(what: str) -> Iterator[None]:
-    """Turns CUDA's errors into a SynthError of one line: `what` was being done."""
+    """Turn CUDA's errors within the block into a SynthError of one line, which begins with the activity `what`."""
     cupy = _cupy()
     try:
         yield
@@ -94,9 +96,11 @@ def one_line(what: str) -> Iterator[None]:
 
 
 def kernel(group: str, symbol: str, *, cooperative: bool, scope: str = "gpu") -> Any:
-    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`. `scope`: "sys" where
-    blocks on several GPUs wait for each other. `cooperative`: the driver refuses what is not resident at once, and runs
-    no two side by side."""
+    """Return the compiled kernel for the current GPU, a `cupy.RawKernel`, from the cache if possible.
+
+    `scope`: "sys" where blocks on several GPUs wait for each other. `cooperative`: the driver refuses a grid that is
+    not resident at once, and runs no two such grids side by side.
+    """
     return _kernel(_cupy().cuda.Device().id, group, symbol, cooperative, scope)
 
 
@@ -108,8 +112,7 @@ def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str)
 
 
 def prebuild(group: str) -> None:
-    """Compile a group of kernels (`kernels.GROUPS`) for the current GPU, unless the cache has it. Many threads may at
-    once."""
+    """Compile a group of kernels (of `sources.GROUPS`) for the current GPU, unless it is cached. Thread-safe."""
     _built(int(_cupy().cuda.Device().compute_capability), group, "gpu")
 
 
@@ -129,17 +132,17 @@ def _built(arch: int, group: str, scope: str) -> Path:
 
 @dataclass(frozen=True)
 class Cuda:
-    """Runs a program on the current GPU, every rank of it. `ranks_on`: the GPU of each rank instead, each a launch of
-    its own: on different GPUs, which reach each other's memory, or side by side on one. `threads` of each block: unless
-    given the most, up to 256, with which all blocks of every GPU are resident at once.
+    """The executor that runs all ranks of a program on the current GPU, or each rank on its own.
 
-    `slot`: the most bytes of a FIFO slot; unless given 512 KiB, which stays in the cache, or 2 MiB where messages are
-    put. `timeout`: seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what
-    is proved safe.
-    `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the kernel as it
-    moves the data) or paced (real time too is held to `stretch` times that; 16 unless given).
-    `graphs`: launches are timed in replays of CUDA graphs. `fetch`: their outputs are fetched and compared. `network`
-    without a clock is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference.
+    `ranks_on`: the GPU of each rank, each rank being a launch of its own, on different GPUs with peer access or side by
+    side on one. `threads`: of each block; by default the maximum, up to 256, with which all blocks of every GPU are
+    resident at once. `slot`: maximum bytes of a FIFO slot; by default 512 KiB, which stays in the cache, or 2 MiB for
+    direct puts. `timeout`: seconds without any progress until a run is given up. `direct`: put messages directly into
+    the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over the
+    links of `network`, computed by the kernel as it moves the data) or paced (real time too is held to `stretch` times
+    that, by default 16). `graphs`: time launches in replays of CUDA graphs. `fetch`: fetch and compare their outputs.
+    Without a clock, `network` is only named in the report. `protocol`, `depth`, `part`, `runtime`: as for the reference
+    executor.
     """
 
     network: Network | None = None
@@ -158,11 +161,11 @@ class Cuda:
     fetch: bool = True
 
     def available(self) -> str | None:
-        """None where a GPU can be used, else why not."""
+        """Return None where a GPU can be used, else the reason."""
         return missing()
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """The logical time of a launch on unspecified data. Raises UsageError unless there is a clock."""
+        """Return the logical time of a launch on unspecified data. Raises UsageError unless there is a clock."""
         if self.clock is None:
             raise UsageError(
                 "the cuda executor moves data and knows no modelled times without --clock logical; --no-data is for "
@@ -177,8 +180,10 @@ class Cuda:
     def load(
         self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False
     ) -> CudaMachine:
-        """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU
-        memory. Raises SynthError where its thread blocks cannot all be resident at once, or for what CUDA says."""
+        """Load `program` on the current GPU for calls of `elements` elements a chunk, with tables and FIFOs.
+
+        Raises SynthError where its thread blocks cannot all be resident at once, and for CUDA's errors.
+        """
         return self._loaded(program, Padding(elements * program.chunks, program.chunks), dtype, op, in_place)
 
     def _loaded(self, program: Program, padding: Padding, dtype: str, op: str, in_place: bool) -> CudaMachine:
@@ -188,8 +193,10 @@ class Cuda:
             return CudaMachine(_cupy(), self, program, padding, element_type(dtype), operator(op), in_place, kernel)
 
     def prepare(self, program: Program, unit: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
-        """A machine for the caller's arrays (`CudaMachine.use`), of `unit` elements for each unit of data, and what
-        turns CUDA's errors into one line."""
+        """Return a machine for the caller's arrays of `unit` elements a unit of data, and an error guard.
+
+        The guard turns CUDA's errors into one line; see `CudaMachine.use` and `one_line`.
+        """
         return self._loaded(program, Padding(unit, program.chunks), dtype, op, in_place), one_line
 
     def run(
@@ -208,15 +215,13 @@ class Cuda:
 
     @contextmanager
     def lent(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> Iterator[CudaMachine]:
-        """A machine for one run: of the last few, if one of them is for the same call and free, else a new one."""
-        key = (
-            (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place)
-            if self.available() is None
-            else None
-        )
+        """Lend a machine for one run: a cached one for the same call where it is idle, else a new one."""
+        key = None
+        if self.available() is None:
+            key = (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place)
         machine = _idle.pop(key, None) or self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         yield machine
-        if sum(machine.arena.rows) * elements * machine.kind.size <= KEPT_BYTES:  # one that raised is not used again
+        if sum(machine.arena.rows) * elements * machine.kind.size <= KEPT_BYTES:  # not reached where a run raised
             _idle[key] = machine
             while len(_idle) > KEPT:
                 _idle.pop(next(iter(_idle)), None)
@@ -232,10 +237,11 @@ class Cuda:
         warmup: int,
         repeats: int,
     ) -> tuple[tuple[np.ndarray, ...], list[float]]:
-        """The outputs of a launch by itself, and the seconds of a launch in each of `repeats` replays of a graph of
-        them, after
-        `warmup` replays. Where all ranks share one GPU's memory, that says nothing about links. See
-        synth.runtime.cuda.graph_timing."""
+        """Return the outputs of a single launch, and the seconds of a launch in each of `repeats` replays of a graph.
+
+        `warmup` replays precede them. Where all ranks share one GPU's memory, these times say nothing about links. See
+        synth.runtime.cuda.graph_timing.
+        """
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
@@ -244,8 +250,10 @@ class Cuda:
     def beside(
         self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, warmup: int, repeats: int
     ) -> tuple[int, list[float]]:
-        """The bytes written by, and the seconds of each repeat of, what is no program: copy or nccl. Raises
-        UsageError."""
+        """Return the bytes written, and the seconds of each repeat, of a reference timing: copy or nccl.
+
+        Raises UsageError where it cannot be timed.
+        """
         call = reference_timings.Wanted(
             layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats
         )
@@ -253,7 +261,7 @@ class Cuda:
             return reference_timings.beside(_cupy(), name, call)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The GPUs in use, the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""
+        """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""
         cupy = _cupy()
         on = sorted(set(self.ranks_on or (cupy.cuda.Device().id,)))
         runtime, nvrtc_version = cupy.cuda.runtime, nvrtc.version()

@@ -1,9 +1,9 @@
-"""Times of a loaded program on a GPU: replays of a CUDA graph of launches between two events.
+"""Times of a loaded program on a GPU, by replays of a CUDA graph of launches between two events.
 
-A replay launches `n` times in turn on `sets` of buffers, which together are larger than the L2 cache where the size
-allows, so that one launch does not find in the cache what the one before it left. Before anything is timed a launch by
-itself on poisoned memory gives the outputs that the caller checks; after it, what every set holds must be the same to
-the bit.
+A replay makes several launches, in turn on several sets of buffers. Together the sets are larger than the L2 cache
+where the size allows, so that no launch finds data of the launch before it in the cache. Before the timing, a single
+launch on poisoned memory gives the outputs that the caller checks. After the timing, the outputs in every set must
+equal these bit by bit.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from synth.errors import VerificationError
 if TYPE_CHECKING:
     from synth.runtime.cuda.loaded_program import CudaMachine
 
-MOST_SETS, CACHES = 16, 4  # so many sets at most; together so many times the cache
-LEAST, MOST = 1e-3, 64  # seconds that a replay should take, launches in one at most
+MOST_SETS, CACHES = 16, 4  # maximum sets of buffers, and their total size in multiples of the L2 cache
+LEAST, MOST = 1e-3, 64  # minimum duration of a replay in seconds, and maximum launches in one
 
 
 def timed(
     machine: CudaMachine, given: Sequence[np.ndarray], warmup: int, repeats: int, *, graphs: bool, fetch: bool
 ) -> tuple[tuple[np.ndarray, ...], list[float]]:
-    """The outputs of the first launch, and the seconds of one launch in each of `repeats` replays, after `warmup`.
-    Without `fetch` there are no outputs, and nothing is compared.
+    """Return the outputs of the first launch, and the seconds of one launch in each of `repeats` replays.
 
-    Raises VerificationError where a later launch gave something else, DeadlockError.
+    `warmup` replays precede them. `given`: the inputs. Without `fetch` there are no outputs, and nothing is compared.
+    Raises VerificationError where a later launch gave other outputs, DeadlockError.
     """
     machine.fill(given)
     machine.launch()
@@ -57,7 +57,7 @@ def _sets(machine: CudaMachine) -> int:
 
 
 def _count(machine: CudaMachine, stream: Any) -> int:
-    """Launches a replay, by the time of a second one."""
+    """Return the number of launches in a replay, from the time of the second of two launches."""
     machine.own()
     _between(machine, stream, lambda: machine.launch(stream))
     once = _between(machine, stream, lambda: machine.launch(stream))
@@ -72,7 +72,7 @@ def _replay(machine: CudaMachine, stream: Any, count: int, sets: int, graphs: bo
 
     if not graphs:
         return launches
-    for k in range(sets):  # the arguments are made before, for nothing may be allocated while a graph is captured
+    for k in range(sets):  # allocates the kernels' arguments now, since a capture allows no allocation
         machine.own(k)
     stream.begin_capture()
     launches()
@@ -91,7 +91,8 @@ def _between(machine: CudaMachine, stream: Any, work: Callable[[], None]) -> flo
 
 
 def _same(machine: CudaMachine, given: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sets: int) -> None:
-    if machine.in_place and machine.layout.collective.combining:  # the inputs are gone: the sums have been summed again
+    # repeated launches in place combine their own results, so each set is filled and launched once more
+    if machine.in_place and machine.layout.collective.combining:
         for k in range(sets):
             machine.fill(given, k)
             machine.launch()

@@ -1,5 +1,4 @@
-"""A program loaded on one GPU, or on several: launched as often as wanted, on any stream, on its own arrays or on the
-caller's."""
+"""A program loaded on one or several GPUs, for repeated launches on any stream, on its own or the caller's arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from synth.runtime.dtypes import Dtype
 from synth.runtime.kernel import sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.block_status import waits
-from synth.runtime.kernel.launches import crews
+from synth.runtime.kernel.launches import Launch, plan_launches
 from synth.runtime.kernel.logical_clock import Timed, clockwork
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
@@ -30,16 +29,18 @@ from synth.runtime.slicing import cut
 if TYPE_CHECKING:
     from synth.runtime.cuda.executor import Cuda
 
-SLOT, SLOTS = 512 << 10, {sources.DIRECT: 2 << 20}  # bytes: small FIFOs stay in the cache; what is put needs none
-PACED = 16  # real time per logical time where nothing is said
+# Maximum bytes of a FIFO slot, by default and by kernel feature. Small FIFOs stay in the L2 cache; a direct put passes
+# through no FIFO, so its slices may be larger.
+SLOT, SLOTS = 512 << 10, {sources.DIRECT: 2 << 20}
+PACED = 16  # default stretch of a paced run: real time over logical time
 
 
 class CudaMachine(Buffers):
-    """`launch` does not wait; `finish` does, and tells a deadlock. Nothing is cleared or allocated between launches, so
-    they can be captured into a CUDA graph; each replay is a launch. `use` lets them work on the caller's arrays.
+    """A program loaded on GPUs. `launch` does not wait; `finish` does, and reports a deadlock.
 
-    Where ranks are launches of their own, each has a stream; they follow what the caller's stream holds, and it waits
-    for them.
+    Nothing is cleared or allocated between launches, so they can be captured into a CUDA graph; each replay is a
+    launch. `use` lets launches work on the caller's arrays. Where each rank is a launch of its own, each has a stream
+    that waits for the work on the caller's stream, which in turn waits for all of them.
     """
 
     def __init__(
@@ -71,84 +72,90 @@ class CudaMachine(Buffers):
                 f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would "
                 f"find them"
             )
-        most = options.slot or SLOTS.get(feature, SLOT)
-        # logical time is that of the slices that the reference executor makes
-        self.cut = parts if timed else flat.finer(parts, most // flat.slot_bytes(tables, 1, kind.size, feature))
-        self.crews = crews(self.code, options.ranks_on, cupy.cuda.Device().id)
-        self.devices = sorted({crew.device for crew in self.crews}) or [cupy.cuda.Device().id]
+        slot_limit = options.slot or SLOTS.get(feature, SLOT)
+        # logical time is defined by the slices of the reference executor, so these are not cut finer
+        self.cut = parts if timed else flat.finer(parts, slot_limit // flat.slot_bytes(tables, 1, kind.size, feature))
+        self.launches = plan_launches(self.code, options.ranks_on, cupy.cuda.Device().id)
+        self.devices = sorted({launch.device for launch in self.launches}) or [cupy.cuda.Device().id]
         devices.connect(cupy, self.devices)
-        made, several = sources.instance(program, kind, op, feature), len(self.devices) > 1
+        instance, several = sources.instance(program, kind, op, feature), len(self.devices) > 1
         averages = op == "avg" and layout.collective.combining
         self.kernels, self.divides = {}, {}
         for device in self.devices:
             with cupy.cuda.Device(device):
-                alone = sum(crew.device == device for crew in self.crews) == 1
+                # the driver runs no two cooperative launches side by side
+                cooperative = sum(launch.device == device for launch in self.launches) == 1
                 self.kernels[device] = kernel(
-                    made.group, made.symbol, cooperative=alone, scope="sys" if several else "gpu"
+                    instance.group, instance.symbol, cooperative=cooperative, scope="sys" if several else "gpu"
                 )
                 if averages:
                     self.divides[device] = kernel(
                         kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu"
                     )
         self.threads = self._fit(cupy, program.name, options.threads)
-        scale = kind.size // made.size
+        scale = kind.size // instance.size
         slot = partial(flat.slot_bytes, tables, size=kind.size, feature=feature)
-        state = State(cupy, self.code, tables, self.cut, self.crews, slot=slot, scale=scale, timeout=options.timeout)
+        state = State(cupy, self.code, tables, self.cut, self.launches, slot=slot, scale=scale, timeout=options.timeout)
         if self.clock is not None:
             self._hands = devices.zeros(cupy, self.devices[0], self.clock.size)
             state.progs[0]["clock"] = self._hands.data.ptr
-            self._size, self._stretch = made.size, (options.stretch or PACED) if options.clock == "paced" else 0
+            self._size, self._stretch = instance.size, (options.stretch or PACED) if options.clock == "paced" else 0
         on = options.ranks_on or (self.devices[0],) * program.ranks
         super().__init__(cupy, program, layout, arena, state, padding=padding, kind=kind, on=on, in_place=in_place)
-        self._sides = [self._stream(crew.device) for crew in self.crews] if len(self.crews) > 1 else []
+        self._sides: list[tuple[Any, Any]] = []  # stream and end event of each launch, where there are several
+        if len(self.launches) > 1:
+            self._sides = [self._stream(launch.device) for launch in self.launches]
         self._forks = {cupy.cuda.Device().id: cupy.cuda.Event(disable_timing=True)}
 
     def _stream(self, device: int) -> tuple[Any, Any]:
         with self.cupy.cuda.Device(device):
             return self.cupy.cuda.Stream(non_blocking=True), self.cupy.cuda.Event(disable_timing=True)
 
-    def _fit(self, cupy: Any, name: str, asked: int | None) -> int:
-        """Threads a block with which all blocks of each GPU are resident at once. Raises SynthError where none is."""
+    def _fit(self, cupy: Any, name: str, requested: int | None) -> int:
+        """Return the threads a block with which all blocks of each GPU are resident at once.
+
+        Raises SynthError where there is no such number, UsageError where `requested` is not 1 to 256.
+        """
         driver = cupy.cuda.driver
-        if asked is not None and not 1 <= asked <= 256:
-            raise UsageError(f"{asked} threads a block: 1 to 256 (--threads)")
-        found = 256
+        if requested is not None and not 1 <= requested <= 256:
+            raise UsageError(f"{requested} threads a block: 1 to 256 (--threads)")
+        result = 256
         for device in self.devices:
-            blocks, room = sum(crew.count for crew in self.crews if crew.device == device), 0
-            with cupy.cuda.Device(device) as here:
-                units = here.attributes["MultiProcessorCount"]
-                for threads in (asked,) if asked else (256, 128, 64, 32):
-                    room = (
-                        driver.occupancyMaxActiveBlocksPerMultiprocessor(self.kernels[device].kernel.ptr, threads, 0)
-                        * units
-                    )
-                    if blocks <= room:
-                        found = min(found, threads)
+            blocks, capacity = sum(launch.count for launch in self.launches if launch.device == device), 0
+            with cupy.cuda.Device(device) as current:
+                units = current.attributes["MultiProcessorCount"]
+                for threads in (requested,) if requested else (256, 128, 64, 32):
+                    pointer = self.kernels[device].kernel.ptr
+                    capacity = driver.occupancyMaxActiveBlocksPerMultiprocessor(pointer, threads, 0) * units
+                    if blocks <= capacity:
+                        result = min(result, threads)
                         break
                 else:
-                    where = "this GPU" if len(self.devices) == 1 else f"GPU {device}"
+                    single = len(self.devices) == 1
+                    gpu = "this GPU" if single else f"GPU {device}"
                     raise SynthError(
-                        f"{name} has {blocks} thread blocks{'' if where == 'this GPU' else f' on {where}'}; at most "
-                        f"{room} are resident at"
-                        f" once on {where}, and those left out would be waited for: lower it with fewer instances "
-                        f"or channels"
+                        f"{name} has {blocks} thread blocks{'' if single else f' on {gpu}'}; at most {capacity} are "
+                        f"resident at once on {gpu}, and those left out would be waited for: lower it with fewer "
+                        f"instances or channels"
                     )
-        return found
+        return result
 
     def launch(self, stream: Any = None) -> None:
-        """One run on `stream`: a CuPy or torch stream, a cudaStream_t; CuPy's current one unless given. Does not wait,
-        and allocates nothing. A list gives each rank's launch a stream of its own, none of which waits for the
-        others."""
+        """Start one run on `stream`, without waiting and without allocating.
+
+        `stream`: a CuPy or torch stream, or a cudaStream_t; by default CuPy's current one. A list gives each rank's
+        launch its own stream, none of which waits for the others.
+        """
         if not self._now:
             self.own()
-        if self.clock is not None:  # waits: such a launch is for its time, not for a graph
+        if self.clock is not None:  # this waits: such a launch measures logical time and is captured in no graph
             with self.cupy.cuda.Device(self.devices[0]):
                 self._hands.set(self.clock.image(self._hands.data.ptr, self._size, self._stretch))
                 self.state.synchronize()
         cuda, current = self.cupy.cuda, self.cupy.cuda.Device().id
         if isinstance(stream, list | tuple):
-            self._start([stream[crew.rank or 0] for crew in self.crews])
-        elif len(self.crews) == 1:
+            self._start([stream[launch.rank or 0] for launch in self.launches])
+        elif len(self.launches) == 1:
             self._start([stream])
         else:
             caller = devices.stream(self.cupy, stream)
@@ -163,26 +170,31 @@ class CudaMachine(Buffers):
                 caller.wait_event(done)
 
     def _start(self, streams: Sequence[Any]) -> None:
-        """All launches, and only then what follows one of them: streams may share a queue of the GPU's, where what
-        waits for the end of one launch would keep back the next, for which the first waits."""
-        crews = [(range(self.program.ranks) if crew.rank is None else (crew.rank,), crew.device) for crew in self.crews]
-        self._copied("i", crews, streams)
-        for crew, argument, stream in zip(self.crews, self._now, streams, strict=False):
-            with self.cupy.cuda.Device(crew.device), devices.stream(self.cupy, stream):
-                self.kernels[crew.device]((crew.count,), (self.threads,), (argument,))
-        for crew, stream in zip(self.crews, streams, strict=True) if self.divides else ():
-            with self.cupy.cuda.Device(crew.device), devices.stream(self.cupy, stream):
-                for rank in range(self.program.ranks) if crew.rank is None else (crew.rank,):
-                    self._divide(rank, self.divides[crew.device])
-        self._copied("o", crews, streams)
+        """Start all launches, and only then the work that follows each of them.
 
-    def _copied(self, buffer: str, crews: Sequence[tuple[Sequence[int], int]], streams: Sequence[Any]) -> None:
-        for (ranks, device), stream in zip(crews, streams, strict=True):
-            with self.cupy.cuda.Device(device):
-                self.copy(buffer, ranks, devices.stream(self.cupy, stream))
+        Streams may share a hardware queue. There, work that waits for the end of one launch would hold up the next
+        launch, for which the first waits in turn.
+        """
+        self._copy_padded("i", streams)
+        for launch, argument, stream in zip(self.launches, self._now, streams, strict=False):
+            with self.cupy.cuda.Device(launch.device), devices.stream(self.cupy, stream):
+                self.kernels[launch.device]((launch.count,), (self.threads,), (argument,))
+        for launch, stream in zip(self.launches, streams, strict=True) if self.divides else ():
+            with self.cupy.cuda.Device(launch.device), devices.stream(self.cupy, stream):
+                for rank in self._ranks(launch):
+                    self._divide(rank, self.divides[launch.device])
+        self._copy_padded("o", streams)
+
+    def _ranks(self, launch: Launch) -> Sequence[int]:
+        return range(self.program.ranks) if launch.rank is None else (launch.rank,)
+
+    def _copy_padded(self, buffer: str, streams: Sequence[Any]) -> None:
+        for launch, stream in zip(self.launches, streams, strict=True):
+            with self.cupy.cuda.Device(launch.device):
+                self.copy(buffer, self._ranks(launch), devices.stream(self.cupy, stream))
 
     def _divide(self, rank: int, divide: Any) -> None:
-        """avg ends with one division, of the outputs of this launch, on the same stream."""
+        """Divide the outputs of this launch on the current stream: avg is the sum, divided once at the end."""
         layout, part, wanted = self.layout, self.layout.chunks * self.elements, self.layout.outputs[rank]
         for unit in range(0, len(wanted), layout.chunks):
             count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
@@ -190,12 +202,15 @@ class CudaMachine(Buffers):
             divide((64,), (256,), (np.uint64(at), np.int64(part), np.uint64(count)))
 
     def finish(self, stream: Any = None) -> None:
-        """Wait for what was launched. Raises DeadlockError with who waits for whom; the next launch starts afresh."""
+        """Wait for the launches on `stream` (on a list of streams: for all).
+
+        Raises DeadlockError with the blocks that wait for each other; the next launch then starts from a clear state.
+        """
         if isinstance(stream, list | tuple):
             self.state.synchronize()
         else:
             devices.stream(self.cupy, stream).synchronize()
-        if not self.crews:
+        if not self.launches:
             return
         status = self.state.statuses()
         if (status["kind"] == flat.WRONG_GRID).any():

@@ -1,7 +1,7 @@
-"""What stands beside programs on GPUs: a copy from memory to memory of as many bytes as all outputs hold, and NCCL.
+"""Reference timings for programs on GPUs: a device-to-device copy of all output bytes, and NCCL.
 
-No program writes its outputs faster than the copy, where all ranks are on one GPU. NCCL puts no two ranks on one GPU,
-so it stands beside programs whose ranks have GPUs of their own (`--ranks-on`).
+Where all ranks are on one GPU, no program writes its outputs faster than the copy. NCCL puts no two ranks on one GPU,
+so it is timed only where each rank has its own GPU (`--ranks-on`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES = {
 
 
 class Wanted(NamedTuple):
-    """A call: its layout, elements per chunk, type and operator; the GPU of each rank, None: all on the current one."""
+    """A call to time: layout, elements of a chunk, type, operator, and the GPU of each rank (None: the current one)."""
 
     layout: Layout
     elements: int
@@ -44,8 +44,10 @@ class Wanted(NamedTuple):
 
 
 def beside(cupy: Any, name: str, call: Wanted) -> tuple[int, list[float]]:
-    """The bytes that are written, and the seconds of each repeat. Raises UsageError where it cannot be had, with the
-    reason."""
+    """Return the bytes that are written, and the seconds of each repeat, of copy or nccl.
+
+    Raises UsageError with the reason where it cannot be timed.
+    """
     return (_copy if name == "copy" else _nccl)(cupy, call)
 
 
@@ -66,8 +68,11 @@ def _copy(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
 
 
 def _timed(cupy: Any, once: Callable[[int], None], streams: Sequence[Any], call: Wanted) -> list[float]:
-    """Between events of the first stream; the others wait for nothing and end with it, being one collective's."""
-    cuda, found = cupy.cuda, []
+    """Return the seconds of one call of `once` in each repeat, between events of the first stream.
+
+    The other streams take part in the same collectives, so they end with the first.
+    """
+    cuda, result = cupy.cuda, []
     for k in range(call.warmup + call.repeats):
         begin, end = cuda.Event(), cuda.Event()
         begin.record(streams[0])
@@ -77,12 +82,12 @@ def _timed(cupy: Any, once: Callable[[int], None], streams: Sequence[Any], call:
         for stream in streams:
             stream.synchronize()
         if k >= call.warmup:
-            found.append(cuda.get_elapsed_time(begin, end) / 1000 / AT_ONCE)
-    return found
+            result.append(cuda.get_elapsed_time(begin, end) / 1000 / AT_ONCE)
+    return result
 
 
 def _library(cupy: Any) -> Any:
-    """CuPy's NCCL, which is loaded when it is first asked for, and warns where there is none."""
+    """Return CuPy's NCCL module, which is loaded at first use and warns where there is no NCCL."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return getattr(cupy.cuda, "nccl", None) or importlib.import_module("cupy.cuda.nccl")

@@ -21,38 +21,32 @@ from synth.runtime.host.parallel_launches import side_by_side
 from synth.runtime.kernel import build_host, sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.block_status import waits
-from synth.runtime.kernel.launches import crews, own_deps, told
+from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches
 from synth.runtime.kernel.logical_clock import Clockwork, Timed, clockwork
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
 from synth.runtime.reference.op_tables import Compiled, compiled
 from synth.runtime.slicing import Cut, cut
 
-MAX_THREADS = 4096
-PACED = 1000  # real time per logical time where nothing is said: threads of a CPU are slow to wake
+MAX_THREADS = 4096  # maximum CPU threads of all blocks of a program together
+PACED = 1000  # default stretch of a paced run: large, because CPU threads wake slowly
 LINE = 16  # u64 between counters, so that two blocks do not write one cache line
 
 
 class Machine:
-    """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as
-    wanted; nothing is cleared between launches, except after one that was cut short or leaves messages behind.
-    `feature`,
-    `tables`: as
-    `ways.tables` gives them. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for
-    logical time."""
+    """A program loaded for CPU threads: tables, connections and counters, which outlive a launch.
+
+    `launch` may be called repeatedly. Nothing is cleared between launches, except after one that was cut short or
+    leaves messages behind. `size`: bytes of an element. `feature`, `tables`: from `transports.tables`. `on`: a device
+    for each rank, where every rank is a launch of its own. `clock`: for logical time.
+    """
 
     def __init__(
         self, code: Compiled, cut: Cut, size: int, feature: str, tables: flat.Tables, *, timeout: float,
         on: Sequence[int] | None = None, clock: Clockwork | None = None,
     ) -> None:  # fmt: skip
-        self.code, self.cut, self.crews, self.feature, self.tables, self.size = (
-            code,
-            cut,
-            crews(code, on),
-            feature,
-            tables,
-            size,
-        )
+        self.code, self.cut, self.launches = code, cut, plan_launches(code, on)
+        self.feature, self.tables, self.size = feature, tables, size
         self.clock = clock
         self.timed: Timed | None = None
         count, wires = len(code.place), max(1, len(code.wires))
@@ -93,16 +87,16 @@ class Machine:
             ("slot_chunks", tables.slot_chunks),
         ):
             self.prog[name] = value
-        self.watched = np.zeros(len(self.crews), flat.CREW)
-        self.deps = tables.deps if on is None else own_deps(tables, code, self.crews)
+        self.watched = np.zeros(len(self.launches), flat.LAUNCH)
+        self.deps = tables.deps if on is None else local_dependencies(tables, code, self.launches)
         if on is not None:
             self.prog["deps"] = _at(self.deps)
-            for k, crew in enumerate(self.crews):
-                self.watched[k] = (_at(self.beat[crew.first :]), crew.count)
+            for k, launch in enumerate(self.launches):
+                self.watched[k] = (_at(self.beat[launch.first :]), launch.count)
 
     def clear(self) -> None:
-        """As before the first launch: no message under way, all counters 0."""
-        stale = (self.fifo,) if self.feature == sources.LL else ()  # flags of packets
+        """Reset to the state before the first launch: no message under way, all counters 0."""
+        stale = (self.fifo,) if self.feature == sources.LL else ()  # the slots of packets hold flags
         for array in (self.counters, self.done, self.run, self.beat, self.abort, *stale):
             array[...] = 0
         self.conns["sent"] = self.conns["taken"] = 0
@@ -111,18 +105,21 @@ class Machine:
         """Let the next launches work on the buffers of `arena`, which the caller keeps alive."""
         for gpu in self.code.program.gpus:
             for k, buffer in enumerate("ios"):
-                self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))  # of no chunks: never used
+                # a buffer without chunks gets some address, which no op uses
+                self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))
 
     def function(self, kind: Dtype, op: str) -> tuple[Any, int]:
-        """What `launch` takes: the compiled function for elements of `kind`, and its elements per element."""
-        made = sources.instance(self.code.program, kind, op, self.feature)
-        return getattr(build_host.library(made.group), made.symbol), kind.size // made.size
+        """Return the compiled function for elements of `kind`, and how many of its elements make one (see `launch`)."""
+        instance = sources.instance(self.code.program, kind, op, self.feature)
+        return getattr(build_host.library(instance.group), instance.symbol), kind.size // instance.size
 
-    def launch(self, launch: Any, threads: int, scale: int = 1, times: int = 1, stretch: int = 0) -> None:
-        """`times` runs by the compiled function `launch`, back to back. `scale`: its elements per element, where it
-        moves bytes. With a clock one run, and `timed` says what came out; `stretch`: paced, real time so many times
-        logical time. Raises DeadlockError with who waits for whom, SynthError where the system gives no more
-        threads."""
+    def launch(self, function: Any, threads: int, scale: int = 1, times: int = 1, stretch: int = 0) -> None:
+        """Run the compiled `function` `times` times, back to back, with `threads` threads a block.
+
+        `scale`: elements of the function in one element, where it moves bytes. With a clock there is one run, and
+        `timed` receives its result; `stretch` above 0 holds real time to so many times logical time. Raises
+        DeadlockError with the blocks that wait for each other, SynthError where the system gives no more threads.
+        """
         prog = self.prog.copy()
         prog["elements"] *= scale
         prog["step"] *= scale
@@ -131,17 +128,17 @@ class Machine:
             times, image = 1, np.zeros(self.clock.size, np.uint8)
             image[:] = self.clock.image(_at(image), self.size // scale, stretch)
             prog["clock"] = _at(image)
-        own = [
-            told(prog, crew, len(self.crews), _at(self.watched)) if crew.rank is not None else prog
-            for crew in self.crews
-        ]
+        progs = [prog]  # one launch of all ranks
+        if not any(launch.rank is None for launch in self.launches):
+            count, watched = len(self.launches), _at(self.watched)
+            progs = [launch_arguments(prog, launch, count, watched) for launch in self.launches]
 
         def start(k: int) -> int:
-            crew = self.crews[k]
-            self.status["kind"][crew.first : crew.first + crew.count] = flat.RUNNING
-            return launch(ctypes.c_void_p(_at(own[k])), ctypes.c_int(threads))
+            launch = self.launches[k]
+            self.status["kind"][launch.first : launch.first + launch.count] = flat.RUNNING
+            return function(ctypes.c_void_p(_at(progs[k])), ctypes.c_int(threads))
 
-        failed = side_by_side([partial(start, k) for k in range(len(own))], self.abort, times)
+        failed = side_by_side([partial(start, k) for k in range(len(progs))], self.abort, times)
         stopped = bool(self.abort[0])
         if failed or stopped or not self.tables.balanced:
             self.clear()
@@ -161,15 +158,14 @@ def _at(array: np.ndarray) -> int:
 
 @dataclass(frozen=True)
 class Host:
-    """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about
-    one.
+    """The executor that runs the CUDA kernel's source on CPU threads.
 
-    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `ranks_on`: a
-    device for each rank; here all are this machine, and each rank is a launch of its own. `direct`: put into the
-    receiver's buffer what is proved safe. `clock`: logical (the time of an execution-driven model over the links of
-    `network`, worked out by the kernel as it moves the data) or paced (real time too is held to `stretch` times that).
-    Without, `network` is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference
-    executor.
+    Every element moves as on a GPU; the real time says nothing about one. `threads`: of each thread block. `timeout`:
+    seconds without any progress until the run is given up. `ranks_on`: a device for each rank; here all are this
+    machine, and each rank is a launch of its own. `direct`: put messages directly into the receiver's buffer where
+    that is proved safe. `clock`: logical (the time of an execution-driven model over the links of `network`, computed
+    by the kernel as it moves the data) or paced (real time too is held to `stretch` times that). Without a clock,
+    `network` is only named in the report. `protocol`, `depth`, `part`, `runtime`: as for the reference executor.
     """
 
     network: Network | None = None
@@ -185,11 +181,11 @@ class Host:
     stretch: int = 0
 
     def available(self) -> str | None:
-        """None where there is a C++ compiler."""
+        """Return None where there is a C++ compiler, else the reason."""
         return None if build_host.compiler() else build_host.MISSING
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """The logical time of a run on unspecified data. Raises UsageError unless there is a clock."""
+        """Return the logical time of a run on unspecified data. Raises UsageError unless there is a clock."""
         if self.clock is None:
             raise UsageError(
                 "the host executor moves data and knows no times without --clock logical; --no-data is for reference"
@@ -202,8 +198,7 @@ class Host:
     def run(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
     ) -> Execution:
-        """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError,
-        SynthError."""
+        """Run `program` once on `arrays` (rows are chunks), which are not changed. Raises DeadlockError, SynthError."""
         kind, op = element_type(dtype), operator(op)
         machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
         layout = layout_of(program)
@@ -216,7 +211,7 @@ class Host:
         machine.launch(function, self.threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
-        """`program` for `elements` per chunk, ready to launch, and its poisoned buffers."""
+        """Return `program`, ready to launch with `elements` elements a chunk, and its poisoned buffers."""
         parts = cut(
             program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime
         )
@@ -233,12 +228,11 @@ class Host:
         return machine, arena
 
     def fits(self, program: Program, blocks: int) -> None:
-        """Raises UsageError where `threads` of so many blocks are too many, or the timeout makes no sense."""
+        """Raise UsageError where `blocks` blocks have too many threads, or the timeout is not greater than 0."""
         if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
             raise UsageError(
                 f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 "
-                f"a block and at most"
-                f" {MAX_THREADS} together (--threads)"
+                f"a block and at most {MAX_THREADS} together (--threads)"
             )
         if self.timeout <= 0:
             raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
@@ -252,15 +246,15 @@ def _execution(machine: Machine, outputs: tuple[np.ndarray, ...] | None) -> Exec
 
 
 def finished(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
-    """The outputs by rank, after the kernel's division where `op` is avg."""
-    task, found = layout.collective, []
+    """Return the outputs by rank, after the kernel's division where `op` is avg."""
+    collective, outputs = layout.collective, []
     for rank, wanted in enumerate(layout.outputs):
         view = arena.view(rank, "o", len(wanted))
-        if op == "avg" and task.combining:
+        if op == "avg" and collective.combining:
             divide = getattr(build_host.library(kind.short), f"synth_{kind.short}_divide")
             for first in range(0, len(wanted), layout.chunks):
                 part = view[first : first + layout.chunks]
-                count = len(task.wanted(wanted[first] // layout.chunks, rank))
+                count = len(collective.wanted(wanted[first] // layout.chunks, rank))
                 divide(ctypes.c_void_p(_at(part)), ctypes.c_longlong(part.size), ctypes.c_ulonglong(count))
-        found.append(view)
-    return tuple(found)
+        outputs.append(view)
+    return tuple(outputs)

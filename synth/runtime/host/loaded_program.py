@@ -1,5 +1,4 @@
-"""A program loaded for CPU threads on the caller's arrays: what `CudaMachine` is on a GPU, but each launch runs to its
-end."""
+"""A program loaded for CPU threads on the caller's arrays; unlike with `CudaMachine`, each launch runs to its end."""
 
 from __future__ import annotations
 
@@ -23,8 +22,11 @@ from synth.runtime.slicing import cut
 
 
 class HostMachine:
-    """`use` the caller's arrays, then `launch` as often as wanted. Only scratch is allocated, so arrays may be of any
-    size; where chunks are padded, buffers too, from and to which each launch copies."""
+    """A program on the caller's arrays: `use` selects them, then `launch` may be called repeatedly.
+
+    Only scratch is allocated, so arrays may be of any size. Where chunks are padded, buffers are allocated too, from
+    and to which each launch copies.
+    """
 
     def __init__(self, host: Host, program: Program, unit: int, kind: Dtype, op: str, in_place: bool) -> None:
         self.host, self.program, self.kind, self.op, self.in_place = host, program, kind, op, in_place
@@ -53,8 +55,11 @@ class HostMachine:
             self._scratch = [np.full((gpu.scratch, elements), poison(kind), kind.numpy) for gpu in program.gpus]
 
     def use(self, inputs: Any, outputs: Any) -> None:
-        """Let the next launches read and write the caller's arrays (NumPy's, or torch's in the host's memory); None
-        where a rank has none. In place, they lie as the program's layout says. Raises UsageError: one line."""
+        """Let the next launches read and write the caller's arrays (NumPy's, or torch's in the host's memory).
+
+        An array is None where a rank has none. In place, they lie as the program's layout says. Raises UsageError in
+        one line.
+        """
         self._bound = bound(
             self.program, self.layout, self.padding, self.kind, inputs, outputs, on=None, in_place=self.in_place
         )
@@ -65,8 +70,10 @@ class HostMachine:
             self.machine.buffers[3 * rank + 2] = scratch.__array_interface__["data"][0]
 
     def launch(self, stream: Any = None, times: int = 1) -> None:
-        """`times` runs back to back, to their end. Raises DeadlockError with who waits for whom; the next launch starts
-        afresh."""
+        """Run `times` times back to back, to the end.
+
+        Raises DeadlockError with the blocks that wait for each other; the next launch then starts from a clear state.
+        """
         function, scale = self.machine.function(self.kind, self.op)
         for inside, outside in self._copied("i"):
             inside[...] = outside
@@ -77,22 +84,25 @@ class HostMachine:
             outside[...] = inside
 
     def finish(self, stream: Any = None) -> None:
-        """Nothing is under way after a launch."""
+        """Do nothing: a launch has ended when it returns."""
 
     def _copied(self, buffer: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The padded inputs or outputs (`buffer`) without their padding, each with the caller's array; none where
-        nothing is padded."""
+        """Return pairs of a padded input or output (`buffer`), without its padding, and the caller's array.
+
+        There are none where no chunk is padded.
+        """
         if not self.padding.padded or self._bound is None:
             return []
-        arrays, chunks = (
-            (self._bound.inputs, self.layout.inputs) if buffer == "i" else (self._bound.outputs, self.layout.outputs)
-        )
-        found = []
+        if buffer == "i":
+            arrays, chunks = self._bound.inputs, self.layout.inputs
+        else:
+            arrays, chunks = self._bound.outputs, self.layout.outputs
+        pairs = []
         for rank, facts in enumerate(arrays):
             if facts is not None:
                 inside = self.padding.units(self.arena.view(rank, buffer, len(chunks[rank])))
-                found.append((inside, view(facts, self.kind.numpy).reshape(inside.shape)))
-        return found
+                pairs.append((inside, view(facts, self.kind.numpy).reshape(inside.shape)))
+        return pairs
 
     def _divide(self) -> None:
         divide = getattr(build_host.library(self.kind.short), f"synth_{self.kind.short}_divide")
@@ -105,9 +115,9 @@ class HostMachine:
 
 
 def prepare(host: Host, program: Program, unit: int, name: str, op: str, in_place: bool) -> tuple[HostMachine, Any]:
-    """A machine for the caller's arrays, and a guard that has no errors to turn into others."""
-    return HostMachine(host, program, unit, dtype(name), op, in_place), _as_they_are
+    """Return a machine for the caller's arrays, and a guard that leaves errors as they are."""
+    return HostMachine(host, program, unit, dtype(name), op, in_place), _no_guard
 
 
-def _as_they_are(what: str) -> AbstractContextManager:
+def _no_guard(what: str) -> AbstractContextManager:
     return nullcontext()

@@ -1,5 +1,4 @@
-"""Launches side by side on CPU threads: each on a stream of its own, which here is a thread that makes them one after
-the other."""
+"""Parallel launches on CPU threads. Each has its own stream, a thread that runs its launches one after another."""
 
 from __future__ import annotations
 
@@ -10,30 +9,28 @@ import numpy as np
 
 
 def side_by_side(starts: Sequence[Callable[[], int]], abort: np.ndarray, times: int = 1) -> int:
-    """Call each of `starts` `times` times; where they are several each has its own thread, and none waits for another's
-    end.
+    """Call each of `starts` `times` times; several have a thread each, and none waits for the end of another.
 
-    0, or the first result that is not: nothing has run then, all others are told to leave, and no more are started.
-    After
-    `abort` is set no launch begins either.
+    Returns 0, or the first result that is not 0, which means that this launch could not start. Then `abort` is set, so
+    that the others leave. No launch begins while `abort` is set.
     """
-    found = [0] * len(starts)
+    results = [0] * len(starts)
 
     def stream(k: int) -> None:
         for _ in range(times):
             if abort[0]:
                 return
-            found[k] = starts[k]()
-            if found[k]:
+            results[k] = starts[k]()
+            if results[k]:
                 abort[0] = 1
                 return
 
     if len(starts) == 1:
         stream(0)
-        return found[0]
+        return results[0]
     threads = [threading.Thread(target=stream, args=(k,), daemon=True) for k in range(len(starts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return next((code for code in found if code), 0)
+    return next((code for code in results if code), 0)

@@ -1,9 +1,9 @@
-"""Programs under ThreadSanitizer: the kernel and a dumped program as an executable of its own.
+"""Programs under ThreadSanitizer: the kernel and a dumped program as a separate executable.
 
-With one thread a block, what it reports is a race of the program: an order that no FIFO and no dependency makes. With
-several, it may also be one of the kernel: a missing barrier, or an atomic that is too weak, though the results be
-right. Packets make no order but their own, and what is put directly is written when it is sent: both are looked at
-likewise.
+With one thread a block, a reported race is one of the program: accesses that no FIFO and no dependency orders. With
+several threads, it may also be one of the kernel, such as a missing barrier or too weak an atomic, even where the
+results are right. Packets and direct puts are checked likewise: a packet orders only itself, and a direct put writes
+when it is sent.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SAFE = "int main() { return 0; }\n"
 
 
 class Raced(NamedTuple):
-    """What came out: `races` reported (the first words of each), whether blocks waited for ever, whether every element
-    was right."""
+    """The result of a run: `races` reported (a summary of each), `stuck`: blocks waited for ever, `right`: all outputs
+    were right."""
 
     races: tuple[str, ...]
     stuck: bool
@@ -41,7 +41,7 @@ class Raced(NamedTuple):
 
 @cache
 def missing() -> str | None:
-    """None where programs can be built and run with ThreadSanitizer, else why not."""
+    """Return None where programs can be built and run with ThreadSanitizer, else the reason."""
     if build_host.compiler() is None:
         return build_host.MISSING
     with tempfile.TemporaryDirectory() as work:
@@ -51,16 +51,14 @@ def missing() -> str | None:
         except SynthError as error:
             return f"no ThreadSanitizer here: {error}"
         done = subprocess.run([*_still(), str(probe)], capture_output=True, text=True, check=False)
-        return (
-            None
-            if done.returncode == 0
-            else f"ThreadSanitizer does not run here: {(done.stderr.splitlines() or ['no message'])[0]}"
-        )
+        if done.returncode == 0:
+            return None
+        return f"ThreadSanitizer does not run here: {(done.stderr.splitlines() or ['no message'])[0]}"
 
 
 @cache
 def _still() -> tuple[str, ...]:
-    """Addresses where ThreadSanitizer wants them, on kernels that scatter them too far."""
+    """Return a command prefix that turns off address randomisation, which ThreadSanitizer may not support."""
     try:
         done = subprocess.run(["setarch", "-R", "true"], capture_output=True, check=False)
     except OSError:
@@ -69,7 +67,7 @@ def _still() -> tuple[str, ...]:
 
 
 def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER) -> Path:
-    """The executable made of the kernel's files in `folder`, from the cache if it is there. Raises SynthError."""
+    """Return the executable built from the kernel's files in `folder`, cached if possible. Raises SynthError."""
     source = SOURCE.format(feature.upper() or 0)
     target = build_host.cache_directory() / f"race-{sources.fingerprint(source, *FLAGS, folder=folder)}"
     if not target.exists():
@@ -88,9 +86,11 @@ def race(
     limit: float = 300.0,
     **options: Any,
 ) -> Raced:
-    """Run `program` on int32 under ThreadSanitizer, `threads` a block, out of place; `options` as those of `Host`:
-    protocol LL for packets, direct, clock, ranks_on; `folder`: the kernel's files; what runs longer than
-    `limit` seconds is stuck. Raises SynthError where it cannot run."""
+    """Run `program` on int32 under ThreadSanitizer, out of place, with `threads` threads a block.
+
+    `options`: those of `Host` (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's files. A run
+    longer than `limit` seconds counts as stuck. Raises SynthError where the program cannot run.
+    """
     layout, kind = Layout(program.collective, program.chunks) if program.collective else None, dtype(KIND)
     if layout is None:
         raise SynthError(f"{program.name} does not say which collective it computes")
@@ -108,7 +108,7 @@ def race(
     image = np.zeros(0, np.uint8) if machine.clock is None else machine.clock.image(0, kind.size)
     sizes = [
         len(tables.ops), len(tables.deps), len(machine.conns), machine.fifo.shape[1], len(memory), len(image),
-        len(machine.crews),
+        len(machine.launches),
     ]  # fmt: skip
     parts = [
         machine.prog,
@@ -118,7 +118,7 @@ def race(
         machine.deps,
         np.array([m.nbytes for m in memory], np.int64),
         np.array(starts, np.int64),
-        np.array([(crew.first, crew.count) for crew in machine.crews], np.int64),
+        np.array([(launch.first, launch.count) for launch in machine.launches], np.int64),
         image,
         *memory,
     ]
@@ -143,7 +143,7 @@ def race(
 
 
 def _done(command: list[str], limit: float) -> tuple[int, list[str]]:
-    """How a program has ended, and the lines that it said."""
+    """Run a command. Returns its exit code (4 after `limit` seconds) and the lines of its stderr."""
     with tempfile.TemporaryFile("w+") as said:
         try:
             code = subprocess.run(

@@ -1,4 +1,4 @@
-"""What blocks that were cut short waited for, read from the statuses that the kernel leaves."""
+"""The reasons why blocks that were cut short waited, read from the statuses that the kernel leaves."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ _WAITS = {flat.WAITS_DATA: "data", flat.WAITS_CREDIT: "credit", flat.WAITS_ENTRY
 
 
 def waits(code: Compiled, tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str, Any] | None] | None]:
-    """Of each block that was cut short: its op and what it waited for, as the reference executor says it; None of one
-    that ended."""
-    found: list[tuple[int, tuple[str, Any] | None] | None] = []
+    """Return, for each block, the op at which it was cut short and its wait; None for a block that ended.
+
+    A wait is (kind, object) as in the reference executor's `Wait`; None where the block was working.
+    """
+    result: list[tuple[int, tuple[str, Any] | None] | None] = []
     for row in status:
         kind, op, what = int(row["kind"]), int(row["op"]), int(row["what"])
         if kind == flat.ENDED:
-            found.append(None)
+            result.append(None)
         elif kind == flat.WAITS_DEP:
-            found.append((op, ("dep", (int(tables.deps[what]["block"]), int(tables.deps[what]["op"])))))
+            result.append((op, ("dep", (int(tables.deps[what]["block"]), int(tables.deps[what]["op"])))))
         else:
-            found.append((op, (_WAITS[kind], what) if kind in _WAITS else None))
-    return found
+            result.append((op, (_WAITS[kind], what) if kind in _WAITS else None))
+    return result

@@ -18,21 +18,23 @@ MISSING = "needs g++: apt install g++"
 
 
 def compiler() -> str | None:
-    """The C++ compiler: $CXX, else g++; None where there is none."""
+    """Return the path of the C++ compiler, $CXX or g++; None where there is none."""
     return shutil.which(os.environ.get("CXX") or "g++")
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels are kept: $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth; kernels/
-    there."""
+    """Return the folder of compiled kernels, kernels/ in the cache.
+
+    The cache is $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth.
+    """
     base = os.environ.get("SYNTH_CACHE")
-    return (
-        Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth"
-    ) / "kernels"
+    if base:
+        return Path(base) / "kernels"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth" / "kernels"
 
 
 def keep(path: Path, content: bytes) -> None:
-    """Write `path` whole or not at all, though others may write it too. Raises SynthError."""
+    """Write `content` to `path` atomically, as other processes may write it too. Raises SynthError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -52,27 +54,24 @@ def build(source: str, target: Path, flags: tuple[str, ...] = (), folder: Path =
     if command is None:
         raise MissingDependencyError(f"the host executor {MISSING}")
     with tempfile.TemporaryDirectory() as work:
-        main, made = Path(work) / "main.cpp", Path(work) / "made"
+        main, binary = Path(work) / "main.cpp", Path(work) / "made"
         main.write_text(source)
         done = subprocess.run(
-            [command, *FLAGS, *flags, f"-I{folder}", str(main), "-o", str(made)],
+            [command, *FLAGS, *flags, f"-I{folder}", str(main), "-o", str(binary)],
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            said = (
-                [line for line in done.stderr.splitlines() if "error" in line]
-                or done.stderr.splitlines()
-                or ["no message"]
-            )
-            raise SynthError(f"{command} cannot compile the kernel: {said[0]}")
-        keep(target, made.read_bytes())
+            lines = done.stderr.splitlines()
+            errors = [line for line in lines if "error" in line]
+            raise SynthError(f"{command} cannot compile the kernel: {(errors or lines or ['no message'])[0]}")
+        keep(target, binary.read_bytes())
 
 
 @cache
 def library(group: str) -> ctypes.CDLL:
-    """The compiled kernels of one group, built unless the cache has them. Raises MissingDependencyError, SynthError."""
+    """Load the compiled kernels of one group, built unless cached. Raises MissingDependencyError, SynthError."""
     command = compiler()
     if command is None:
         raise MissingDependencyError(f"the host executor {MISSING}")

@@ -1,8 +1,8 @@
 """A program carried out by several launches at once, one a rank: on several GPUs, or several side by side on one.
 
-The blocks of a rank are numbered on end, and depend on blocks of their own rank alone, so a launch is told of its
-blocks as if there were no others; connections join it to the rest. Each has counters, flags and statuses of its own,
-and all share one flag of giving up and look at each other's beats before they do.
+The blocks of a rank have consecutive numbers and depend on blocks of their own rank alone. So each launch gets tables
+of its own blocks, numbered from 0; connections join it to the other launches. Each launch has its own counters, flags
+and statuses. All share one abort flag, and read each other's progress counters (beats) before one of them sets it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from synth.errors import UsageError
 from synth.runtime.kernel import tables as flat
 from synth.runtime.reference.op_tables import Compiled
 
-# fields of the kernel's Prog that point to something of each block, and its bytes
+# Pointers in the kernel's Prog to arrays with one record a block, and the bytes of such a record.
 PER_BLOCK = {"blocks": flat.BLOCK.itemsize, "done": 8, "run": 8, "beat": 8, "status": flat.STATUS.itemsize}
 
 
-class Crew(NamedTuple):
-    """One launch: the blocks `first` to `first + count - 1`, on `device`. `rank`: whose they are, None: everybody's."""
+class Launch(NamedTuple):
+    """One launch: the blocks `first` to `first + count - 1`, on `device`. `rank`: their rank; None: all ranks."""
 
     rank: int | None
     first: int
@@ -29,14 +29,13 @@ class Crew(NamedTuple):
     device: int
 
 
-def crews(code: Compiled, on: Sequence[int] | None, device: int = 0) -> tuple[Crew, ...]:
-    """One launch of all blocks on `device`, or, where `on` gives the device of each rank, one for each rank that has
-    blocks.
+def plan_launches(code: Compiled, on: Sequence[int] | None, device: int = 0) -> tuple[Launch, ...]:
+    """Return the launches of a program: one of all blocks on `device`, or one for each rank that has blocks.
 
-    Raises UsageError where `on` does not name a device for every rank.
+    `on` gives the device of each rank in the second case. Raises UsageError unless it names one for every rank.
     """
     if on is None:
-        return (Crew(None, 0, len(code.place), device),)
+        return (Launch(None, 0, len(code.place), device),)
     ranks = code.program.ranks
     if len(on) != ranks:
         raise UsageError(
@@ -45,29 +44,33 @@ def crews(code: Compiled, on: Sequence[int] | None, device: int = 0) -> tuple[Cr
         )
     if min(on) < 0:
         raise UsageError(f"--ranks-on: there is no device {min(on)}; they are numbered from 0")
-    found, first = [], 0
+    launches, first = [], 0
     for gpu in code.program.gpus:
         if gpu.blocks:
-            found.append(Crew(gpu.rank, first, len(gpu.blocks), on[gpu.rank]))
+            launches.append(Launch(gpu.rank, first, len(gpu.blocks), on[gpu.rank]))
         first += len(gpu.blocks)
-    return tuple(found)
+    return tuple(launches)
 
 
-def own_deps(tables: flat.Tables, code: Compiled, made: Sequence[Crew]) -> np.ndarray:
-    """The table of dependencies with blocks numbered within their launch."""
-    deps, at = tables.deps.copy(), 0  # they stand in the order of the blocks that wait
-    for crew in made:
-        count = sum(len(step.deps) for steps in code.steps[crew.first : crew.first + crew.count] for step in steps)
-        deps["block"][at : at + count] -= crew.first
+def local_dependencies(tables: flat.Tables, code: Compiled, launches: Sequence[Launch]) -> np.ndarray:
+    """Return the table of dependencies with blocks numbered within their launch."""
+    deps, at = tables.deps.copy(), 0  # the rows are in the order of the blocks that wait
+    for launch in launches:
+        count = sum(
+            len(step.deps) for steps in code.steps[launch.first : launch.first + launch.count] for step in steps
+        )
+        deps["block"][at : at + count] -= launch.first
         at += count
     return deps
 
 
-def told(prog: np.ndarray, crew: Crew, count: int, watched: int) -> np.ndarray:
-    """The kernel's Prog of one launch of `count`, made of that of all blocks, which lie in one memory. `watched`: where
-    the table of all launches' beats is."""
-    own = prog.copy()
+def launch_arguments(prog: np.ndarray, launch: Launch, count: int, watched: int) -> np.ndarray:
+    """Return the kernel's argument (Prog) for one launch, derived from the Prog of all blocks, which share one memory.
+
+    `count`: the number of launches. `watched`: the address of the table of all launches' beats.
+    """
+    result = prog.copy()
     for name, size in PER_BLOCK.items():
-        own[name] += crew.first * size
-    own["nblocks"], own["crews"], own["ncrews"] = crew.count, watched, count
-    return own
+        result[name] += launch.first * size
+    result["nblocks"], result["launches"], result["nlaunches"] = launch.count, watched, count
+    return result

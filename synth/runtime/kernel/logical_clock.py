@@ -1,8 +1,8 @@
-"""Logical time in the kernel: what it is told, and what it found out.
+"""Logical time in the kernel: the memory that it reads, and the times that it leaves there.
 
-The kernel works out by itself when every transfer begins and ends (kernel/clock.cuh). It is told one thing by the
-reference executor: in which order transfers take a link, or links that share a limit, as turns with tickets. So equal
-times say that the lowered arrays, run by many threads with real data, take the time that the model gives them.
+The kernel computes by itself when every transfer begins and ends (kernel/clock.cuh). The reference executor supplies
+one input: the order in which transfers take a link, or links that share a limit, as numbered tickets. So equal times
+show that the lowered arrays, run by many threads with real data, take the time that the model gives them.
 """
 
 from __future__ import annotations
@@ -59,12 +59,15 @@ POINTERS = (
 )
 CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("stretch", "u8"), ("nops", "i8"), ("bytes", "i8")])
 RECORDS = (ROUTE, LIMIT, CLOCK)
-ALIGNED = 64  # bytes
+ALIGNED = 64  # bytes: the alignment of every array within the clock's memory
 
 
 class Timetable(NamedTuple):
-    """`tickets[wire]`: the turn of each of its messages. `line[route]`: whose turns a route takes. `picoseconds`: the
-    reference's."""
+    """The order of all transfers, from a run of the reference executor.
+
+    `route_of[connection]`: its route. `line[route]`: the queue that the route belongs to; routes that share limits have
+    one queue. `tickets[connection]`: the position of each of its messages in that queue. `picoseconds`: the makespan.
+    """
 
     network: Network
     route_of: tuple[int, ...]
@@ -74,7 +77,7 @@ class Timetable(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A launch: its logical makespan in ps, the use of links, and the ns from the start until the last block had ended.
+    """The times of a launch: logical makespan in ps, use of links, and the ns until the last block had ended.
 
     `stretch`: real time was held to so many times logical time; 0: it was not held.
     """
@@ -86,9 +89,9 @@ class Timed(NamedTuple):
 
 
 def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place: bool) -> Timetable:
-    """Let the reference executor run `code`, without data, over the links of `network`; elements have `size` bytes.
+    """Return the order of transfers when the reference executor runs `code`, without data, over the links of `network`.
 
-    Raises SynthError where there is no such link, DeadlockError, VerificationError.
+    `size`: bytes of an element. Raises SynthError where a link is missing, DeadlockError, VerificationError.
     """
     program = code.program
     if program.collective is None or network.ranks != program.ranks:
@@ -105,19 +108,19 @@ def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place
         raise diagnose(engine)
     line = _lines(network)
     first = {rank: b for b, (rank, block) in enumerate(code.place) if block == 0}
-    turn = [0] * (max(line, default=0) + 1)
+    next_ticket = [0] * (max(line, default=0) + 1)
     tickets: list[list[int]] = [[] for _ in code.wires]
     for event in engine.events or ():  # in the order in which links were taken
         if event.link is not None:
             wire = code.out[first[event.rank] + event.block]
-            at = line[engine.routes[wire]]
-            tickets[wire].append(turn[at])
-            turn[at] += 1
+            queue = line[engine.routes[wire]]
+            tickets[wire].append(next_ticket[queue])
+            next_ticket[queue] += 1
     return Timetable(network, tuple(engine.routes), line, tuple(map(tuple, tickets)), makespan)
 
 
 def _lines(network: Network) -> tuple[int, ...]:
-    """By route: the number of its set of routes that share limits, directly or through others."""
+    """Return, by route, the representative of the routes that share limits with it, directly or through others."""
     line = list(range(len(network.routes)))
 
     def root(k: int) -> int:
@@ -133,10 +136,10 @@ def _lines(network: Network) -> tuple[int, ...]:
 
 
 class Clockwork:
-    """The kernel's Clock and all that it points to, as one piece of memory."""
+    """The kernel's Clock and the arrays that it points to, as one piece of memory."""
 
     def __init__(self, table: Timetable, code: Compiled, cut: Cut, most: int) -> None:
-        """`most`: bytes of the largest transfer. Raises SynthError where times would not fit 64 bits."""
+        """Lay out the memory. `most`: bytes of the largest transfer. Raises SynthError where times exceed 64 bits."""
         network, wires = table.network, max(1, len(code.wires))
         self.table = table
         self.nops = sum(map(len, code.steps))
@@ -151,7 +154,7 @@ class Clockwork:
         limits = np.zeros(max(1, len(network.caps)), LIMIT)
         for row, cap in zip(limits, network.caps, strict=False):
             row["num"], row["den"] = _pace(network, cap.units, most)
-        counts = [len(found) for found in table.tickets]
+        counts = [len(tickets) for tickets in table.tickets]
         slots = wires * cut.depth
         parts = {
             "routes": routes,
@@ -159,7 +162,7 @@ class Clockwork:
             "caps": np.array(caps or [0], np.int32),
             "turns": np.zeros(len(routes), np.uint64),
             "route_of": np.array([*table.route_of, 0], np.int32),
-            "tickets": np.array([t for found in table.tickets for t in found] + [0], np.uint32),
+            "tickets": np.array([t for tickets in table.tickets for t in tickets] + [0], np.uint32),
             "ticket0": np.array([0, *np.cumsum(counts)], np.int64),
             "sent_at": np.zeros(slots, np.uint64),
             "freed_at": np.zeros(slots, np.uint64),
@@ -180,37 +183,41 @@ class Clockwork:
         self._blocks = len(code.place)
 
     def image(self, base: int, size: int, stretch: int = 0) -> np.ndarray:
-        """What must stand at address `base` before each launch. `size`: bytes of what the instantiation calls an
-        element.
-        `stretch`: how much longer than logical time real time is made; 0: as it comes."""
+        """Return the bytes that must lie at address `base` before each launch.
+
+        `size`: bytes of an element of the instantiation. `stretch`: real time is held to so many times logical time; 0:
+        it is not held.
+        """
         head = np.zeros((), CLOCK)
         for name in POINTERS:
             head[name] = base + self.at[name]
         head["stretch"], head["nops"], head["bytes"] = stretch, self.nops, size
-        found = self._image.copy()
-        found[: CLOCK.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
-        return found
+        image = self._image.copy()
+        image[: CLOCK.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
+        return image
 
     def read(self, raw: np.ndarray) -> Timed:
-        """What a launch has left there."""
+        """Return the times of a launch from the bytes `raw` that it left in the clock's memory."""
 
         def part(name: str, count: int, kind: np.dtype) -> np.ndarray:
             return np.frombuffer(raw[self.at[name] : self.at[name] + count * kind.itemsize].tobytes(), kind)
 
-        network, whole = self.table.network, np.dtype(np.uint64)
+        network, unsigned = self.table.network, np.dtype(np.uint64)
         rows = part("routes", len(network.routes), ROUTE)
         used = [
             Usage((route.src, route.dst, route.via), int(row["busy"]), int(row["carried"]))
             for route, row in zip(network.routes, rows, strict=True) if row["carried"]
         ]  # fmt: skip
-        clocks, walls = (part(name, self._blocks, whole) for name in ("clocks", "walls"))
+        clocks, walls = (part(name, self._blocks, unsigned) for name in ("clocks", "walls"))
         used.sort(key=lambda use: (-use.busy, use.link))
         return Timed(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
 
 
 class Clocked(Protocol):
-    """The options of an executor that can keep logical time: `clock` is None, logical or paced (`stretch` times slower
-    than that)."""
+    """The options of an executor that can keep logical time.
+
+    `clock`: None, logical, or paced (real time is held to `stretch` times logical time).
+    """
 
     @property
     def network(self) -> Network | None: ...  # noqa: D102
@@ -223,8 +230,10 @@ class Clocked(Protocol):
 
 
 def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
-    """The clock that `options` ask for; None where they ask for none. Raises UsageError, and what `timetable`
-    raises."""
+    """Return the clock that `options` select, or None.
+
+    Raises UsageError for options that contradict each other, and whatever `timetable` raises.
+    """
     if options.stretch and options.clock != "paced":
         raise UsageError(
             f"a stretch of {options.stretch} holds a paced run's real time; add --clock paced, or leave out --stretch"
@@ -239,12 +248,16 @@ def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place:
         raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
     if options.ranks_on is not None:
         raise UsageError("logical time is kept within one launch; leave out --ranks-on")
-    most = cut.elements * kind.size * max((step.count for steps in code.steps for step in steps), default=1)
-    return Clockwork(timetable(code, cut, kind.size, options.network, in_place=in_place), code, cut, most)
+    chunks = max((step.count for steps in code.steps for step in steps), default=1)
+    table = timetable(code, cut, kind.size, options.network, in_place=in_place)
+    return Clockwork(table, code, cut, cut.elements * kind.size * chunks)
 
 
 def _pace(network: Network, units: int, most: int) -> tuple[int, int]:
-    """Picoseconds per byte as a fraction."""
+    """Picoseconds per byte as a fraction, for transfers of at most `most` bytes.
+
+    Raises SynthError where the product of bytes and numerator does not fit the kernel's 64-bit arithmetic.
+    """
     rate = 1000 / (units * network.unit)
     if rate.numerator * most >= 1 << 62:
         raise SynthError(

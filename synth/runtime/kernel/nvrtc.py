@@ -29,7 +29,7 @@ _USED = re.compile(
 
 
 class Used(NamedTuple):
-    """What the assembler says of one kernel: registers a thread, bytes of stack, bytes spilled (stores, loads)."""
+    """Resources of one kernel by the assembler: registers a thread, bytes of stack, bytes spilled (stores, loads)."""
 
     registers: int
     stack: int
@@ -38,23 +38,22 @@ class Used(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """The machine code of a group for one architecture, and what each kernel in it uses."""
+    """The machine code of a group for one architecture, and the resources of each kernel in it."""
 
     cubin: bytes
     used: dict[str, Used]
 
 
 def where(major: int | None = None) -> str | None:
-    """The path or name of the NVRTC library, of that CUDA version if one is asked for; None where there is none."""
-    found: list[Path] = []
+    """Return the path or name of the NVRTC library, of CUDA version `major` if given; None where there is none."""
+    candidates: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
     for base in (spec.submodule_search_locations or ()) if spec else ():
-        found += [
-            p for folder in ("cu13/lib", "cuda_nvrtc/lib") for p in sorted(Path(base, folder).glob("libnvrtc.so.*"))
-        ]
+        for folder in ("cu13/lib", "cuda_nvrtc/lib"):
+            candidates += sorted(Path(base, folder).glob("libnvrtc.so.*"))
     for root in (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
-        found += sorted(Path(root, "lib64").glob("libnvrtc.so.*"))[:1] if root else []
-    for path in found:
+        candidates += sorted(Path(root, "lib64").glob("libnvrtc.so.*"))[:1] if root else []
+    for path in candidates:
         if major is None or path.name.startswith(f"libnvrtc.so.{major}"):
             return str(path)
     return None if major is not None else ctypes.util.find_library("nvrtc")
@@ -66,28 +65,30 @@ def _library(major: int | None) -> ctypes.CDLL:
     if path is None:
         raise MissingDependencyError(f"compiling for a GPU {MISSING}")
     try:
-        found = ctypes.CDLL(path)
+        library = ctypes.CDLL(path)
     except OSError as error:
         raise SynthError(f"{path} cannot be loaded: {error}") from None
-    found.nvrtcGetErrorString.restype = ctypes.c_char_p
-    return found
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
 
 
 def version(major: int | None = None) -> tuple[int, int]:
-    """Of the library. Raises MissingDependencyError, SynthError."""
+    """Return major and minor version of the NVRTC library. Raises MissingDependencyError, SynthError."""
     a, b = ctypes.c_int(), ctypes.c_int()
     _library(major).nvrtcVersion(ctypes.byref(a), ctypes.byref(b))
     return a.value, b.value
 
 
 def compile_group(group: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> Compiled:
-    """The kernels of one group (`kernels.GROUPS`) for sm_`arch`. Raises MissingDependencyError, SynthError with the
-    first error."""
+    """Compile the kernels of one group (of `sources.GROUPS`) for sm_`arch`.
+
+    Raises MissingDependencyError, and SynthError with the compiler's first error.
+    """
     return compile_source('#include "interp.cuh"\n' + sources.lines(group), arch, options, major=major)
 
 
 def compile_source(source: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> Compiled:
-    """As `compile_group`, of any source that includes the kernel's headers."""
+    """Compile any source that includes the kernel's headers; see `compile_group`."""
     lib = _library(major)
     headers = [(sources.FOLDER / name).read_bytes() for name in HEADERS]
     texts = (ctypes.c_char_p * len(headers))(*headers)
@@ -95,13 +96,14 @@ def compile_source(source: str, arch: int, options: tuple[str, ...] = (), *, maj
     program = ctypes.c_void_p()
     _good(lib, lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"synth.cu", len(headers), texts, names))
     try:
-        given = [f"--gpu-architecture=sm_{arch}", "--std=c++17", "--ptxas-options=-v", *options]
-        flags = (ctypes.c_char_p * len(given))(*(flag.encode() for flag in given))
-        failed = lib.nvrtcCompileProgram(program, len(given), flags)
+        words = [f"--gpu-architecture=sm_{arch}", "--std=c++17", "--ptxas-options=-v", *options]
+        flags = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+        failed = lib.nvrtcCompileProgram(program, len(words), flags)
         log = _bytes(lib, program, "ProgramLog").decode(errors="replace")
         if failed:
-            said = [line for line in log.splitlines() if "error" in line] or [lib.nvrtcGetErrorString(failed).decode()]
-            raise SynthError(f"NVRTC cannot compile the kernel for sm_{arch}: {said[0].strip()}")
+            errors = [line for line in log.splitlines() if "error" in line]
+            reason = errors[0] if errors else lib.nvrtcGetErrorString(failed).decode()
+            raise SynthError(f"NVRTC cannot compile the kernel for sm_{arch}: {reason.strip()}")
         used = {m[1]: Used(int(m[5]), int(m[2]), int(m[3]), int(m[4])) for m in _USED.finditer(log)}
         return Compiled(_bytes(lib, program, "CUBIN"), used)
     finally:
@@ -111,9 +113,9 @@ def compile_source(source: str, arch: int, options: tuple[str, ...] = (), *, maj
 def _bytes(lib: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     size = ctypes.c_size_t()
     _good(lib, getattr(lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
-    found = ctypes.create_string_buffer(max(1, size.value))
-    _good(lib, getattr(lib, f"nvrtcGet{what}")(program, found))
-    return found.raw[: size.value].rstrip(b"\0") if what == "ProgramLog" else found.raw[: size.value]
+    buffer = ctypes.create_string_buffer(max(1, size.value))
+    _good(lib, getattr(lib, f"nvrtcGet{what}")(program, buffer))
+    return buffer.raw[: size.value].rstrip(b"\0") if what == "ProgramLog" else buffer.raw[: size.value]
 
 
 def _good(lib: ctypes.CDLL, code: int) -> None:

@@ -1,5 +1,6 @@
-// A program of its own for ThreadSanitizer: reads what synth/runtime/host/thread_sanitizer.py dumps, launches, writes the buffers back.
-// race DUMP OUT THREADS LAUNCHES, for the instantiation with SYNTH_FEATURE. Ranks that are launches of their own do not wait for each other's launches to end.
+// A separate executable for ThreadSanitizer: reads the dump of synth/runtime/host/thread_sanitizer.py, launches, writes the
+// buffers back. race DUMP OUT THREADS LAUNCHES, for the instantiation with SYNTH_FEATURE. Ranks that are launches of their own
+// do not wait for each other's launches to end.
 #include "host.cpp"
 
 #include <stdio.h>

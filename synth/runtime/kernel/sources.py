@@ -1,8 +1,8 @@
-"""The kernel's source files, and which instantiation runs which element type, operator and feature.
+"""The kernel's source files, and the instantiation for each element type, operator and feature.
 
-A program that only copies needs none of the arithmetic: `COPY` moves bytes, whatever their type. avg adds, and ends
-with one division. Each element type with each feature is one group of instantiations, compiled together; what a kernel
-can do beyond FIFOs costs those without it nothing. Tables made for a feature are right for the plain kernel too.
+A program that only copies needs no arithmetic: `COPY` moves bytes of any type. avg adds, and ends with one division.
+Each element type with each feature is one group of instantiations, compiled together, so that a feature costs nothing
+in kernels without it. The tables built for a feature are valid for the plain kernel too.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ _TYPES = {
 _OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max"}
 PLAIN, LL, DIRECT, CLOCK = "", "ll", "direct", "clock"
 FEATURES = (PLAIN, LL, DIRECT, CLOCK)
-GROUPS = tuple(
-    f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in (COPY, *(kind.short for kind in DTYPES))
-)
+_SHORT_NAMES = (COPY, *(kind.short for kind in DTYPES))
+GROUPS = tuple(f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in _SHORT_NAMES)
 
 
 class Instance(NamedTuple):
-    """One instantiation: the group it is compiled with, its symbol, and the bytes of what it calls an element."""
+    """One instantiation: the group that it is compiled with, its symbol, and the bytes of its elements."""
 
     group: str
     symbol: str
@@ -45,7 +44,7 @@ class Instance(NamedTuple):
 
 
 def instance(program: Program, kind: Dtype, op: str, feature: str = PLAIN) -> Instance:
-    """What runs `program` on elements of `kind`."""
+    """Return the instantiation that runs `program` on elements of `kind`."""
     reduces = any(step.code in REDUCING for gpu in program.gpus for block in gpu.blocks for step in block.ops)
     name, size = (kind.short, kind.size) if reduces else (COPY, 1)
     group = f"{name}-{feature}".rstrip("-")
@@ -53,34 +52,36 @@ def instance(program: Program, kind: Dtype, op: str, feature: str = PLAIN) -> In
 
 
 def symbols(group: str) -> list[str]:
-    """The kernels of a group, the division of avg not among them."""
-    return [_symbol(group, op) for op in (["copy"] if group.startswith(COPY) else _OPERATORS)]
+    """Return the symbols of a group's kernels, without the division of avg."""
+    operators = [COPY] if group.startswith(COPY) else list(_OPERATORS)
+    return [_symbol(group, op) for op in operators]
 
 
 def _symbol(group: str, op: str) -> str:
     name, _, feature = group.partition("-")
-    return "_".join(["synth", *([COPY] if name == COPY else [name, op]), *([feature] if feature else [])])
+    words = ["synth", COPY] if name == COPY else ["synth", name, op]
+    return "_".join([*words, feature] if feature else words)
 
 
 def lines(group: str) -> str:
-    """The source lines that instantiate a group."""
+    """Return the source lines that instantiate a group."""
     name, _, feature = group.partition("-")
-    made = {"copy": "Copy"} if name == COPY else _OPERATORS
+    functors = {COPY: "Copy"} if name == COPY else _OPERATORS
     kind = "unsigned char" if name == COPY else _TYPES[name]
-    found = [
+    text = [
         f"SYNTH_KERNEL({_symbol(group, op)[6:]}, {kind}, {functor}, {feature.upper() or 0})\n"
-        for op, functor in made.items()
+        for op, functor in functors.items()
     ]
     if name != COPY and not feature:
-        found.append(f"SYNTH_DIVIDE({name}_divide, {kind})\n")
-    return "".join(found)
+        text.append(f"SYNTH_DIVIDE({name}_divide, {kind})\n")
+    return "".join(text)
 
 
 def fingerprint(*parts: str, folder: Path = FOLDER) -> str:
-    """Of all the kernel's source files and `parts`: what is compiled from the same has the same."""
-    found = hashlib.sha256()
+    """Return a digest of the kernel's source files and of `parts`, the name of compiled code in the cache."""
+    digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in (".cuh", ".cpp"):
-            found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    found.update("\0".join(parts).encode())
-    return found.hexdigest()[:24]
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update("\0".join(parts).encode())
+    return digest.hexdigest()[:24]

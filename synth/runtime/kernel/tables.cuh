@@ -1,13 +1,13 @@
-// What the host hands to the kernel: the one place that says what each field is. synth/runtime/kernel/tables.py and clocked.py
-// mirror these structs byte by byte (tests compare the sizes). Blocks, ops, dependencies and connections of the ranks of a
-// launch are numbered through; buffer 3 * rank + 0, 1, 2 is a rank's input, output, scratch; offsets into buffers count chunks.
+// The kernel's arguments, with the meaning of every field. synth/runtime/kernel/tables.py and logical_clock.py mirror these
+// structs byte by byte (tests compare the sizes). Blocks, ops, dependencies and connections of the ranks of a launch have
+// consecutive numbers. Buffer 3 * rank + 0, 1, 2 is a rank's input, output, scratch; offsets into buffers count chunks.
 #pragma once
 #include "wrap.cuh"
 
 // What an op does. PUBLISHES: others wait for its end. PUTS: it writes the receiver's buffer instead of a slot of the FIFO.
 // LANDED: what it receives has been put where it writes.
 enum { RECEIVES = 1, SENDS = 2, REDUCES = 4, READS = 8, WRITES = 16, PUBLISHES = 32, PUTS = 64, LANDED = 128 };
-// How a block has ended, or what it was waiting for: a dependency, a message, room, the receiver's entry, its turn on a link.
+// The end of a block, or its wait: for a dependency, a message, a credit, the receiver's entry, its turn on a link.
 enum { RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN };
 // What a kernel can do beyond FIFOs, for programs that need it; chosen when it is compiled.
 enum { LL = 1, DIRECT = 2, CLOCK = 4 };
@@ -21,7 +21,7 @@ struct Dep { int block, op; };
 // has begun, in the sender's memory. sent, taken: tail and head where the last launch left them.
 struct Conn { char* fifo; u64 *tail, *head, *entry; u64 sent, taken; };
 struct Status { int kind, op, slice, part, what, padding; };  // what: the dependency or the connection waited for
-struct Crew { const u64* beat; u64 blocks; };  // one of the launches that carry a program out together
+struct Crew { const u64* beat; u64 blocks; };  // one of the launches that run a program together
 
 // Logical time, in ps. A transfer of b bytes takes ceil(b * num / den) on its route, as long on each limit that it shares.
 struct Route { u64 free, busy, carried; i64 num, den, alpha; int cap0, ncaps, line, padding; };  // line: whose turns it takes

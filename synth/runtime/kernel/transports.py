@@ -1,5 +1,4 @@
-"""How the messages of a program travel in the kernel: through FIFOs, as packets, or straight into the receiver's
-buffer."""
+"""Transports of a program's messages in the kernel: FIFOs, packets, or direct puts into the receiver's buffer."""
 
 from __future__ import annotations
 
@@ -13,16 +12,16 @@ from synth.runtime.slicing import Cut
 def tables(
     code: Compiled, cut: Cut, *, protocol: str | None, in_place: bool, direct: bool = True, clock: bool = False
 ) -> tuple[str, arrays.Tables]:
-    """The feature (`kernels.FEATURES`) to run a compiled program with, and its tables.
+    """Return the kernel's feature (of `sources.FEATURES`) for a compiled program, and its tables.
 
-    Logical time goes with FIFOs. Packets are for LL (`protocol`, or the program's own), unless the program relies on
-    messages for the order of a rank's memory. `direct`: put what is proved safe, if anything is. Raises as
-    `arrays.tables` does.
+    Logical time uses FIFOs. Protocol LL (`protocol`, or the program's own) uses packets, unless the program relies on
+    messages for the order of accesses to a rank's memory. `direct`: put messages directly into the receiver's buffer
+    where that is proved safe. Raises as `arrays.tables` does.
     """
     program = code.program
     if clock:
         return sources.CLOCK, arrays.tables(code, cut)
     if (protocol or program.protocol) == "LL":
         return (sources.LL if ordered_alone(program, in_place) else sources.PLAIN), arrays.tables(code, cut)
-    found = puts(program, in_place, cut.part) if direct else {}
-    return (sources.DIRECT if found else sources.PLAIN), arrays.tables(code, cut, found)
+    direct_puts = puts(program, in_place, cut.part) if direct else {}
+    return (sources.DIRECT if direct_puts else sources.PLAIN), arrays.tables(code, cut, direct_puts)

@@ -1,9 +1,9 @@
-"""What mpirun starts: a process that reads its part of a job from a folder and writes its output there.
+"""The program that mpirun starts: a process that reads its part of a job from a folder and writes its output there.
 
 python -m synth.runtime.mpi.child FOLDER
 
-program.json, task.json    alike for all           input-R, output-R    elements of rank R, as they lie in memory
-error.json                 what a run ended with, where it was no output
+program.json, task.json    the same for all processes    input-R, output-R    elements of rank R, as in memory
+error.json                 the error of a run that gave no output
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Job:
 
     @property
     def error(self) -> Path:
-        """Where rank 0 says what went wrong."""
+        """The file in which rank 0 reports an error."""
         return self.folder / "error.json"
 
     def write(self, task: Task, arrays: Sequence[np.ndarray]) -> None:
-        """Everything that the processes need."""
+        """Write program, call and inputs for the processes."""
         (self.folder / "program.json").write_text(json.dumps(task.program.to_json()))
         (self.folder / "task.json").write_text(json.dumps(task._asdict() | {"program": None}))
         for rank, array in enumerate(arrays):
             np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(self.folder / f"input-{rank}")
 
     def task(self) -> Task:
-        """The inverse of `write`."""
+        """Read the call that `write` wrote."""
         program = Program.from_json(json.loads((self.folder / "program.json").read_text()))
         return Task(**json.loads((self.folder / "task.json").read_text()) | {"program": program})
 
     def input(self, task: Task, rank: int) -> np.ndarray:
-        """The input of a rank, rows being chunks."""
+        """Return the input of a rank; rows are chunks."""
         return self._read(task, f"input-{rank}", len(_layout(task).inputs[rank]))
 
     def output(self, task: Task, rank: int) -> np.ndarray:
-        """The output of a rank, rows being chunks."""
+        """Return the output of a rank; rows are chunks."""
         return self._read(task, f"output-{rank}", len(_layout(task).outputs[rank]))
 
     def _read(self, task: Task, name: str, rows: int) -> np.ndarray:
@@ -67,7 +67,7 @@ def _layout(task: Task) -> Layout:
 
 
 def error_json(error: SynthError) -> dict:
-    """An error as rank 0 leaves it for the process that started the job."""
+    """Return an error as JSON, for the process that started the job."""
     doc: dict = {"kind": type(error).__name__, "text": str(error)}
     if isinstance(error, DeadlockError):
         doc |= {"name": error.name, "closed": error.closed, "cycle": [list(stuck) for stuck in error.cycle]}
@@ -75,17 +75,18 @@ def error_json(error: SynthError) -> dict:
 
 
 def read_error(doc: dict) -> SynthError:
-    """The inverse of `error_json`."""
+    """Return the error that `error_json` wrote as `doc`."""
     if "cycle" not in doc:
         return unpacked((doc["kind"], doc["text"]))
-    cycle = tuple(
-        Stuck(a, b, op, text, why, None if by is None else (by[0], by[1])) for a, b, op, text, why, by in doc["cycle"]
-    )
-    return DeadlockError(doc["name"], cycle, doc["closed"])
+    cycle = []
+    for rank, block, op, text, waits_for, holder in doc["cycle"]:
+        place = None if holder is None else (holder[0], holder[1])
+        cycle.append(Stuck(rank, block, op, text, waits_for, place))
+    return DeadlockError(doc["name"], tuple(cycle), doc["closed"])
 
 
 def main(folder: str) -> None:
-    """The part of one process. A SynthError, which all processes raise alike, is written down by rank 0."""
+    """Run the part of one process. All processes raise the same SynthError, which rank 0 writes to the folder."""
     job = Job(Path(folder))
     mpi = environment.module()
     comm = mpi.COMM_WORLD

@@ -1,4 +1,4 @@
-"""Which MPI is at hand: whether this process runs under one, and with what a new one is started."""
+"""The MPI installation: the job that this process belongs to, and the command that starts a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synth.errors import MissingDependencyError, SynthError
 from synth.model.registry import installed, need
 
 INSTALL = "pip install 'ccl-synth[mpi]'"
-# (size, rank) as Open MPI, MPICH and its relatives, and MVAPICH tell them
+# environment variables of size and rank: Open MPI, MPICH and its derivatives, MVAPICH
 _WORLDS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
@@ -32,26 +32,26 @@ class World(NamedTuple):
 
 
 def inside() -> World | None:
-    """The job that started this process; None where no mpirun did. Reads the environment only."""
+    """Return the job that started this process; None where no mpirun did. Reads the environment only."""
     for size, rank in _WORLDS:
-        found = os.environ.get(size, ""), os.environ.get(rank, "")
-        if all(text.isdecimal() for text in found):
-            return World(int(found[0]), int(found[1]))
+        values = os.environ.get(size, ""), os.environ.get(rank, "")
+        if all(text.isdecimal() for text in values):
+            return World(int(values[0]), int(values[1]))
     return None
 
 
 def mpirun() -> str | None:
-    """The path of mpirun: the one beside this Python first (a wheel brings it), else the first on PATH."""
+    """Return the path of mpirun: the one beside this Python (installed by a wheel), else the first on PATH, or None."""
     for name in ("mpirun", "mpiexec"):
-        beside = Path(sys.executable).parent / name
-        found = str(beside) if os.access(beside, os.X_OK) else shutil.which(name)
-        if found:
-            return found
+        wheel = Path(sys.executable).parent / name
+        path = str(wheel) if os.access(wheel, os.X_OK) else shutil.which(name)
+        if path:
+            return path
     return None
 
 
 def missing() -> str | None:
-    """What the executor lacks, and the command that installs it; None where it has all."""
+    """Return the part that the executor lacks, with the command that installs it; None where it lacks nothing."""
     if not installed("mpi4py"):
         return f"mpi4py is not installed: {INSTALL}"
     if inside() is None and mpirun() is None:
@@ -60,7 +60,7 @@ def missing() -> str | None:
 
 
 def module() -> Any:
-    """mpi4py.MPI, which starts MPI when first imported. Raises MissingDependencyError."""
+    """Return mpi4py.MPI, which starts MPI when first imported. Raises MissingDependencyError."""
     try:
         return need("mpi4py.MPI", "the mpi executor", INSTALL)
     except (ImportError, RuntimeError) as error:  # the wheel of mpi4py brings no MPI of its own
@@ -68,7 +68,10 @@ def module() -> Any:
 
 
 def command(processes: int) -> tuple[list[str], dict[str, str]]:
-    """How to start that many processes here, and their environment. Raises MissingDependencyError."""
+    """Return the command that starts `processes` processes here, and their environment.
+
+    Raises MissingDependencyError.
+    """
     lack = missing()
     program = mpirun()
     if lack is not None or program is None:
@@ -79,13 +82,13 @@ def command(processes: int) -> tuple[list[str], dict[str, str]]:
     if "Open MPI" in said.stdout:
         words.append("--oversubscribe")
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            # Open MPI refuses to run as root, as in a container, unless it is told twice
+            # Open MPI refuses to run as root, as in a container, unless both variables are set
             environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return words, environment
 
 
 def same(size: int, ranks: int) -> None:
-    """Raises SynthError where mpirun started as many processes as asked but MPI knows of fewer: two MPIs are mixed."""
+    """Raise SynthError where mpi4py's MPI does not have the `ranks` processes of mpirun: two MPIs are mixed."""
     if size != ranks:
         raise SynthError(
             f"mpirun started {ranks} processes, but mpi4py sees {size}: they belong to different MPIs; {INSTALL}"
@@ -93,12 +96,15 @@ def same(size: int, ranks: int) -> None:
 
 
 def agree() -> None:
-    """From now on all processes of this job know the same, the errors of any of them included."""
+    """Record that all processes of this job have the same results and errors from now on; see `speaks`."""
     global _agreed
     _agreed = True
 
 
 def speaks() -> bool:
-    """Whether this process reports to the user: any but those of a job whose rank 0 reports what all of them know."""
+    """Return True where this process reports to the user.
+
+    False only for a rank other than 0 of a job whose processes all have the same results.
+    """
     world = inside()
     return world is None or world.rank == 0 or not _agreed

@@ -1,9 +1,8 @@
-"""The MPI executor: every rank a process, on this machine by an mpirun of its own, or as the job that runs this
-process.
+"""The MPI executor: every rank is a process, started by an own mpirun or belonging to the job of this process.
 
-Started by hand (``synth run --executor mpi``) it writes program and inputs into a folder, starts as many processes as
-the program has ranks and reads their outputs. Under an mpirun that the user started, every process of the job calls it
-alike; it carries out the rank of that process, and all end with the outputs of all.
+Outside an MPI job (``synth run --executor mpi``) it writes program and inputs into a folder, starts one process for
+each rank of the program and reads their outputs. Under an mpirun that the user started, every process of the job calls
+it with the same program; it runs the rank of that process, and every process receives the outputs of all ranks.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from synth.runtime.mpi import environment as mpi_world
 from synth.runtime.mpi.child import Job, read_error
 from synth.runtime.mpi.rank import Task, gathered, run_rank
 
-_comm: Any = None  # this executor's own communicator: its messages meet no one else's
+_comm: Any = None  # a communicator of this executor alone, so that no other messages are mixed with its own
 
 
 @dataclass(frozen=True)
 class Mpi:
-    """`processes`: must be the program's ranks, where given. `patience`: seconds without any message until a run counts
-    as stuck.
+    """The executor that runs each rank as an MPI process.
 
-    `protocol`, `depth`, `part` and `runtime` cut what is sent as they do for the reference. `network` gives no times
-    here.
+    `processes`: where given, it must be the number of ranks. `patience`: seconds without any message until a run counts
+    as stuck. `protocol`, `depth`, `part` and `runtime` divide messages as for the reference executor. `network` gives
+    no times here.
     """
 
     network: Network | None = None
@@ -49,18 +48,20 @@ class Mpi:
     patience: float = 3.0
 
     def available(self) -> str | None:
-        """None where mpi4py and an mpirun are there, else what is missing and the command that installs it."""
+        """Return None where mpi4py and an mpirun exist, else the missing one and the command that installs it."""
         return mpi_world.missing()
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """Processes of one machine say nothing of the time on another. Raises UsageError."""
+        """Raise UsageError: the times of processes on one machine say nothing about another."""
         raise UsageError("the mpi executor moves data and gives no times; use --executor reference for the time alone")
 
     def run(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
     ) -> Execution:
-        """Run `program` once on `arrays` (rows are chunks). Raises UsageError where the processes are not as many as
-        its ranks."""
+        """Run `program` once on `arrays` (rows are chunks).
+
+        Raises UsageError where the number of processes is not that of its ranks.
+        """
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         kind = element_type(dtype)
         task = Task(
@@ -95,7 +96,7 @@ class Mpi:
 
 
 def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """As one process of a job that runs already: the outputs of all ranks."""
+    """Run as one process of a running job. Returns the outputs of all ranks."""
     global _comm
     mpi = mpi_world.module()
     if _comm is None:
@@ -108,7 +109,7 @@ def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _started(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """By an mpirun of our own: the outputs of all ranks. Raises what a rank raised, SynthError where mpirun fails."""
+    """Run by a new mpirun. Returns the outputs of all ranks; raises a rank's error, SynthError where mpirun fails."""
     words, environment = mpi_world.command(task.program.ranks)
     with tempfile.TemporaryDirectory(prefix="synth-mpi-") as folder:
         job = Job(Path(folder))
@@ -135,8 +136,8 @@ def _started(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [job.output(task, rank) for rank in range(task.program.ranks)]
 
 
-def _reason(said: str) -> str:
-    """The line of mpirun's output that says most: the last error of a process, else the first sentence."""
-    lines = [line.strip() for line in said.splitlines() if line.strip().strip("-=*")]
+def _reason(output: str) -> str:
+    """Return the most informative line of mpirun's output: the last error of a process, else the first line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip().strip("-=*")]
     errors = [line for line in lines if "Error" in line]
     return (errors[-1:] or lines[:1] or ["it said nothing"])[0]

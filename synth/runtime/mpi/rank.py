@@ -1,15 +1,15 @@
-"""One rank of a program as an MPI process: its thread blocks go on by turns, messages by non-blocking point-to-point.
+"""One rank of a program as an MPI process, with non-blocking point-to-point messages.
 
-The event loop of the reference executor carries out the blocks of this rank (those of the others have no ops here)
-until all of them wait; what they sent then leaves by Issend and what they wait for is looked for by Improbe, tag =
-channel. A message is taken when the op that wants it has begun, and a synchronous send completes when it is taken: so a
-connection holds as many parts as its FIFO, and whatever deadlocks there deadlocks here. Messages of one connection do
-not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins with its chunks and its
-op.
+The event loop of the reference executor runs the blocks of this rank (those of other ranks have no ops here) until all
+of them wait. Then their messages leave by Issend, and the messages that they wait for are matched by Improbe, with the
+channel as tag. A message is received when the op that needs it has begun, and a synchronous send completes when it is
+received. So a connection holds as many parts as its FIFO, and a program that deadlocks there deadlocks here. Messages
+of one connection do not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins
+with its number of chunks and its op.
 
 The processes agree by sums over all of them (Iallreduce, one after the other) whether all have ended, one has failed,
-or all have seen no message move for `patience` seconds and many such sums: then none can. Whoever waits sleeps, for the
-processes may be more than the cores.
+or all have seen no message move for `patience` seconds and many such sums, which means that none can. A process that
+waits sleeps, since there may be more processes than cores.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from synth.runtime.reference.outputs import complete, output, unchanged
 from synth.runtime.slicing import cut
 
 HEADER = 16  # bytes before the data of a message: chunks and op, int64 each
-NAP, LONGEST = 20e-6, 1e-3  # seconds to sleep when nothing moved: doubled each time, so that others get the core
-ROUNDS = 20  # sums without a change before a run counts as stuck: on a loaded machine time alone says little
+# First and longest sleep in seconds when no message moved; it doubles each time, so that other processes get the core.
+NAP, LONGEST = 20e-6, 1e-3
+ROUNDS = 20  # sums without a change before a run counts as stuck, since on a loaded machine time alone says little
 
 
 class Task(NamedTuple):
-    """What every process is given alike. `patience`: seconds without any message before all of them give up."""
+    """The call, the same for every process. `patience`: seconds without any message before all of them give up."""
 
     program: Program
     elements: int
@@ -52,8 +53,10 @@ class Task(NamedTuple):
 
 
 def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, Layout]:
-    """The event loop of one rank, its memory filled with `given` (rows are chunks). Raises SynthError as the reference
-    does."""
+    """Return the event loop of one rank, its memory with the input `given` (rows are chunks), and the layout.
+
+    Raises SynthError as the reference executor does.
+    """
     program, kind = task.program, dtype(task.dtype)
     if program.one_sided:
         raise SynthError(
@@ -67,27 +70,29 @@ def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, 
     )
     arena = Arena(program, layout, in_place=task.in_place, slices=len(parts.bounds))
     afford(sum(arena.rows), task.elements, kind)
-    arena.data = [
-        np.full((rows if r == rank else 0, task.elements), poison(kind), kind.numpy)
-        for r, rows in enumerate(arena.rows)
-    ]
-    arena.fill([given if r == rank else None for r in range(program.ranks)], layout, len(parts.bounds))
+    inputs: list[np.ndarray | None] = [None] * program.ranks
+    inputs[rank] = given
+    sizes = [0] * program.ranks  # only this rank's memory is allocated
+    sizes[rank] = arena.rows[rank]
+    arena.data = [np.full((rows, task.elements), poison(kind), kind.numpy) for rows in sizes]
+    arena.fill(inputs, layout, len(parts.bounds))
     code = compiled(program, arena, in_place=task.in_place)
-    own = code._replace(
-        steps=tuple(row if place[0] == rank else () for place, row in zip(code.place, code.steps, strict=True))
-    )
-    return Engine(own, arena, parts, kind.size, links=None, combine=combiner(kind, operator(task.op))), arena, layout
+    steps = []
+    for (owner, _), row in zip(code.place, code.steps, strict=True):
+        steps.append(row if owner == rank else ())
+    code = code._replace(steps=tuple(steps))
+    return Engine(code, arena, parts, kind.size, links=None, combine=combiner(kind, operator(task.op))), arena, layout
 
 
 class State(NamedTuple):
-    """`blocks`: (block, ended, op, what it waits for). `held`: (connection, messages under way)."""
+    """The state of one rank's blocks. `blocks`: (block, ended, op, wait). `held`: (connection, messages under way)."""
 
     blocks: tuple[tuple[int, bool, int, Any], ...]
     held: tuple[tuple[int, int], ...]
 
 
 class Process:
-    """The messages of one rank: between its `engine` and the communicator `comm`."""
+    """The message traffic of one rank, between its `engine` and the communicator `comm`."""
 
     def __init__(self, mpi: Any, comm: Any, engine: Engine, rank: int) -> None:
         self.mpi, self.comm, self.engine = mpi, comm, engine
@@ -100,11 +105,11 @@ class Process:
 
     @property
     def unfinished(self) -> int:
-        """Blocks of this rank that have not ended."""
+        """Number of blocks of this rank that have not ended."""
         return sum(not self.engine.done[b] for b in self.mine)
 
     def state(self) -> State:
-        """Where the blocks of this rank stand."""
+        """Return the state of this rank's blocks."""
         engine = self.engine
         return State(
             tuple((b, engine.done[b], engine.pc[b], engine.waiting[b]) for b in self.mine),
@@ -112,7 +117,7 @@ class Process:
         )
 
     def go(self) -> None:
-        """Let the blocks go on, then messages. Raises VerificationError, SynthError as the event loop does."""
+        """Run the blocks until all wait, then send and receive. Raises VerificationError, SynthError."""
         with np.errstate(all="ignore"):
             self.engine.run()
         for w in self.out:
@@ -132,11 +137,11 @@ class Process:
         self.moved += 1
 
     def settle(self) -> None:
-        """Note which sends have been taken: their room is free again."""
-        left = []
+        """Return the credits of sends that have been received."""
+        pending = []
         for sent in self.sending:
             if not sent[0].Test():
-                left.append(sent)
+                pending.append(sent)
                 continue
             self.moved += 1
             w = sent[2]
@@ -144,7 +149,7 @@ class Process:
             sender = self.engine.code.wires[w].sender
             if sender is not None and self.engine.waiting[sender] == ("credit", w):
                 self.engine.wake(sender, self.engine.now)
-        self.sending = left
+        self.sending = pending
 
     def _take(self) -> None:
         for b in self.mine:
@@ -157,13 +162,13 @@ class Process:
                 message = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
                 self.taking.append((found.Irecv([message, self.mpi.BYTE]), message, wait.what))
                 self.taken.add(wait.what)
-        left = []
+        pending = []
         for taking in self.taking:
             if taking[0].Test():
                 self._deliver(taking[1], taking[2])
             else:
-                left.append(taking)
-        self.taking = left
+                pending.append(taking)
+        self.taking = pending
 
     def _deliver(self, message: np.ndarray, w: int) -> None:
         engine, wire = self.engine, self.engine.code.wires[w]
@@ -185,7 +190,7 @@ class Process:
         self.moved += 1
 
     def drain(self) -> None:
-        """After a failure: take whatever comes and throw it away, so that no send stays open."""
+        """Receive and discard all messages, after a failure, so that no send stays open."""
         status = self.mpi.Status()
         found = self.comm.Improbe(source=self.mpi.ANY_SOURCE, tag=self.mpi.ANY_TAG, status=status)
         while found is not None:
@@ -196,7 +201,7 @@ class Process:
 
 
 def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
-    """Carry out the rank of this process; all processes of `comm` call it. Its output, rows being chunks.
+    """Run the rank of this process; all processes of `comm` call it. Returns its output; rows are chunks.
 
     Raises the same error in every process: VerificationError, DeadlockError, SynthError.
     """
@@ -214,7 +219,8 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
                 done = _result(task, arena, layout, comm.rank, given)
             except SynthError as error:
                 failure = error
-    raised = [error for error in gathered(comm, None if failure is None else _packed(failure)) if error is not None]
+    errors = gathered(comm, None if failure is None else _packed(failure))
+    raised = [error for error in errors if error is not None]
     if raised:
         raise unpacked(raised[0])
     if stuck is not None and process is not None:
@@ -226,7 +232,7 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
 
 
 def gathered(comm: Any, value: Any) -> list:
-    """`value` of every process, in every process, asleep until the last of them is there."""
+    """Return `value` of every process, in every process; sleeps until the last of them has called it."""
     request, nap = comm.Ibarrier(), NAP
     while not request.Test():
         time.sleep(nap)
@@ -235,8 +241,11 @@ def gathered(comm: Any, value: Any) -> list:
 
 
 def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[State] | None]:
-    """The failure of this process, if any, and where the blocks of all stood if all are stuck. Ends in the same round
-    in every process."""
+    """Run until all processes have ended, one has failed, or all are stuck.
+
+    Returns the failure of this process, if any, and the states of all ranks if all are stuck. It returns after the same
+    sum in every process.
+    """
     failure: SynthError | None = None
     stuck: list[State] | None = None
     last, since, rounds, leaving, nap = -1, time.monotonic(), 0, False, NAP
@@ -266,7 +275,7 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
                 return failure, stuck
             if failed or unfinished == 0 or bored == comm.size:
                 if not leaving and not failed and unfinished:
-                    # from all, before any of them drains: that frees what others wait for
+                    # states are gathered before any process drains, since draining ends the waits of others
                     stuck = gathered(comm, process.state())
                 leaving = True
         if process.moved != before:
@@ -285,7 +294,7 @@ def _result(task: Task, arena: Arena, layout: Layout, rank: int, given: np.ndarr
 
 
 def _merge(engine: Engine, states: Sequence[State]) -> None:
-    """Put down where the blocks of all ranks stand, so that every process can name the circle."""
+    """Write the states of all ranks into `engine`, so that every process can name the cycle."""
     for state in states:
         for b, done, pc, wait in state.blocks:
             engine.done[b], engine.pc[b], engine.waiting[b] = done, pc, None if wait is None else Wait(*wait)
@@ -298,6 +307,6 @@ def _packed(error: SynthError) -> tuple[str, str]:
 
 
 def unpacked(packed: Sequence[str]) -> SynthError:
-    """The error that another process met, by its kind and text."""
+    """Return the error of another process, from its kind and text."""
     kinds = {kind.__name__: kind for kind in (VerificationError, UsageError)}
     return kinds.get(packed[0], SynthError)(packed[1])

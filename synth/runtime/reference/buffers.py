@@ -1,7 +1,7 @@
 """The buffers of all ranks: one array a rank, of which input, output and scratch are parts.
 
-In place, input and output share rows as `Layout.overlaps` says, so what an op writes in one is seen in the other. Rows
-are chunks. What nobody has written holds poison and is marked unwritten, chunk by chunk and slice by slice.
+Rows are chunks. In place, input and output share rows as `Layout.overlaps` says, so a write to one is visible in the
+other. Unwritten memory holds poison and is marked unwritten, chunk by chunk and slice by slice.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program, Span
 from synth.runtime.dtypes import Dtype, poison
 
-MAX_BYTES = 4 << 30
+MAX_BYTES = 4 << 30  # maximum bytes of all ranks' buffers in the host's memory
 _NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
 def most_bytes(executor: str) -> int:
-    """How large the buffers of all ranks may be: where they are a GPU's, a quarter of this machine's free memory, which
-    holds them once more to compare them; never less than 4 GiB."""
+    """Return the maximum bytes of all ranks' buffers.
+
+    For a GPU's buffers it is a quarter of this machine's free memory, which holds copies of them for the comparison,
+    and never less than `MAX_BYTES`.
+    """
     if executor.lower() != "cuda":
         return MAX_BYTES
     try:
@@ -33,7 +36,7 @@ def most_bytes(executor: str) -> int:
 
 
 def afford(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> None:
-    """Raises SynthError where so many chunks, of all ranks together, take more than `most` bytes."""
+    """Raise SynthError where `chunks` chunks, of all ranks together, take more than `most` bytes."""
     needed = chunks * elements * kind.size
     if needed > most:
         raise SynthError(
@@ -43,10 +46,10 @@ def afford(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> No
 
 
 class Arena:
-    """The memory of a run. `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and
-    row.
+    """The memory of a run.
 
-    `second`: the run is a second launch, whose scratch is the upper half of a double one (MSCCL++'s, with packets).
+    `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and row. `second`: the run is
+    a second launch, whose scratch is the upper half of a double one (MSCCL++'s, with packets).
     """
 
     def __init__(
@@ -57,14 +60,14 @@ class Arena:
         self._base: list[dict[str, int]] = []
         self._size: list[dict[str, int]] = []
         for gpu in program.gpus:
-            held = len(layout.inputs[gpu.rank]) if layout else 0
-            got = len(layout.outputs[gpu.rank]) if layout else 0
-            if gpu.output < got:
+            inputs = len(layout.inputs[gpu.rank]) if layout else 0
+            outputs = len(layout.outputs[gpu.rank]) if layout else 0
+            if gpu.output < outputs:
                 raise SynthError(
-                    f"{program.name}: rank {gpu.rank} has {gpu.output} chunks of output; {_task(program)} ends with "
-                    f"{got} there"
+                    f"{program.name}: rank {gpu.rank} has {gpu.output} chunks of output; {_collective(program)} ends "
+                    f"with {outputs} there"
                 )
-            size = {"i": max(gpu.input, held), "o": gpu.output, "s": gpu.scratch}
+            size = {"i": max(gpu.input, inputs), "o": gpu.output, "s": gpu.scratch}
             at = _overlap(program, layout, gpu.rank) if in_place else None
             first = {"i": 0, "o": size["i"]} if at is None else {"i": max(0, -at), "o": max(0, at)}
             first["s"] = max(first["i"] + size["i"], first["o"] + size["o"]) + size["s"] * second
@@ -75,14 +78,14 @@ class Arena:
         self.data: list[np.ndarray] | None = None
 
     def allocate(self, kind: Dtype, elements: int) -> None:
-        """Poisoned arrays. Raises SynthError where they are too large for one process."""
+        """Allocate poisoned arrays. Raises SynthError where they are too large for one process."""
         afford(sum(self.rows), elements, kind)
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
     def row(self, rank: int, span: Span, count: int, where: Callable[[], str], user: int) -> int:
-        """The first row of `count` chunks of `span` on `rank`, as rank `user` finds it: in a second launch `user`
-        counts packets on other ranks from the middle of its own scratch, not of theirs.
+        """Return the first row of `count` chunks of `span` on `rank`, as rank `user` addresses it.
 
+        In a second launch `user` counts packets on other ranks from the middle of its own scratch, not of theirs.
         Raises SynthError beyond the buffer; `where` names the op.
         """
         size = self._size[rank][span.buffer]
@@ -95,17 +98,17 @@ class Arena:
         if not -size <= span.offset + astray <= size - count:
             raise SynthError(
                 f"{where()}: in every second launch chunk {span.offset} of the scratch of rank {rank}, which has "
-                f"{size} chunks, is sought"
-                f" {astray} farther, as rank {user} has {size + astray}: give all ranks equally many"
+                f"{size} chunks, is sought {astray} farther, as rank {user} has {size + astray}: give all ranks "
+                f"equally many"
             )
         return self._base[rank][span.buffer] + span.offset + astray
 
     def first(self, rank: int, buffer: str) -> int:
-        """The row at which a buffer begins."""
+        """Return the row at which a buffer begins."""
         return self._base[rank][buffer]
 
     def name(self, rank: int, row: int) -> str:
-        """What a row is called: ``o[3]``; in place the output comes first."""
+        """Return the name of a row, as in ``o[3]``; in place a row of both is named as output."""
         for buffer in "ois":
             at = row - self._base[rank][buffer]
             if 0 <= at < self._size[rank][buffer]:
@@ -113,15 +116,14 @@ class Arena:
         return f"row {row}"
 
     def view(self, rank: int, buffer: str, chunks: int) -> np.ndarray:
-        """The first `chunks` rows of a buffer, no copy."""
+        """Return the first `chunks` rows of a buffer, without a copy."""
         if self.data is None:
             raise SynthError("this run has no data")
         first = self._base[rank][buffer]
         return self.data[rank][first : first + chunks]
 
     def unwritten(self, rank: int, buffer: str, chunks: int) -> int | None:
-        """The first of the first `chunks` chunks of a buffer that has not been written in every slice; None: all
-        have."""
+        """Return the first chunk, of the first `chunks` of a buffer, that some slice has not written; None: none."""
         first, rows = self._base[rank][buffer], self.rows[rank]
         for base in range(first, len(self.written[rank]), rows or 1):
             hole = self.written[rank].find(0, base, base + chunks)
@@ -130,24 +132,25 @@ class Arena:
         return None
 
     def fill(self, inputs: Sequence[np.ndarray | None], layout: Layout, slices: int) -> None:
-        """Put the inputs in, where there are data, and mark them written."""
-        for rank, held in enumerate(layout.inputs):
+        """Copy the inputs, in a run with data, and mark their chunks as written."""
+        for rank, chunks in enumerate(layout.inputs):
             first, rows = self._base[rank]["i"], self.rows[rank]
             for s in range(slices):
-                self.written[rank][s * rows + first : s * rows + first + len(held)] = b"\x01" * len(held)
-            given = inputs[rank] if self.data is not None else None
-            if given is not None:
-                self.view(rank, "i", len(held))[:] = given
+                self.written[rank][s * rows + first : s * rows + first + len(chunks)] = b"\x01" * len(chunks)
+            values = inputs[rank] if self.data is not None else None
+            if values is not None:
+                self.view(rank, "i", len(chunks))[:] = values
 
 
 def _overlap(program: Program, layout: Layout | None, rank: int) -> int:
-    at = layout.overlaps[rank] if layout else 0
-    if at is None:
+    offset = layout.overlaps[rank] if layout else 0
+    if offset is None:
         raise UsageError(
-            f"{program.name}: {_task(program)} cannot be called in place: input and output share no consecutive chunks"
+            f"{program.name}: {_collective(program)} cannot be called in place: input and output share no consecutive "
+            f"chunks"
         )
-    return at
+    return offset
 
 
-def _task(program: Program) -> str:
+def _collective(program: Program) -> str:
     return program.collective.name if program.collective else "the collective"

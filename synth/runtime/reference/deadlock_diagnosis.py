@@ -1,4 +1,4 @@
-"""Who waits for whom when nothing moves any more: the cycle of a deadlock, or the block that ended too early."""
+"""Diagnosis of a run that cannot go on: a cycle of blocks, or a block that waits for an event that never comes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from synth.runtime.reference.event_loop import Engine, Wait
 from synth.runtime.reference.op_tables import Compiled, Step
 from synth.runtime.slicing import Cut
 
-SHOWN = 6
+SHOWN = 6  # maximum blocks of a cycle that a message lists
 
 
 class Stuck(NamedTuple):
-    """A block that waits: its rank, block and op, for what (in words), and for which block (rank, block; None: for
-    none)."""
+    """A block that waits at `op`. `waits_for`: in words. `holder`: the (rank, block) that it waits for, or None."""
 
     rank: int
     block: int
@@ -26,8 +25,11 @@ class Stuck(NamedTuple):
 
 
 class DeadlockError(SynthError):
-    """Nothing can move. `cycle`: each waits for the next, the last for the first; or, where `closed` is False, the last
-    for something that will never come. Exit code 1."""
+    """Error of a run in which no block can go on. Exit code 1.
+
+    `cycle`: each block waits for the next. Where `closed`, the last waits for the first, else for an event that will
+    never come.
+    """
 
     def __init__(self, name: str, cycle: tuple[Stuck, ...], closed: bool) -> None:
         self.name, self.cycle, self.closed = name, cycle, closed
@@ -39,8 +41,7 @@ class DeadlockError(SynthError):
 
 
 class Halted(NamedTuple):
-    """What an executor other than the reference's leaves when nothing moves any more: the same fields as an
-    `Engine`'s."""
+    """The state of a stuck run of another executor than the reference's, with the fields of an `Engine`."""
 
     code: Compiled
     cut: Cut
@@ -51,16 +52,22 @@ class Halted(NamedTuple):
 
 
 def halted(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
-    """`waits[b]`: None of a block that has ended, else its op and what it waits for (kind, what), None where it was at
-    work."""
-    waiting = [None if w is None or w[1] is None else Wait(*w[1]) for w in waits]
+    """Return the state of a stuck run.
+
+    `waits[b]`: None for a block that has ended, else its op and its wait as (kind, object), None where it was working.
+    """
+    done, ops, waiting = [], [], []
+    for entry in waits:
+        op, wait = (0, None) if entry is None else entry
+        done.append(entry is None)
+        ops.append(op)
+        waiting.append(None if wait is None else Wait(*wait))
     held = {wait.what: cut.depth for wait in waiting if wait and wait.kind == "credit"}
-    return Halted(code, cut, [w is None for w in waits], [w[0] if w else 0 for w in waits], waiting, held)
+    return Halted(code, cut, done, ops, waiting, held)
 
 
 def diagnose(engine: Engine | Halted) -> DeadlockError:
-    """A cycle that keeps `engine` from going on; where there is none, the first block that waits for what never
-    comes."""
+    """Return a cycle of blocks that wait for each other; without one, a chain to an event that never comes."""
     seen: set[int] = set()
     dead_end: list[int] = []
     for start, done in enumerate(engine.done):
@@ -99,22 +106,26 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
     unfinished = [o for o, done in enumerate(engine.done) if not done and o != b]
     if wait.kind == "signal":
         rank, kind, peer, index = wait.what
-        return next(
-            (
-                o
-                for o in unfinished
-                if _will(engine, o, lambda s: s.code == "signal" and (peer, kind, rank, index) in s.ports)
-            ),
-            None,
-        )
+
+        def sends_signal(step: Step) -> bool:
+            return step.code == "signal" and (peer, kind, rank, index) in step.ports
+
+        return next((other for other in unfinished if _will(engine, other, sends_signal)), None)
     place, count = wait.what, engine.code.steps[b][engine.pc[b]].count
-    return next((o for o in unfinished if _will(engine, o, lambda s: any(
-        d.packet and d.rank == place.rank and d.row < place.row + count and place.row < d.row + s.count for d in s.dst
-    ))), None)  # fmt: skip
+
+    def writes_packets(step: Step) -> bool:
+        for target in step.dst:
+            overlaps = target.row < place.row + count and place.row < target.row + step.count
+            if target.packet and target.rank == place.rank and overlaps:
+                return True
+        return False
+
+    return next((other for other in unfinished if _will(engine, other, writes_packets)), None)
 
 
-def _will(engine: Engine | Halted, b: int, wanted: Callable[[Step], bool]) -> bool:
-    return any(map(wanted, engine.code.steps[b][engine.pc[b] :]))
+def _will(engine: Engine | Halted, b: int, condition: Callable[[Step], bool]) -> bool:
+    """Return True where a remaining op of block b meets the condition."""
+    return any(map(condition, engine.code.steps[b][engine.pc[b] :]))
 
 
 def _stuck(engine: Engine | Halted, b: int) -> Stuck:

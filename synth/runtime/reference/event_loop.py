@@ -1,11 +1,11 @@
-"""The event loop of the reference executor: thread blocks, FIFOs with credits, dependencies, links; time in
-picoseconds.
+"""The event loop of the reference executor: thread blocks, FIFOs with credits, dependencies and links.
 
-Blocks run their ops in order, each op part by part, all ops once for each slice. A part that receives needs a message
-that has arrived; one that sends needs room on its connection, which the receiver gives back when it has ended the part
-that took the message, and then its link (`links`). It ends when its last byte has left; what it writes is visible to
-whoever starts afterwards. Whatever stays on a rank takes no time unless `local` gives a rate. Events of one moment go
-in the order of asking, then of block numbers: equal programs give equal runs.
+Time is in picoseconds. Blocks run their ops in order, each op part by part, and all ops once for each slice. A part
+that receives needs a message that has arrived. A part that sends needs a credit of its connection and then its link
+(`links`); the receiver returns the credit when it has ended the part that took the message. A part ends when its last
+byte has left, and its writes are visible to every part that starts later. Work within a rank takes no time unless
+`local` gives a rate. Simultaneous events are processed in the order of their requests, then of block numbers, so equal
+programs give equal runs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,21 @@ JITTER = 1_000_000  # ps: the unit of random delays
 
 
 class Wait(NamedTuple):
-    """Why a block stands still: kind (data, credit, dep, signal, barrier, packet) and on what."""
+    """The reason why a block waits: kind (data, credit, dep, signal, barrier, packet) and the object `what`.
+
+    Kernels add the kinds entry and turn.
+    """
 
     kind: str
     what: Any
 
 
 class Engine:
-    """One run of a compiled program. `run` returns the makespan; `waiting` and `done` say what is left when it stops
-    early."""
+    """One run of a compiled program; `waiting` and `done` describe the blocks where it stops early.
+
+    `size`: bytes of an element. `combine`: (a, b) -> a ⊕ b. `delays`: seed of random delays. `local`: maps bytes to the
+    ps that a block needs to move them.
+    """
 
     def __init__(
         self, code: Compiled, arena: Arena, cut: Cut, size: int, *, links: Links | None, combine: Callable | None,
@@ -47,7 +53,9 @@ class Engine:
         self.local = local
         self.events: list[Event] | None = [] if trace else None
         self.random = None if delays is None else Random(delays)
-        self.slow = [self.random.choice((0, 1, 1, 8)) if self.random else 0 for _ in range(blocks)]
+        self.slow = [0] * blocks  # by block: factor of its random delays
+        if self.random:
+            self.slow = [self.random.choice((0, 1, 1, 8)) for _ in range(blocks)]
         self.slices = len(cut.bounds)
         self.pc, self.part, self.slice, self.progress = ([0] * blocks for _ in range(4))
         self.busy, self.delayed = [False] * blocks, [False] * blocks
@@ -56,9 +64,10 @@ class Engine:
         self.done = [False] * blocks
         self.waiting: list[Wait | None] = [None] * blocks
         self.dependents: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
-        self.routes = [
-            links.route(w.src, w.dst, w.channel, w.via) if links and w.sender is not None else -1 for w in code.wires
-        ]  # fmt: skip
+        self.routes = [-1] * len(code.wires)
+        for i, wire in enumerate(code.wires):
+            if links and wire.sender is not None:
+                self.routes[i] = links.route(wire.src, wire.dst, wire.channel, wire.via)
         self.queue: list[deque] = [deque() for _ in code.wires]
         self.held = [0] * len(code.wires)
         self.heap: list[tuple[int, int, int]] = [(0, 0, b) for b in range(blocks)]
@@ -67,8 +76,10 @@ class Engine:
         self.one_sided = OneSided(self)
 
     def run(self) -> int:
-        """The makespan: when the last block has ended and all has arrived. Stops early when nothing can move; `done`
-        tells."""
+        """Return the makespan: the time when the last block has ended and all data have arrived.
+
+        It stops early when no block can go on; then some entry of `done` is False.
+        """
         heap = self.heap
         heapify(heap)
         while heap:
@@ -106,7 +117,7 @@ class Engine:
                 return
 
     def _finish(self, b: int, now: int) -> None:
-        """The part that block b was working on has ended."""
+        """End the part that block b was working on: return credits, wake dependents, go to the next part."""
         step = self.code.steps[b][self.pc[b]]
         self.busy[b] = self.delayed[b] = False
         self.asked[b] = None
@@ -135,7 +146,7 @@ class Engine:
         self.dependents[b] = left
 
     def _begin(self, b: int, step: Step, now: int) -> int | None:
-        """Start the next part of `step`: when it ends, or None where the block waits (it will be woken)."""
+        """Start the next part of `step`. Returns the time at which it ends, or None where the block waits."""
         if self.part[b] == 0:
             for other, op in step.deps:
                 need = self.slice[b] * len(self.code.steps[other]) + op + 1
@@ -165,7 +176,7 @@ class Engine:
         return self._move(b, step, now, into, out)
 
     def _move(self, b: int, step: Step, now: int, into: int, out: int) -> int:
-        """Receive, reduce, write and send one part, at once; the time that the link takes is the part's."""
+        """Receive, reduce, write and send one part; its duration is that of the transfer on the link."""
         first = self.part[b] * self.cut.part
         count = min(self.cut.part, step.count - first)
         low, high = self.cut.bounds[self.slice[b]]
@@ -177,7 +188,10 @@ class Engine:
                 raise VerificationError(f"{here} takes {count} chunks, but what arrives is {size} chunks of {there}")
         if step.src:
             local = self.load(b, step.src[0], first, count)
-            value = self.reduced(value, local) if step.receives else (None if local is None else local.copy())
+            if step.receives:
+                value = self.reduced(value, local)
+            elif local is not None:
+                value = local.copy()
         if step.dst:
             self.store(b, step.dst[0], first, count, value)
         size = count * (high - low) * self.size
@@ -205,39 +219,42 @@ class Engine:
     # ------------------------------------------------------------ waiting
 
     def pause(self, b: int) -> int:
-        """How long block b, or a port's engine that works for it, pauses now; 0 without delays."""
+        """Return the ps for which block b, or a port's engine that works for it, pauses now; 0 without delays."""
         return self.slow[b] * self.random.choice((0, 0, 1, 16)) * self.random.randrange(JITTER) if self.random else 0
 
     def wait(self, b: int, kind: str, what: Any) -> None:
-        """Block b stands still until somebody wakes it."""
+        """Let block b wait until another block wakes it."""
         self.waiting[b] = Wait(kind, what)
 
     def wake(self, b: int, time: int) -> None:
-        """Let block b look again at `time`."""
+        """End the wait of block b and resume it at `time`."""
         self.waiting[b] = None
         heappush(self.heap, (time, time, b))
 
     def again(self, b: int, time: int) -> None:
-        """Let block b look again at `time`, when something known happens."""
+        """Resume block b at `time`, for an event whose time is known; its wait stays recorded until then."""
         heappush(self.heap, (time, time, b))
 
     def queue_up(self, b: int, now: int, free: int) -> None:
-        """Block b asked for a link that is taken until `free`; whoever asked first looks first then."""
+        """Resume block b at `free`, when the link that it requested becomes free, in the order of requests."""
         asked = self.asked[b]
         if asked is None:
             asked = self.asked[b] = now
         heappush(self.heap, (free, asked, b))
 
     def later(self, time: int, action: Callable[[], None]) -> None:
-        """Do `action` at `time`, before any block looks."""
+        """Call `action` at `time`, before any block is resumed at that time."""
         self.actions.append(action)
         heappush(self.heap, (time, -1, -len(self.actions)))
 
     # ------------------------------------------------------------ memory
 
     def load(self, b: int, place: Place, first: int, count: int, late: tuple[int, int] | None = None) -> Any:
-        """The data of `count` rows from `first` of a span, a view; None without data. `late`: the op that reads them
-        and its slice, where block b may have gone on since. Raises VerificationError where they are unwritten."""
+        """Return a view of `count` rows from row `first` of a span; None without data.
+
+        `late`: the op that reads them and its slice, where block b may have gone on since. Raises VerificationError
+        where a row is unwritten.
+        """
         row, rank = place.row + first, place.rank
         op, which = late or (self.pc[b], self.slice[b])
         at = which * self.arena.rows[rank] + row
@@ -252,11 +269,11 @@ class Engine:
         return self.arena.data[rank][row : row + count, low:high]
 
     def store(self, b: int, place: Place, first: int, count: int, value: Any) -> None:
-        """Write `value` into `count` rows from `first` of a span."""
+        """Write `value` into `count` rows from row `first` of a span."""
         self.put(place, first, count, value, self.slice[b])
 
     def put(self, place: Place, first: int, count: int, value: Any, which: int) -> None:
-        """As `store`, in slice `which`."""
+        """Write `value` into `count` rows from row `first` of a span, in slice `which`."""
         row, rank = place.row + first, place.rank
         at = which * self.arena.rows[rank] + row
         self.arena.written[rank][at : at + count] = b"\x01" * count
@@ -265,7 +282,7 @@ class Engine:
             self.arena.data[rank][row : row + count, low:high] = value
 
     def reduced(self, a: Any, b: Any) -> Any:
-        """a ⊕ b, a new array; None without data."""
+        """Return a ⊕ b as a new array; None without data."""
         return None if a is None or b is None or self.combine is None else self.combine(a, b)
 
     def record(
@@ -279,7 +296,7 @@ class Engine:
         arrival: int = 0,
         size: int = 0,
     ) -> None:
-        """Note an event, where events are asked for."""
+        """Record an event, in a run with a trace."""
         if self.events is not None:
             rank, block = self.code.place[b]
             row = (

@@ -1,4 +1,4 @@
-"""The reference executor: NumPy data, time of the cost model."""
+"""The reference executor: data in NumPy arrays, time by the cost model."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from synth.runtime.slicing import Cut, cut
 
 @dataclass(frozen=True)
 class Reference:
-    """Discrete events over thread blocks; see `synth.runtime.reference.event_loop` for what waits for what.
+    """A discrete-event simulation of thread blocks; `synth.runtime.reference.event_loop` gives its rules.
 
-    `network` gives the times; without one everything happens at time 0 and only the result counts. `protocol`, `depth`
-    (parts a connection holds) and `part` (chunks a part) override the program's. `local`: GB/s of what a block itself
-    can move, None for no limit; it bounds copies and sends alike. `delays`: a seed; blocks, and the engines
-    of port channels, then pause at random.
+    `network` gives the times; without one every event happens at time 0 and only the result counts. `protocol`, `depth`
+    (parts a connection holds) and `part` (chunks of a part) override the program's. `local`: GB/s that one block can
+    move, None for no limit; it applies to copies and sends alike. `delays`: a seed with which blocks, and the engines
+    of port channels, pause at random. `trace`: record all events.
     """
 
     network: Network | None = None
@@ -44,19 +44,19 @@ class Reference:
     trace: bool = False
 
     def available(self) -> str | None:
-        """Always: it needs NumPy only."""
+        """Return None: the executor needs only NumPy."""
         return None
 
     def run(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
     ) -> Execution:
-        """Run `program` on `arrays` (rows are chunks), which are left as they are; see `Executor.run`."""
+        """Run `program` on `arrays` (rows are chunks), which are not changed; see `Executor.run`."""
         kind = element_type(dtype)
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         return self._run(program, elements, kind, operator(op), in_place, arrays)
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """The same without data: only the time, and that nothing is read before it is written."""
+        """Run without data, for the time and the check that no memory is read before it is written."""
         return self._run(program, elements, element_type(dtype), "sum", in_place, None)
 
     def _run(
@@ -75,7 +75,7 @@ class Reference:
         )
         done = self._launch(program, layout, parts, kind, op, in_place, arrays)
         if program.one_sided and program.protocol == "LL" and len({gpu.scratch for gpu in program.gpus}) > 1:
-            # with equal ones it would do the same again
+            # with equal scratch on all ranks the second launch would repeat the first
             again = replace(program, name=f"{program.name}, second launch")
             self._launch(again, layout, parts, kind, op, in_place, arrays, second=True)
         return done
@@ -84,7 +84,7 @@ class Reference:
         self, program: Program, layout: Layout, parts: Cut, kind: Dtype, op: str, in_place: bool,
         arrays: Sequence[np.ndarray] | None, second: bool = False,
     ) -> Execution:  # fmt: skip
-        """One launch; `second`: one in which MSCCL++'s packets use the upper half of the scratch."""
+        """Run one launch; `second`: MSCCL++'s packets use the upper half of the scratch."""
         elements = parts.elements
         arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds), second=second)
         if arrays is not None:
@@ -109,15 +109,15 @@ class Reference:
         ranks = range(program.ranks)
         for rank in ranks:
             complete(program, arena, layout, rank)
-        outputs = None if arrays is None else tuple(output(arena, layout, kind, op, rank) for rank in ranks)
+        outputs = None
+        if arrays is not None:
+            outputs = tuple(output(arena, layout, kind, op, rank) for rank in ranks)
         if arrays is not None and not in_place:
             for rank in ranks:
                 unchanged(arena, layout, rank, arrays[rank])
-        events = (
-            None
-            if engine.events is None
-            else tuple(sorted(engine.events, key=lambda e: (e.start, e.rank, e.block, e.op)))
-        )
+        events = None
+        if engine.events is not None:
+            events = tuple(sorted(engine.events, key=lambda event: (event.start, event.rank, event.block, event.op)))
         return Execution(outputs, makespan if links else None, _usage(links), events)
 
     def _local(self, size: int) -> int:

@@ -1,10 +1,10 @@
-"""Ops that stay on a rank, and those that reach into another's memory: put, get, reduce, signal, wait, barrier, flush.
+"""Local ops of a rank, and one-sided ops on another rank's memory: put, get, reduce, signal, wait, barrier, flush.
 
-A put over a memory port keeps its block busy until the last byte has left, its data are there ⌈α⌉ later; over a port
-channel (a proxy does the work) the block goes on at once, the source is read when the bytes leave, and flush waits for
-that. A signal arrives ⌈α⌉ after it was sent and not before the puts to the same peer that came before it (memory:
-this block's; port: this port's). Several transfers of an op are begun one after another, in order, each when its link
-is free. A packet span is ready for its readers once it has been written in this run.
+A put over a memory port keeps its block busy until the last byte has left; its data arrive ⌈α⌉ later. Over a port
+channel a proxy does the work: the block goes on at once, the source is read when the bytes leave, and flush waits for
+that. A signal arrives ⌈α⌉ after it was sent, and not before the earlier puts to the same peer (memory: of this block;
+port: of this port). An op with several transfers begins them one after another, in order, each when its link is free. A
+packet span is ready for its readers once it has been written in this run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Job = Generator[None, None, int]  # yields after it has arranged to be resumed; 
 
 
 class OneSided:
-    """The part of an `Engine` that knows local ops, ports, packets and barriers."""
+    """The part of an `Engine` for local ops, ports, packets and barriers."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -38,7 +38,7 @@ class OneSided:
         self.readers: list[list[int]] = [[] for _ in engine.arena.rows]
 
     def begin(self, b: int, step: Step) -> int | None:
-        """Start or resume `step` of block b: when it ends, or None where it waits."""
+        """Start or resume `step` of block b. Returns the time at which it ends, or None where it waits."""
         if step.code == "nop":
             self.engine.record(b, step, self.engine.now, self.engine.now)
             return self.engine.now
@@ -58,7 +58,7 @@ class OneSided:
     # ------------------------------------------------------------ data
 
     def _transfer(self, b: int, step: Step) -> Job:
-        """cpy, re, put, get, reduce: fetch what lies elsewhere, combine, write."""
+        """Carry out cpy, re, put, get or reduce: fetch remote sources, combine, write."""
         engine, rank = self.engine, self.engine.code.place[b][0]
         size = step.count * engine.cut.elements * engine.size
         for place in step.src:
@@ -70,7 +70,7 @@ class OneSided:
             if place.rank != rank:
                 times = yield from self._over(b, step, place.rank, rank, size, 0)
                 here = max(here, times[2])
-        if here > engine.now:  # what has been fetched is read when it is here
+        if here > engine.now:  # fetched data are read when they have arrived
             yield engine.again(b, here)
         far = step.code == "put" or any(place.rank != rank for place in (*step.src, *step.dst))
         end = engine.now
@@ -93,7 +93,7 @@ class OneSided:
         return end
 
     def _send(self, b: int, step: Step, k: int, source: Place, value: Any, size: int) -> Generator[None, None, int]:
-        """Begin the transfer to the k-th destination: until when the block is busy with it."""
+        """Begin the transfer to the k-th destination. Returns the time until which the block is busy with it."""
         engine, rank, place = self.engine, self.engine.code.place[b][0], step.dst[k]
         which, op = engine.slice[b], engine.pc[b]
         port = next((p for p in (*step.ports[k : k + 1], *step.ports) if p[2] == place.rank), None)
@@ -120,7 +120,7 @@ class OneSided:
     def _over(
         self, b: int, step: Step, src: int, dst: int, size: int, index: int
     ) -> Generator[None, None, tuple[int, int, int]]:
-        """Send over the link from src to dst as soon as it is free: begin, left, arrival."""
+        """Send over the link from src to dst as soon as it is free. Returns the times of begin, departure, arrival."""
         engine = self.engine
         if engine.links:
             route = engine.links.route(src, dst, index)
@@ -139,7 +139,7 @@ class OneSided:
         return times
 
     def _value(self, b: int, step: Step) -> Any:
-        """What a local op, get or reduce writes: dst ⊕ src for re, all sources in order for reduce."""
+        """Return the value that a local op, get or reduce writes: dst ⊕ src for re, all sources in order for reduce."""
         engine = self.engine
         total = self._copy(b, step.src[0], step.count)
         if step.code == "re":
@@ -149,8 +149,8 @@ class OneSided:
         return total
 
     def _copy(self, b: int, place: Place, count: int, late: tuple[int, int] | None = None) -> Any:
-        found = self.engine.load(b, place, 0, count, late)
-        return None if found is None else found.copy()
+        rows = self.engine.load(b, place, 0, count, late)
+        return None if rows is None else rows.copy()
 
     def _land(self, place: Place, count: int, value: Any, which: int) -> None:
         self.engine.put(place, 0, count, value, which)

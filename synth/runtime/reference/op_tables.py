@@ -1,11 +1,12 @@
-"""A Program as flat integer tables, checked to be well-formed: what the event loop walks over.
+"""A Program as flat integer tables for the event loop, checked to be well-formed.
 
-Blocks of all ranks are numbered through; spans become (rank, first row) of the arena; a connection is
-(src rank, dst rank, channel) and has at most one block at each end.
+Blocks of all ranks have consecutive numbers. Spans become (rank, first row) of the arena. A connection is (src rank,
+dst rank, channel) and has at most one block at each end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from synth.errors import SynthError
@@ -17,7 +18,7 @@ PortKey = tuple[int, str, int, int]  # rank, kind, peer, index
 
 
 class Place(NamedTuple):
-    """Where a span begins. `packet`: it carries flags."""
+    """The first row of a span. `packet`: the span carries flags."""
 
     rank: int
     row: int
@@ -25,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An op. `deps`: (block, op), `group`: blocks, both numbered through."""
+    """An op. `deps`: (block, op). `group`: the blocks of a barrier. Blocks are numbered over all ranks."""
 
     code: str
     receives: bool
@@ -39,7 +40,7 @@ class Step(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """A connection: its ranks and channel, the blocks at its ends (None: there is none), the switches on its way."""
+    """A connection: its ranks and channel, the blocks at its ends (None: no block), the switches on its path."""
 
     src: int
     dst: int
@@ -53,7 +54,11 @@ class Wire(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """`place[b]`: (rank, block) of block b. `into[b]`, `out[b]`: indices of its connections, -1 where it has none."""
+    """A compiled program.
+
+    `place[b]`: (rank, block) of block b. `steps[b]`: its ops. `into[b]`, `out[b]`: indices of the connections on which
+    it receives and sends; -1 for none.
+    """
 
     program: Program
     place: tuple[tuple[int, int], ...]
@@ -63,12 +68,12 @@ class Compiled(NamedTuple):
     out: tuple[int, ...]
 
     def where(self, b: int, op: int) -> str:
-        """How an op is called: ``rank 0 block 1 op 2 (rcs -> o[3])``."""
+        """Return the name of an op in messages: ``rank 0 block 1 op 2 (rcs -> o[3])``."""
         rank, block = self.place[b]
         return f"rank {rank} block {block} op {op} ({text.op_text(self.program.gpus[rank].blocks[block].ops[op])})"
 
 
-# the least spans each code needs: sources, destinations
+# The minimum number of sources and destinations of each op code.
 _SPANS = {
     "s": (1, 0),
     "r": (0, 1),
@@ -90,19 +95,17 @@ _SPANS = {
 
 
 def compiled(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
-    """The tables of `program`. Raises SynthError naming the op that is malformed."""
+    """Return the tables of `program`. Raises SynthError naming a malformed op."""
     first, place = _numbering(program)
     wires, into, out = _wires(program, first)
     steps = []
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             number = first[gpu.rank] + b
-            steps.append(
-                tuple(
-                    _Maker(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number)
-                    for i, op in enumerate(block.ops)
-                )
-            )
+            rows = []
+            for i, op in enumerate(block.ops):
+                rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number))
+            steps.append(tuple(rows))
     return Compiled(program, place, tuple(steps), wires, into, out)
 
 
@@ -122,14 +125,13 @@ def _wires(program: Program, first: list[int]) -> tuple[tuple[Wire, ...], tuple[
     wires = []
     for key in sorted(program.senders.keys() | program.receivers.keys()):
         ends: list[int | None] = []
-        for what, found in (("send", program.senders.get(key, [])), ("receive", program.receivers.get(key, []))):
+        for verb, codes, candidates in (("send", SENDING, program.senders), ("receive", RECEIVING, program.receivers)):
             # a block that names a peer but never uses it is no end of the connection
-            codes = SENDING if what == "send" else RECEIVING
-            users = [(r, b) for r, b in found if any(op.code in codes for op in program.gpus[r].blocks[b].ops)]
+            users = [(r, b) for r, b in candidates.get(key, []) if _uses(program.gpus[r].blocks[b], codes)]
             if len(users) > 1:
                 blocks = " and ".join(str(b) for _, b in users)
                 raise SynthError(
-                    f"{program.name}: blocks {blocks} of rank {users[0][0]} all {what} on rank {key[0]} to rank "
+                    f"{program.name}: blocks {blocks} of rank {users[0][0]} all {verb} on rank {key[0]} to rank "
                     f"{key[1]}, channel {key[2]}"
                 )
             ends.append(first[users[0][0]] + users[0][1] if users else None)
@@ -144,8 +146,12 @@ def _wires(program: Program, first: list[int]) -> tuple[tuple[Wire, ...], tuple[
     return tuple(wires), tuple(into), tuple(out)
 
 
-class _Maker(NamedTuple):
-    """One op and what is needed to check it."""
+def _uses(block: Block, codes: Container[str]) -> bool:
+    return any(op.code in codes for op in block.ops)
+
+
+class _OpCompiler(NamedTuple):
+    """One op of a program, with its surroundings for the checks."""
 
     program: Program
     arena: Arena
@@ -167,14 +173,20 @@ class _Maker(NamedTuple):
         if any(port >= len(self.holder.ports) for port in op.ports):
             self._refuse(op, f"the block has {len(self.holder.ports)} ports")
         own = [self.holder.ports[port] for port in op.ports]
-        ports = tuple((self.rank, port.kind, port.peer, port.index) for port in own)
         base = self.first[self.rank]
         # a foreign file may name operands that its instruction does not use
-        src, dst = (spans if needed else () for spans, needed in zip((op.src, op.dst), _SPANS[op.code], strict=True))
+        sources, destinations = _SPANS[op.code]
         return Step(
-            op.code, op.code in RECEIVING, op.code in SENDING, self._places(op, src), self._places(op, dst), op.count,
-            tuple((base + dep.block, dep.op) for dep in op.deps), ports, tuple(sorted({base + b for b in op.group})),
-        )  # fmt: skip
+            op.code,
+            op.code in RECEIVING,
+            op.code in SENDING,
+            src=self._places(op, op.src if sources else ()),
+            dst=self._places(op, op.dst if destinations else ()),
+            count=op.count,
+            deps=tuple((base + dep.block, dep.op) for dep in op.deps),
+            ports=tuple((self.rank, port.kind, port.peer, port.index) for port in own),
+            group=tuple(sorted({base + b for b in op.group})),
+        )
 
     def _shape(self, op: Op) -> None:
         sources, destinations = _SPANS[op.code]
@@ -201,17 +213,16 @@ class _Maker(NamedTuple):
         return peer is None or peer == self.rank or peer >= self.program.ranks
 
     def _places(self, op: Op, spans: tuple[Span, ...]) -> tuple[Place, ...]:
-        found = []
+        places = []
         for span in spans:
             rank = self.rank if span.rank is None else span.rank
             if rank >= self.program.ranks:
                 self._refuse(op, f"there is no rank {rank}")
             if span.buffer == "i" and spans is op.dst and not self.in_place:
                 self._refuse(op, "writes the input of an out-of-place call")
-            found.append(
-                Place(rank, self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank), span.packet)
-            )
-        return tuple(found)
+            row = self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank)
+            places.append(Place(rank, row, span.packet))
+        return tuple(places)
 
     def _where(self, op: Op) -> str:
         return f"rank {self.rank} block {self.block} op {self.index} ({text.op_text(op)})"

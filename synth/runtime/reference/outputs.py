@@ -1,5 +1,4 @@
-"""What is done when all blocks of a rank have ended: its output is complete, divided for avg, and its input
-untouched."""
+"""The end of a rank's run: its output is checked for gaps, divided for avg, and its input checked for changes."""
 
 from __future__ import annotations
 
@@ -13,24 +12,27 @@ from synth.runtime.reference.buffers import Arena
 
 
 def complete(program: Program, arena: Arena, layout: Layout, rank: int) -> None:
-    """Raises VerificationError naming a chunk of the rank's output that nothing wrote."""
+    """Raise VerificationError where no op wrote some chunk of the rank's output; the error names the chunk."""
     hole = arena.unwritten(rank, "o", len(layout.outputs[rank]))
     if hole is not None:
         raise VerificationError(f"{program.name}: nothing writes chunk {hole} of the output of rank {rank}")
 
 
 def output(arena: Arena, layout: Layout, kind: Dtype, op: str, rank: int) -> np.ndarray:
-    """The rank's output, rows being chunks: a view of its memory. For avg the sums are divided there, once."""
-    task, wanted = layout.collective, layout.outputs[rank]
+    """Return the rank's output, a view of its memory whose rows are chunks.
+
+    For avg each call divides the sums there, so it must be called once.
+    """
+    collective, wanted = layout.collective, layout.outputs[rank]
     view = arena.view(rank, "o", len(wanted))
-    if op == "avg" and task.combining:
+    if op == "avg" and collective.combining:
         for first in range(0, len(wanted), layout.chunks):
-            count = len(task.wanted(wanted[first] // layout.chunks, rank))
+            count = len(collective.wanted(wanted[first] // layout.chunks, rank))
             view[first : first + layout.chunks] = divide(kind, view[first : first + layout.chunks], count)
     return view
 
 
 def unchanged(arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> None:
-    """Raises VerificationError where an out-of-place call changed the rank's input `given`."""
+    """Raise VerificationError where an out-of-place call changed the rank's input `given`."""
     if arena.view(rank, "i", len(layout.inputs[rank])).tobytes() != np.ascontiguousarray(given).tobytes():
         raise VerificationError(f"the input of rank {rank} was changed by an out-of-place call")

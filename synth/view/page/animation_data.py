@@ -1,12 +1,12 @@
-"""What moves on the page: where ranks and links are drawn, and a schedule in few bytes.
+"""Data of the page's animations: the drawing of a machine, and schedules in few bytes.
 
-    Machine   a drawing of ranks, switches and wires; which wires each route takes; caps that routes share
+    Machine   a drawing of ranks, switches and links; the links of each route; caps that routes share
     Packed    a schedule over the routes of one Network, as deflated JSON in base 64 (unpacked by assets/replay.js)
 
 The packed document is ``{"chunks", "combining", "from", "to", "wants", "rounds", "sends"}``: `from` and `to` hold for
-each unit a rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns as long
-as step t has sends, ordered by route and chunk, routes as differences; kinds is 0 where all are copies. What rank n
-adds of its own has the number n after those of the routes.
+each unit a rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns with an
+entry for each send of step t, ordered by route and chunk, routes as differences; kinds is 0 where all are copies. A
+send of rank n to itself, which adds its own contribution, has the n-th number after those of the routes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from synth.model.schedule import SEND_KINDS, Schedule
 from synth.model.topology import Network, Topology
 from synth.view.topology_svg import places
 
-MOST_SENDS = 50_000
-MOST_RANKS = 256
-MOST_LINES = 5_000
+MOST_SENDS = 50_000  # maximum sends of a schedule that is animated
+MOST_RANKS = 256  # maximum ranks of a machine that is drawn
+MOST_LINES = 5_000  # maximum links of a machine that is drawn
 _CLUSTER = re.compile(r"[\w.+-]+\*(\d{1,4})(?::[^\[\]]*)?")
 
 
 @dataclass(frozen=True)
 class Packed:
-    """`data`: base 64; `sends`: how many there are."""
+    """A packed schedule. `data`: base 64. `sends`: number of sends over links."""
 
     data: str
     sends: int
@@ -41,8 +41,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class Machine:
-    """`ends`: (x, y, name, is a switch); `links`: (end, end, units, GB/s); `routes`: (src, dst, links on the way).
+    """The drawing of a machine.
 
+    `ends`: (x, y, name, is a switch). `links`: (end, end, units, GB/s). `routes`: (src, dst, links of the path).
     `caps`: (name, units, routes that share them).
     """
 
@@ -54,7 +55,7 @@ class Machine:
     caps: tuple[tuple[str, int, tuple[int, ...]], ...]
 
     def to_json(self) -> dict:
-        """As the page reads it."""
+        """Return the JSON that the page reads."""
         return {
             "width": self.width,
             "height": self.height,
@@ -66,7 +67,7 @@ class Machine:
 
 
 def lack(schedule: Schedule) -> str:
-    """Why this schedule is not shown step by step; empty where it is."""
+    """Return the reason why this schedule is not shown step by step; empty where it is shown."""
     network = schedule.network
     sends = sum(len(step.sends) for step in schedule.steps)
     if sends > MOST_SENDS:
@@ -80,19 +81,20 @@ def lack(schedule: Schedule) -> str:
 
 
 def boxes(name: str, ranks: int) -> tuple[int, ...]:
-    """The box of each rank of a machine called ``dgx1*2`` or ``dgx1*2:...``; () where the name says nothing of
-    boxes."""
-    said = _CLUSTER.fullmatch(name)
-    count = int(said[1]) if said else 1
-    return tuple(rank * count // ranks for rank in range(ranks)) if 1 < count <= ranks and not ranks % count else ()
+    """Return the box of each rank of a machine with a name like ``dgx1*2`` or ``dgx1*2:...``; () for other names."""
+    match = _CLUSTER.fullmatch(name)
+    count = int(match[1]) if match else 1
+    if not 1 < count <= ranks or ranks % count:
+        return ()
+    return tuple(rank * count // ranks for rank in range(ranks))
 
 
 def machine(network: Network) -> Machine:
-    """The drawing of `network`: a circle of ranks, or one for each box where its name says that it has several."""
+    """Return the drawing of `network`: a circle of ranks, or one for each box where its name names several."""
     switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
     several = boxes(network.name, network.ranks)
     spots, width, height = places(Topology(network.name, network.ranks, (), (), switches, several))
-    wider = 1.35 if several else 1.0  # room for what travels between ranks of a box
+    wider = 1.35 if several else 1.0  # space for chunks that travel between ranks of a box
     spots, width, height = [(x * wider, y * wider) for x, y in spots], round(width * wider), round(height * wider)
     names = [*map(str, range(network.ranks)), *switches]
     ends = tuple((x, y, name, i >= network.ranks) for i, ((x, y), name) in enumerate(zip(spots, names, strict=True)))
@@ -108,17 +110,16 @@ def machine(network: Network) -> Machine:
     links = tuple(
         (_end(a, number), _end(b, number), units, show(units * network.unit)) for a, b, units in network.wires
     )
-    ways = [_way((r.src, *r.via, r.dst), at) for r in network.routes]
-    routes = tuple((r.src, r.dst, way) for r, way in zip(network.routes, ways, strict=True))
-    riders: dict[int, list[int]] = {}
-    for i, way in enumerate(ways):
-        for k in way:
-            riders.setdefault(k, []).append(i)
-    shared = set(map(tuple, riders.values()))
-    own = [
-        cap for cap in network.caps if tuple(sorted(cap.routes)) not in shared
-    ]  # the others are the wires themselves
-    caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(own, 1))
+    paths = [_path((r.src, *r.via, r.dst), at) for r in network.routes]
+    routes = tuple((r.src, r.dst, path) for r, path in zip(network.routes, paths, strict=True))
+    users: dict[int, list[int]] = {}
+    for i, path in enumerate(paths):
+        for k in path:
+            users.setdefault(k, []).append(i)
+    link_users = set(map(tuple, users.values()))
+    # a cap on all routes over one link is that link, which is drawn already
+    extra = [cap for cap in network.caps if tuple(sorted(cap.routes)) not in link_users]
+    caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(extra, 1))
     return Machine(width, height, ends, links, routes, caps)
 
 
@@ -126,14 +127,15 @@ def _end(end: int | str, number: dict[str, int]) -> int:
     return end if isinstance(end, int) else number[end]
 
 
-def _way(stops: tuple[int | str, ...], at: dict[tuple[int | str, int | str], int]) -> tuple[int, ...]:
+def _path(stops: tuple[int | str, ...], at: dict[tuple[int | str, int | str], int]) -> tuple[int, ...]:
     return tuple(at[a, b] for a, b in pairwise(stops) if (a, b) in at)
 
 
 def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
-    """What the routes of a limit have in common, else its number."""
+    """Return the name of a limit: the common source or target of its routes, else its number `k`."""
     ends = [(network.routes[i].src, network.routes[i].dst) for i in routes]
-    sources, targets = {a for a, _ in ends}, {b for _, b in ends}
+    sources = {source for source, _ in ends}
+    targets = {target for _, target in ends}
     if len(sources) == 1:
         return f"all out of {next(iter(sources))}"
     if len(targets) == 1:
@@ -142,23 +144,27 @@ def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
 
 
 def packed(schedule: Schedule) -> Packed:
-    """`schedule` in few bytes. Raises KeyError where a send takes no route of its network."""
+    """Return `schedule` in few bytes. Raises KeyError where a send uses no route of its network."""
     index = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     ranks = schedule.network.ranks
     index |= {(n, n, ()): len(index) + n for n in range(ranks)}
     steps = []
     for step in schedule.steps:
         rows = sorted((index[s.src, s.dst, s.via], s.chunk, SEND_KINDS.index(s.kind)) for s in step.sends)
-        routes = [row[0] - (rows[i - 1][0] if i else 0) for i, row in enumerate(rows)]
-        kinds = [row[2] for row in rows]
-        steps.append([routes, [row[1] for row in rows], kinds if any(kinds) else 0])
-    task = schedule.collective
+        routes, last = [], 0
+        for route, _, _ in rows:
+            routes.append(route - last)
+            last = route
+        chunks = [chunk for _, chunk, _ in rows]
+        kinds = [kind for _, _, kind in rows]
+        steps.append([routes, chunks, kinds if any(kinds) else 0])
+    collective = schedule.collective
     doc = {
         "chunks": schedule.chunks,
-        "combining": task.combining,
-        "from": _sides(task.pre, task.ranks),
-        "to": _sides(task.post, task.ranks),
-        "wants": _wants(task),
+        "combining": collective.combining,
+        "from": [_side(ranks_of_unit, ranks) for ranks_of_unit in collective.pre],
+        "to": [_side(ranks_of_unit, ranks) for ranks_of_unit in collective.post],
+        "wants": _wants(collective),
         "rounds": [step.rounds for step in schedule.steps],
         "sends": steps,
     }
@@ -169,10 +175,18 @@ def packed(schedule: Schedule) -> Packed:
     )
 
 
-def _sides(sets: tuple[frozenset[int], ...], ranks: int) -> list:
-    return [-1 if len(s) == ranks else next(iter(s)) if len(s) == 1 else sorted(s) for s in sets]
+def _side(members: frozenset[int], ranks: int) -> int | list[int]:
+    """Return a set of ranks as -1 for all of them, a single rank, or a list."""
+    if len(members) == ranks:
+        return -1
+    return next(iter(members)) if len(members) == 1 else sorted(members)
 
 
-def _wants(task: Collective) -> list | None:
-    """For each unit [rank, contributions] where ranks want different sums."""
-    return None if task.wants is None else [[[rank, sorted(want)] for rank, want in row] for row in task.wants]
+def _wants(collective: Collective) -> list | None:
+    """Return, for each unit, [rank, contributors] where ranks want different sums; else None."""
+    if collective.wants is None:
+        return None
+    units = []
+    for row in collective.wants:
+        units.append([[rank, sorted(contributors)] for rank, contributors in row])
+    return units

@@ -1,5 +1,5 @@
-"""Certificates in words: what is claimed, and by what kind of certificate, in one or two sentences; docs/proofs.md has
-the arguments."""
+"""Certificates in words: each claim and its kind of certificate, in one or two sentences; docs/proofs.md has the
+arguments."""
 
 from __future__ import annotations
 
@@ -57,25 +57,27 @@ _HOW = {
 
 
 def how(certificate: dict) -> str:
-    """What kind of certificate it is, what it holds and how it is checked. Safe for any JSON object: an unknown kind is
-    named."""
+    """Return the kind of a certificate, its contents and its check in words.
+
+    Any JSON object is accepted: an unknown kind is named.
+    """
     kind = str(certificate.get("kind", ""))
     if kind not in _HOW:
         return f"A certificate of kind {kind[:40]!r}." if kind else "No certificate is at hand."
-    said = [_HOW[kind].format_map(_Parts(certificate))]
+    sentences = [_HOW[kind].format_map(_Parts(certificate))]
     if certificate.get("covers"):
-        said.append("Sends are counted whole: few of them near a rank reach too little.")
+        sentences.append("Sends are counted whole: few of them near a rank reach too little.")
     if certificate.get("count"):
-        said.append("A sum that all ranks want takes two sends per rank less two.")
+        sentences.append("A sum that all ranks want takes two sends per rank less two.")
     if certificate.get("reversed"):
-        said.append("It speaks of the reversed problem, links turned round.")
+        sentences.append("It speaks of the reversed problem, links turned round.")
     size = len(json.dumps(certificate, separators=(",", ":")))
     end = "; checked without a solver, by sums of whole numbers" if kind != "lrat" else ""
-    return f"{' '.join(said)} Certificate: {kind}, {size} bytes{end}."
+    return f"{' '.join(sentences)} Certificate: {kind}, {size} bytes{end}."
 
 
 class _Parts(dict):
-    """Counts and ends of a certificate by the names used in `_HOW`; what is missing or odd is left vague."""
+    """The values of a certificate for the names in `_HOW`; a missing or malformed value becomes a vague word."""
 
     def __missing__(self, key: str) -> str:
         return "?"
@@ -84,14 +86,14 @@ class _Parts(dict):
         value = self.get(key)
         match key:
             case "cuts":
-                count = (
-                    sum(map(len, value.values()))
-                    if isinstance(value, dict)
-                    else len(value)
-                    if isinstance(value, list)
-                    else 0
-                )
-                return "one cut" if count == 1 else f"{count} cuts" if count else "cuts"
+                count = 0
+                if isinstance(value, dict):
+                    count = sum(map(len, value.values()))
+                elif isinstance(value, list):
+                    count = len(value)
+                if count == 1:
+                    return "one cut"
+                return f"{count} cuts" if count else "cuts"
             case "units":
                 trees = self.get("cuts")
                 count = len(trees) if isinstance(trees, dict) else 0
@@ -108,7 +110,7 @@ class _Parts(dict):
 
 
 def of_point(point: Point) -> tuple[str, str]:
-    """What is proved of a point, and how."""
+    """Return the claim proved of a point, and its proof, in words."""
     steps, value = _steps(point.steps), point.bound.value
     scope = (
         "with any number of chunks"
@@ -129,7 +131,7 @@ def of_point(point: Point) -> tuple[str, str]:
 
 
 def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
-    """What a bound that is no point's says, and how it is proved."""
+    """Return the claim of a bound that belongs to no point, and its proof, in words."""
     value = show(bound.value)
     if steps == 0:
         return f"No schedule takes fewer than {_steps(int(bound.value))}.", how(bound.certificate)
@@ -140,15 +142,15 @@ def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
 
 
 def of_open(interval: Open) -> tuple[str, str]:
-    """What is not known."""
-    most = "nothing was found" if interval.upper is None else f"the best known takes {show(interval.upper)}"
-    claim = f"Open: with {_steps(interval.steps)} at least {show(interval.lower)} rounds per chunk are needed, {most}."
+    """Return the open interval at some number of steps, and the reason why it is open, in words."""
+    upper = "nothing was found" if interval.upper is None else f"the best known takes {show(interval.upper)}"
+    claim = f"Open: with {_steps(interval.steps)} at least {show(interval.lower)} rounds per chunk are needed, {upper}."
     why = f"Not decided: {WHY.get(interval.reason, interval.reason)}."
     return claim, f"{why} {how(interval.certificate)}" if interval.certificate else why
 
 
 def completeness(found: Frontier) -> tuple[str, str]:
-    """Whether points can be missing."""
+    """Return the claim that no point is missing, and its reason, or that points may be missing."""
     if not found.complete:
         return "Not proved complete: other points may exist where intervals are open or steps were not looked at.", ""
     upto = "any number of steps" if found.max_steps is None else f"up to {_steps(found.max_steps)}"
@@ -161,7 +163,7 @@ def completeness(found: Frontier) -> tuple[str, str]:
 
 
 def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
-    """All of it: completeness, steps, points, other bounds, what is open."""
+    """Return all claims with their proofs: completeness, steps, points, other bounds, open intervals."""
     first = [(s, b) for s, b in found.bounds if s == 0]
     rest = [(s, b) for s, b in found.bounds if s != 0]
     return (
@@ -176,7 +178,7 @@ def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
 def of_large(
     collective: str, bound: Fraction, gbps: Fraction, certificate: dict, least_steps: int
 ) -> tuple[tuple[str, str], ...]:
-    """What is proved at scale."""
+    """Return the claims proved for a frontier at scale, with their proofs."""
     return (
         (
             f"No {collective} in this model, with any steps and chunks, takes fewer than {short(bound)} rounds per "
@@ -190,7 +192,7 @@ def of_large(
 
 
 def short(value: Fraction) -> str:
-    """``7/6``, or a decimal where that would be long."""
+    """Return a fraction as in ``7/6``, or a decimal where that would be long."""
     return show(value) if len(show(value)) <= 16 else f"{float(value):.6g}"
 
 

@@ -1,11 +1,11 @@
-"""Sheet: everything the page shows of one entry, as text and numbers.
+"""The values that the page shows of one entry, as text and numbers.
 
 Sheet      id topology collective ranks status mood facts title says columns algorithms stairs times machine proofs
            provenance
 Algorithm  name cells proof move lack              a row of the table; `move` is its schedule, packed
 Stairs     floor dots open                         the frontier's plot
 Times      lines floor wins marks notes            time against size
-Mark       label of says modelled points           what was measured
+Mark       label of says modelled points           measured times
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GOOD, PART, BAD = "good", "part", "bad"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """`cells`: its row under `Sheet.columns`. `steps` 0: not known. `lack` says why there is no `move`."""
+    """A row of the table. `cells`: under `Sheet.columns`. `steps` 0: unknown. `lack`: why there is no `move`."""
 
     name: str
     cells: tuple[str, ...]
@@ -29,8 +29,10 @@ class Algorithm:
     lack: str = ""
 
     def to_json(self) -> dict:
-        """As the page reads it; `move` is set apart by the page."""
-        move = None if self.move is None else {"sends": self.move.sends, "data": self.move.data}
+        """Return the JSON that the page reads; the page stores `move` separately."""
+        move = None
+        if self.move is not None:
+            move = {"sends": self.move.sends, "data": self.move.data}
         return {
             "name": self.name,
             "cells": list(self.cells),
@@ -43,12 +45,11 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Stairs:
-    """`floor`: (first step of a tread, least rounds per chunk, as text) by growing steps; `dots` and `open` lie on or
-    above it.
+    """The plot of a frontier: a staircase of lower bounds, with points and open intervals on or above it.
 
-    `end`: the last step of which anything is known; None: the last tread has no end.
-    `dots`: (steps, rounds per chunk, as text, whether proved optimal, place in `Sheet.algorithms`); `open`: (steps,
-    low, high or None).
+    `floor`: (first step of a tread, least rounds per chunk, the same as text) by growing steps. `end`: the last step
+    with a bound; None: the last tread has no end. `dots`: (steps, rounds per chunk, the same as text, proved optimal,
+    index in `Sheet.algorithms`). `open`: (steps, low, high or None).
     """
 
     floor: tuple[tuple[int, float, str], ...]
@@ -57,15 +58,21 @@ class Stairs:
     open: tuple[tuple[int, float, float | None], ...] = ()
 
     def to_json(self) -> dict:
-        """As the page reads it."""
-        rows = {"floor": self.floor, "dots": self.dots, "open": self.open}
-        return {name: [list(row) for row in values] for name, values in rows.items()} | {"end": self.end}
+        """Return the JSON that the page reads."""
+        return {
+            "floor": [list(row) for row in self.floor],
+            "dots": [list(row) for row in self.dots],
+            "open": [list(row) for row in self.open],
+            "end": self.end,
+        }
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Times of one program: `points` are (size in bytes, seconds, least, most) by growing size; `of`: the algorithm it
-    is of, if known."""
+    """Times of one program.
+
+    `points`: (size in bytes, seconds, least, most) by growing size. `of`: index of its algorithm, if known.
+    """
 
     label: str
     points: tuple[tuple[int, float, float, float], ...]
@@ -74,18 +81,18 @@ class Mark:
     of: int | None = None
 
     def to_json(self) -> dict:
-        """As the page reads it."""
+        """Return the JSON that the page reads."""
         points = [list(point) for point in self.points]
         return {"label": self.label, "of": self.of, "says": self.says, "modelled": self.modelled, "points": points}
 
 
 @dataclass(frozen=True)
 class Times:
-    """`lines`: (algorithm, seconds, seconds per byte) of each prediction; `floor`: such pairs of which the least is a
-    lower bound.
+    """The chart of time against size.
 
-    `wins`, under `title`, and `measured_wins`: (first size, end or None, who is best there, its place if known); sizes
-    are bytes.
+    `lines`: (algorithm, seconds, seconds per byte) of each prediction. `floor`: (seconds, seconds per byte), whose
+    least is a lower bound. `wins`, under `title`, and `measured_wins`: (first size, end or None, name of the fastest,
+    its index if known), with sizes in bytes.
     """
 
     lines: tuple[tuple[int, float, float], ...] = ()
@@ -97,7 +104,7 @@ class Times:
     title: str = "Best by prediction"
 
     def to_json(self) -> dict:
-        """As the page reads it."""
+        """Return the JSON that the page reads."""
         return {
             "lines": [list(x) for x in self.lines],
             "floor": [list(x) for x in self.floor],
@@ -113,8 +120,8 @@ class Times:
 class Sheet:
     """One entry of the page.
 
-    `status` is a few words and `mood` how they are coloured. `least`: seconds of the smallest message; `rate`: GB/s of
-    the largest (both predicted, None: not known). `proofs`: (what is proved, how). `provenance`: (what, value).
+    `status`: a few words. `mood`: their colour. `least`: predicted seconds of the smallest message. `rate`: predicted
+    GB/s of the largest; both None where unknown. `proofs`: (claim, proof). `provenance`: (name, value).
     """
 
     id: str
@@ -137,7 +144,7 @@ class Sheet:
     tables: tuple[dict, ...] = field(default=())
 
     def to_json(self) -> dict:
-        """As the page reads it; the machine is set apart by the page."""
+        """Return the JSON that the page reads; the page stores the machine separately."""
         return {
             "id": self.id,
             "topology": self.topology,
@@ -157,7 +164,7 @@ class Sheet:
         }
 
     def head(self) -> dict:
-        """What the list of entries shows."""
+        """Return the values that the list of entries shows."""
         return {
             "id": self.id,
             "topology": self.topology,

@@ -1,9 +1,8 @@
-"""The sheets as one HTML file: styles, script and data inline, nothing from elsewhere.
+"""The sheets as one HTML file with inline styles, script and data, which loads nothing else.
 
-Data cannot become markup: it stands in ``<script type="application/json">`` with every ``<``, ``>`` and ``&`` written
-as an escape, is read with JSON.parse and shown as text nodes only. The policy in the page's head allows the one script
-and the one style sheet by their hashes and nothing else: no request, no other script, no markup from strings (Trusted
-Types).
+Data cannot become markup: it is stored in ``<script type="application/json">`` with every ``<``, ``>`` and ``&``
+escaped, read with JSON.parse and shown as text nodes only. The policy in the page's head allows the one script and the
+one style sheet by their hashes and nothing else: no request, no other script, no markup from strings (Trusted Types).
 """
 
 from __future__ import annotations
@@ -19,21 +18,23 @@ from importlib.resources import files
 from synth.view.page import certificate_text
 from synth.view.page.frontier_section import Sheet
 
-# In the order they are put together: each uses names of those before it.
+# In the order of concatenation: each uses names of those before it.
 SCRIPTS = ("dom", "numbers", "list", "chart", "stairs", "times", "replay", "machine", "heat", "player", "entry", "main")
-ROOM = 4_000_000
+ROOM = 4_000_000  # maximum characters of all packed schedules of a page, which keeps it small
 LEFT_OUT = "left out to keep this page small; a report of this entry alone has it"
 
 
 @cache
 def asset(name: str) -> str:
-    """A file of the page. Raises OSError when the package is incomplete."""
+    """Return the text of a file of the page. Raises OSError when the package is incomplete."""
     return files("synth.view.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def page(sheets: Sequence[Sheet], title: str = "synth report", made: str = "", room: int = ROOM) -> str:
-    """The whole file, the same for the same sheets. Schedules take at most `room` characters together, the shortest
-    first; those that do not fit are left out with a note."""
+    """Return the HTML file, the same for the same sheets.
+
+    Schedules take at most `room` characters together, the shortest first; others are omitted with a note.
+    """
     script = '"use strict";\n{\n' + "\n".join(asset(f"{name}.js") for name in SCRIPTS) + "\n}\n"
     style = asset("page.css")
     policy = (
@@ -42,7 +43,7 @@ def page(sheets: Sequence[Sheet], title: str = "synth report", made: str = "", r
         " require-trusted-types-for 'script'; trusted-types 'none'"
     )
     data = "\n".join(_data(sheets, title, made, room))
-    held = {
+    values = {
         "<!--policy-->": escape(policy),
         "<!--title-->": escape(title),
         "/*style*/": style,
@@ -50,7 +51,7 @@ def page(sheets: Sequence[Sheet], title: str = "synth report", made: str = "", r
         "/*script*/": script,
     }
     before, text = [], asset("page.html")
-    for mark, value in held.items():  # each mark stands once, in this order; what is put in is not searched again
+    for mark, value in values.items():  # each mark occurs once, in this order; inserted text is not searched again
         head, _, text = text.partition(mark)
         before += [head, value]
     return "".join((*before, text)).encode("utf-8", "replace").decode()
@@ -61,14 +62,14 @@ def _hash(text: str) -> str:
 
 
 def _data(sheets: Sequence[Sheet], title: str, made: str, room: int) -> list[str]:
-    """The list of entries, then a block for each entry and each machine, so that only what is looked at is read."""
-    kept = _fitting(sheets, room)
+    """Return the list of entries, then a block for each machine and each entry, so that the page parses few of them."""
+    included = _fitting(sheets, room)
     machines: dict[str, int] = {}
     blocks = []
     for i, sheet in enumerate(sheets):
         doc = sheet.to_json()
         for k, algorithm in enumerate(doc["algorithms"]):
-            if algorithm["move"] is not None and (i, k) not in kept:
+            if algorithm["move"] is not None and (i, k) not in included:
                 algorithm["lack"] = f"{algorithm['move']['sends']} sends, {LEFT_OUT}"
                 algorithm["move"] = None
         drawing = None if sheet.machine is None else _json(sheet.machine.to_json())
@@ -90,17 +91,17 @@ def _fitting(sheets: Sequence[Sheet], room: int) -> set[tuple[int, int]]:
         for k, a in enumerate(sheet.algorithms)
         if a.move is not None
     )
-    kept = set()
+    included = set()
     for size, i, k in sizes:
         room -= size
         if room < 0:
             break
-        kept.add((i, k))
-    return kept
+        included.add((i, k))
+    return included
 
 
 def _json(value: object) -> str:
-    """JSON in ASCII that is safe inside a script element."""
+    """Return JSON in ASCII that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

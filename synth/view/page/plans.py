@@ -1,8 +1,9 @@
-"""Sheets of a plan: one for each of its tables, with what is taken at which sizes and the schedules it takes."""
+"""Sheets of a plan: one for each of its tables, with the choice at each size and the chosen schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from synth.model import number_text
 from synth.model.rational import show
@@ -26,27 +27,31 @@ COLUMNS = (
 
 
 def of_plan(plan: Plan, abouts: Sequence[About]) -> list[Sheet]:
-    """A sheet for each table of `plan`, with the `About` of the same place."""
+    """Return a sheet for each table of `plan`, with the `About` at the same index."""
     return [_of_table(plan, table, about) for table, about in zip(plan.tables, abouts, strict=True)]
 
 
 def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
-    used = sorted({i for span in table.ranges for i in span.order})
+    used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
     place = {number: k for k, number in enumerate(used)}
     chosen = [plan.algorithms[i] for i in used]
     first = next((a.schedule for a in chosen if a.schedule is not None), None)
     network = plan.topology or (first.network if first else None)
     name = network.name if network else "any machine"
     called = table.collective + ("" if table.root is None else f" from {table.root}")
-    wins = tuple(
-        (float(r.low), None if r.high is None else float(r.high), plan.algorithms[r.order[0]].label, place[r.order[0]])
-        for r in table.ranges
-        if r.order
-    )
+    wins = []
+    for span in table.ranges:
+        if span.order:
+            best = span.order[0]
+            high = None if span.high is None else float(span.high)
+            wins.append((float(span.low), high, plan.algorithms[best].label, place[best]))
     marks = _marks(plan, table)
-    # the prediction of the plain cost model is no news beside times that the plan has of its own
-    lines = () if marks else tuple((k, *_line(a.schedule)) for k, a in enumerate(chosen) if a.schedule is not None)
-    seen = Times(lines, (), wins, (), marks, title="What the plan takes")
+    # predictions of the plain cost model add nothing where the plan has times of its own
+    lines = []
+    for k, algorithm in enumerate(chosen):
+        if algorithm.schedule is not None and not marks:
+            lines.append((k, *_line(algorithm.schedule)))
+    times = Times(tuple(lines), (), tuple(wins), (), marks, title="What the plan takes")
     return Sheet(
         about.id,
         name,
@@ -61,7 +66,7 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
         None,
         _rate(table),
         None,
-        seen,
+        times,
         animation_data.machine(network) if network else None,
         (),
         (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance),
@@ -70,16 +75,16 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
 
 
 def _says(plan: Plan, table: Table) -> tuple[str, ...]:
-    """What the times are, what the choices lose, and the plan's notes."""
+    """Return sentences: the origin of the times, the loss of the choices, and the plan's notes."""
+    sentences = [f"times behind the plan: {plan.says}"]
     losses = [loss for loss in table.losses if loss is not None]
-    lost = (
-        (f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates",) if losses else ()
-    )
-    return (f"times behind the plan: {plan.says}", *lost, *(f"note: {note}" for note in plan.notes))
+    if losses:
+        sentences.append(f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates")
+    return (*sentences, *(f"note: {note}" for note in plan.notes))
 
 
 def _line(schedule: Schedule) -> tuple[float, float]:
-    """Predicted seconds of no bytes, and seconds per byte."""
+    """Predicted seconds of an empty message, and seconds per byte."""
     network, share = schedule.network, schedule.collective.unit_share
     return len(schedule.steps) * float(network.latency) * 1e-6, float(
         schedule.bandwidth * share / (network.unit * 10**9)
@@ -87,13 +92,13 @@ def _line(schedule: Schedule) -> tuple[float, float]:
 
 
 def _rate(table: Table) -> float | None:
-    """GB/s expected at the greatest size that was judged."""
+    """Expected GB/s at the largest judged size; None where no time is known."""
     known = [(size, seconds) for size, seconds in zip(table.sizes, table.seconds, strict=False) if seconds]
     return known[-1][0] / known[-1][1] / 1e9 if known else None
 
 
 def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
-    """What is expected of the choices at the sizes judged, and of the best there."""
+    """Return the expected times of the choices, and of the best algorithms, at the judged sizes."""
     modelled = plan.source == "model"
     marks = []
     for label, values in (("the best at each size", table.best), ("what the plan takes", table.seconds)):
@@ -104,15 +109,16 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
 
 
 def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
-    made = chosen.schedule
-    facts = ("", "") if made is None else (str(len(made.steps)), show(made.bandwidth))
-    row = (chosen.label, chosen.backend, chosen.protocol, str(chosen.instances), str(chosen.divisor), *facts)
-    if made is None:
+    schedule = chosen.schedule
+    cost = ("", "") if schedule is None else (str(len(schedule.steps)), show(schedule.bandwidth))
+    row = (chosen.label, chosen.backend, chosen.protocol, str(chosen.instances), str(chosen.divisor), *cost)
+    if schedule is None:
         return Algorithm(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
-    lack = animation_data.lack(made)
-    if not lack and network is not None and made.network.routes != network.routes:
+    lack = animation_data.lack(schedule)
+    if not lack and network is not None and schedule.network.routes != network.routes:
         lack = "it is for a network of other links than the plan's"
-    return Algorithm(chosen.label, row, "", len(made.steps), None if lack else animation_data.packed(made), lack)
+    move = None if lack else animation_data.packed(schedule)
+    return Algorithm(chosen.label, row, "", len(schedule.steps), move, lack)
 
 
 def _ranges(plan: Plan, table: Table) -> dict:

@@ -1,5 +1,4 @@
-"""Sheets of the values that a report is made of: frontiers, large frontiers, schedules, measurements; plans are in
-`plans`."""
+"""Sheets of frontiers, large frontiers, schedules and measurements; those of plans are in `plans`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from synth.view.page.frontier_section import BAD, GOOD, PART, Algorithm, Sheet, 
 
 @dataclass(frozen=True)
 class About:
-    """What stands beside the value itself: `id`, measured documents, provenance, and whether it was re-checked."""
+    """Context of a value on the page: its `id`, measured documents, (name, value) of its provenance, and its check."""
 
     id: str
     measured: tuple[dict, ...] = ()
@@ -28,25 +27,25 @@ class About:
 
 
 def of_frontier(found: Frontier, about: About) -> Sheet:
-    """The sheet of a frontier of exact synthesis."""
-    told = frontier_text.frontier(found)
-    algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, told.rows, strict=True))
-    seen = time_chart.of_frontier(found, about.measured)
-    slopes = [slope for _, _, slope in seen.lines if slope]
+    """Return the sheet of a frontier of exact synthesis."""
+    table = frontier_text.frontier(found)
+    algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, table.rows, strict=True))
+    times = time_chart.of_frontier(found, about.measured)
+    slopes = [slope for _, _, slope in times.lines if slope]
     return Sheet(
         about.id,
         found.network.name,
         _called(found.collective.name, found.collective.roots),
         found.network.ranks,
         *_state(found),
-        told.title,
-        told.sentences,
-        told.columns,
+        table.title,
+        table.sentences,
+        table.columns,
         algorithms,
-        min((alpha for _, alpha, _ in seen.lines), default=0.0) or None,
+        min((alpha for _, alpha, _ in times.lines), default=0.0) or None,
         1 / min(slopes) / 1e9 if slopes else None,
         time_chart.stairs(found) if found.points or found.open else None,
-        seen,
+        times,
         animation_data.machine(found.network) if algorithms else None,
         certificate_text.of_frontier(found),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
@@ -70,9 +69,8 @@ def _state(found: Frontier) -> tuple[str, str]:
 
 
 def of_large(found: Large, about: About) -> Sheet:
-    """The sheet of a frontier of the flow engines: rates, the bound, the certificate in words; its schedules are not
-    drawn."""
-    told = scale_table.report(found)
+    """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
+    table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
     alpha = float(found.latency) * 1e-6
     lines = tuple((i, p.steps * alpha, float(p.bandwidth) * share) for i, p in enumerate(found.points))
@@ -82,13 +80,15 @@ def of_large(found: Large, about: About) -> Sheet:
     )
     algorithms = tuple(
         Algorithm(f"{time_chart.name(p.steps)}, {p.engine}", row, _gap(found.gap(p)), p.steps, None, lack)
-        for p, row in zip(found.points, told.rows, strict=True)
+        for p, row in zip(found.points, table.rows, strict=True)
     )
     marks = tuple(mark for doc in about.measured for mark in time_chart.series(doc))
     floor = ((found.least_steps * alpha, float(found.bound) * share),)
-    seen = Times(
+    times = Times(
         lines, floor, time_chart.envelope(lines, [a.name for a in algorithms]), time_chart.measured_wins(marks), marks
     )
+    slopes = [slope for *_, slope in lines]
+    fastest = 1 / min(slopes) / 1e9 if slopes else None
     limited = (f"Limited by: {scale_table.limit(found)}.", "It is what the certificate below adds up.")
     return Sheet(
         about.id,
@@ -96,14 +96,14 @@ def of_large(found: Large, about: About) -> Sheet:
         _called(found.collective, () if found.root is None else (found.root,)),
         found.topology.ranks,
         *_distance([found.gap(p) for p in found.points]),
-        told.title,
-        told.sentences,
-        told.columns,
+        table.title,
+        table.sentences,
+        table.columns,
         algorithms,
         min((a for _, a, _ in lines), default=0.0) or None,
-        1 / min(s for *_, s in lines) / 1e9 if lines else None,
+        fastest,
         time_chart.large_stairs(found.least_steps, found.bound, [(p.steps, p.bandwidth) for p in found.points]),
-        seen,
+        times,
         None,
         (
             limited,
@@ -116,9 +116,9 @@ def of_large(found: Large, about: About) -> Sheet:
 
 
 def of_large_document(doc: dict, about: About) -> Sheet:
-    """The sheet of a ``synth.large/1`` document whose machine is not at hand: without latencies, and so without times.
+    """Return the sheet of a ``synth.large/1`` document whose machine is unknown here.
 
-    Raises KeyError, ValueError, TypeError on a malformed document.
+    It has no latencies, and so no times. Raises KeyError, ValueError, TypeError on a malformed document.
     """
     machine, collective, root = doc["topology"], doc["collective"], doc["root"]
     bound, unit = rational(doc["bound"]["value"]), rational(machine["unit_gbps"])
@@ -188,7 +188,7 @@ def _distance(gaps: Sequence[Fraction]) -> tuple[str, str]:
 
 
 def of_schedule(given: Schedule, about: About) -> Sheet:
-    """The sheet of one schedule: nothing is said about better ones."""
+    """Return the sheet of one schedule, without any claim about better ones."""
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.bandwidth))
     lack = animation_data.lack(given)
@@ -225,7 +225,7 @@ def of_schedule(given: Schedule, about: About) -> Sheet:
 
 
 def of_measured(doc: dict, about: About) -> Sheet:
-    """The sheet of a ``synth.measured/1`` document that belongs to no frontier of the report."""
+    """Return the sheet of a ``synth.measured/1`` document that belongs to no frontier of the report."""
     marks = tuple(time_chart.series(doc))
     called = _called(str(doc["collective"]), () if doc["root"] is None else (doc["root"],))
     columns = (("program", "left"), ("protocol", "left"), ("channels", "right"), ("chunks", "right"))
@@ -257,7 +257,7 @@ def of_nothing(
     says: Sequence[str],
     certificate: dict | None = None,
 ) -> Sheet:
-    """The sheet of an entry without a frontier: proved impossible, or not found."""
+    """Return the sheet of an entry without a frontier: proved impossible, or not found."""
     proofs = (
         ((f"There is no schedule for {collective} on {topology}.", certificate_text.how(certificate)),)
         if certificate

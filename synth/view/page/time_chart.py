@@ -1,4 +1,4 @@
-"""Time against size: predictions of a frontier, measured documents, and who wins where."""
+"""Charts of time against size: predictions of a frontier, measured times, and the fastest algorithm at each size."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from synth.view import frontier_text
 from synth.view.page import certificate_text
 from synth.view.page.frontier_section import Mark, Stairs, Times
 
-MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9
+MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9  # maximum size and time that a measured document may hold
 Win = tuple[float, float | None, str, int | None]
 
 
 def stairs(found: Frontier) -> Stairs:
-    """The points over what is proved at each number of steps. A bound at S steps holds for fewer too, one for any
-    number for all."""
+    """Return the staircase of lower bounds by number of steps, and the points above it.
+
+    A bound at S steps holds for fewer steps too. A bound for any number of steps holds for all.
+    """
     always = max((b.value for s, b in found.bounds if s is None), default=None)
     least = max((int(b.value) for s, b in found.bounds if s == 0), default=1)
+    bounds = [(p.steps, p.bound.value) for p in found.points if p.bound.scope == "any-chunks"]
+    bounds += [(s, b.value) for s, b in found.bounds if s]
+    bounds += [(o.steps, o.lower) for o in found.open]
     known: dict[int, Fraction] = {}
-    for steps, value in [
-        *((p.steps, p.bound.value) for p in found.points if p.bound.scope == "any-chunks"),
-        *((s, b.value) for s, b in found.bounds if s),
-        *((o.steps, o.lower) for o in found.open),
-    ]:
+    for steps, value in bounds:
         known[steps] = max(known.get(steps, value), value, value if always is None else always)
-    treads: list[
-        tuple[int, Fraction]
-    ] = []  # last step, value: from the right, as what holds for many steps holds for few
+    # (last step, value), from the right, since a bound for many steps holds for fewer
+    treads: list[tuple[int, Fraction]] = []
     for steps in sorted(known, reverse=True):
         if not treads or known[steps] > treads[-1][1]:
             treads.append((steps, known[steps]))
@@ -43,21 +43,23 @@ def stairs(found: Frontier) -> Stairs:
     dots = tuple(
         (p.steps, float(p.bandwidth), show(p.bandwidth), p.status == "optimal", i) for i, p in enumerate(found.points)
     )
-    intervals = tuple((o.steps, float(o.lower), None if o.upper is None else float(o.upper)) for o in found.open)
-    return Stairs(tuple(floor), end, dots, intervals)
+    intervals = []
+    for interval in found.open:
+        upper = None if interval.upper is None else float(interval.upper)
+        intervals.append((interval.steps, float(interval.lower), upper))
+    return Stairs(tuple(floor), end, dots, tuple(intervals))
 
 
 def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
-    """Predicted lines, what no schedule can beat in the cost model, and measured times beside them."""
+    """Return predicted lines, the lower bound of every schedule in the cost model, and measured times."""
     alpha = float(found.network.latency) * 1e-6
     slopes = [float(frontier_text.slope(found, p)) for p in found.points]
     lines = tuple((i, p.steps * alpha, slope) for i, (p, slope) in enumerate(zip(found.points, slopes, strict=True)))
     names = [name(p.steps) for p in found.points]
-    wins = tuple(
-        (float(span[0]), None if span[1] is None else float(span[1]), names[i], i)
-        for i, span in enumerate(frontier_text.spans(found))
-        if span
-    )
+    wins: list[Win] = []
+    for i, span in enumerate(frontier_text.spans(found)):
+        if span:
+            wins.append((float(span[0]), None if span[1] is None else float(span[1]), names[i], i))
     marks = tuple(mark for doc in measured for mark in series(doc, found))
     notes = []
     if found.points and not found.network.latency:
@@ -73,15 +75,15 @@ def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
 
 
 def name(steps: int) -> str:
-    """What a point is called on the page."""
+    """Return the name of a point on the page."""
     return f"{steps} step{'' if steps == 1 else 's'}"
 
 
 def _floor(found: Frontier, stair: Stairs) -> tuple[tuple[float, float], ...]:
-    """Whatever its steps, a schedule lies on some tread of the stairs, and its latencies are at least those where the
-    tread begins.
+    """Return (seconds, seconds per byte) lines whose minimum is a lower bound on the time of every schedule.
 
-    Only where a bound for any number of steps is known: without one more steps might take no time on the wire.
+    Every schedule lies on or above some tread of the stairs, and has at least the latencies of the tread's first step.
+    This needs a bound for any number of steps: without one, longer schedules could take no time on the links.
     """
     if stair.end is not None:
         return ()
@@ -91,7 +93,7 @@ def _floor(found: Frontier, stair: Stairs) -> tuple[tuple[float, float], ...]:
 
 
 def series(doc: dict, found: Frontier | None = None) -> list[Mark]:
-    """A mark for each program of a ``synth.measured/1`` document; out of place where both were timed.
+    """Return a mark for each program of a ``synth.measured/1`` document; out of place where both were timed.
 
     Raises KeyError, TypeError, ValueError on a malformed document.
     """
@@ -111,7 +113,7 @@ def series(doc: dict, found: Frontier | None = None) -> list[Mark]:
 
 
 def measurement(size: int, seconds: float, least: float, most: float) -> tuple[int, float, float, float]:
-    """A point of a `Mark`. Raises ValueError for a size or a time that no machine has."""
+    """Return a point of a `Mark`. Raises ValueError for a size or a time that no machine has."""
     if type(size) is not int or not 0 < size < MOST_BYTES:
         raise ValueError(f"{size!r} is no size in bytes")
     if not all(isinstance(t, int | float) and 0 < t < MOST_SECONDS for t in (seconds, least, most)):
@@ -120,27 +122,31 @@ def measurement(size: int, seconds: float, least: float, most: float) -> tuple[i
 
 
 def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
-    """The place of the point that `program` was made from: by its number, if steps and R/C agree, else by these
-    alone."""
-    points: list[tuple[Any, Any]] = [] if found is None else [(p.steps, show(p.bandwidth)) for p in found.points]
-    said: tuple[Any, Any] = (program.get("steps"), program.get("bandwidth"))
+    """Return the index of the point from which `program` was lowered, or None.
+
+    It is found by its number if steps and R/C agree, else by these alone.
+    """
+    points: list[tuple[Any, Any]] = []
+    if found is not None:
+        points = [(p.steps, show(p.bandwidth)) for p in found.points]
+    cost: tuple[Any, Any] = (program.get("steps"), program.get("bandwidth"))
     at = program.get("point")
-    if isinstance(at, int) and 0 < at <= len(points) and points[at - 1] == said:
+    if isinstance(at, int) and 0 < at <= len(points) and points[at - 1] == cost:
         return at - 1
-    return points.index(said) if said in points else None
+    return points.index(cost) if cost in points else None
 
 
 def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
-    """Runs of sizes, both ends included, at which one of `marks` was the fastest of all that were measured there.
+    """Return runs of sizes, both ends included, at which one of `marks` was the fastest that was measured there.
 
-    Modelled times win nothing here; neither does what was measured alone. Times of one document's clock say nothing
-    about another's.
+    Modelled times are excluded, as are sizes with a single measurement. Times of documents with different descriptions
+    are not compared, since they come from different clocks.
     """
     runs: list[Win] = []
     for says in dict.fromkeys(m.says for m in marks if not m.modelled):
-        mine = [m for m in marks if m.says == says]
+        comparable = [m for m in marks if m.says == says]
         at: dict[int, list[tuple[float, int]]] = {}
-        for k, mark in enumerate(mine):
+        for k, mark in enumerate(comparable):
             for size, seconds, *_ in mark.points:
                 at.setdefault(size, []).append((seconds, k))
         before = None
@@ -152,13 +158,13 @@ def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
             if before == best:
                 runs[-1] = (runs[-1][0], float(size), *runs[-1][2:])
             else:
-                runs.append((float(size), float(size), mine[best].label, mine[best].of))
+                runs.append((float(size), float(size), comparable[best].label, comparable[best].of))
             before = best
     return tuple(runs)
 
 
 def large_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fraction]]) -> Stairs:
-    """One tread from the least number of steps on, and the points above it."""
+    """Return one tread from the least number of steps on, and the points above it."""
     dots = tuple(
         (steps, float(rate), certificate_text.short(rate), rate == bound, i) for i, (steps, rate) in enumerate(points)
     )
@@ -166,7 +172,7 @@ def large_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fracti
 
 
 def envelope(lines: Sequence[tuple[int, float, float]], names: Sequence[str]) -> tuple[Win, ...]:
-    """Where each of the lines (algorithm, seconds, seconds per byte) is the least, by growing size."""
+    """Return the sizes where each of the lines (algorithm, seconds, seconds per byte) is the least, by growing size."""
     wins: list[Win] = []
     for k, alpha, slope in lines:
         low, high = 0.0, float("inf")

@@ -79,16 +79,16 @@ def test_a_deadlock_across_launches_is_told_and_the_next_run_is_right():
 def test_each_launch_is_told_of_its_own_blocks_and_sees_all_beats():
     program = recursive_doubling_allreduce(4, 3)
     machine, _ = Host(ranks_on=(0, 1, 0, 1)).load(program, 5, dtype("float32"), in_place=False)
-    assert [crew.device for crew in machine.crews] == [0, 1, 0, 1]
-    assert sum(crew.count for crew in machine.crews) == len(machine.code.place)
+    assert [launch.device for launch in machine.launches] == [0, 1, 0, 1]
+    assert sum(launch.count for launch in machine.launches) == len(machine.code.place)
     at = machine.beat.__array_interface__["data"][0]
-    assert [(int(row["beat"]) - at) // 8 for row in machine.watched] == [crew.first for crew in machine.crews]
+    assert [(int(row["beat"]) - at) // 8 for row in machine.watched] == [launch.first for launch in machine.launches]
     for b, steps in enumerate(machine.code.steps):
-        crew = next(c for c in machine.crews if c.first <= b < c.first + c.count)
+        launch = next(c for c in machine.launches if c.first <= b < c.first + c.count)
         for i, step in enumerate(steps):
             op = machine.tables.ops[machine.tables.blocks[b]["op0"] + i]
             own = machine.deps[op["dep0"] : op["dep0"] + op["ndep"]]
-            assert [(d["block"] + crew.first, d["op"]) for d in own] == list(step.deps)
+            assert [(d["block"] + launch.first, d["op"]) for d in own] == list(step.deps)
 
 
 def test_what_makes_no_sense_is_one_line():
@@ -97,7 +97,9 @@ def test_what_makes_no_sense_is_one_line():
             api.run(ring_allgather(3), executor="host", ranks_on=on)
     program = ring_allgather(3)
     arena = Arena(program, layout_of(program), in_place=False, slices=1)
-    assert launches.crews(compiled(program, arena, in_place=False), None, 5) == (launches.Crew(None, 0, 3, 5),)
+    assert launches.plan_launches(compiled(program, arena, in_place=False), None, 5) == (
+        launches.Launch(None, 0, 3, 5),
+    )
 
 
 def test_where_one_launch_has_no_threads_the_others_are_told_to_leave():
@@ -121,7 +123,7 @@ def test_the_command_line(tmp_path):
     path.write_text(text.dump(ring_allreduce(4)))
     words = ["run", str(path), "--executor", "host", "--size", "4KB"]
     assert CliRunner().invoke(root, [*words, "--ranks-on", "0,0,1,1"]).exit_code == 0
-    assert flat.CREW.itemsize == 16
+    assert flat.LAUNCH.itemsize == 16
     for bad, why in (("0,1", "names 2 devices"), ("0,x,1,1", "0,0,1,1"), ("0,,1", "0,0,1,1")):
         done = CliRunner().invoke(root, [*words, "--ranks-on", bad])
         assert done.exit_code and why in done.output + str(done.exception), done.output
