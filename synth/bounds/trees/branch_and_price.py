@@ -16,7 +16,7 @@ import numpy as np
 
 from synth.bounds.cut_lp import Cut, entered
 from synth.bounds.demands import distances_from
-from synth.bounds.trees.time_expanded_trees import Grower, Tree
+from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
 
@@ -248,7 +248,7 @@ class _Case:
                 )
         for i, t in self.free:
             prices[i, t - 1] = 1e-6
-        found = Grower(network, steps, self.cases.sources, self.cases.targets, seed).search(prices, [], 32, 8)
+        found = TreeSearch(network, steps, self.cases.sources, self.cases.targets, seed).search(prices, [], 32, 8)
         return min((tree for _, tree in found), key=self.cases.cost, default=None)
 
 

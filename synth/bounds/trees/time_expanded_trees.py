@@ -47,7 +47,7 @@ class Forest:
         ]
 
 
-class Grower:
+class TreeSearch:
     """Grows trees from `sources` to all of `targets` within `steps` steps of `network`."""
 
     def __init__(self, network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from synth import bounds
 from synth.bounds.cut_lp import entered
 from synth.bounds.trees.branch_and_price import Branch, Cases, Leaf, leaves, rational
-from synth.bounds.trees.column_generation import Columns, Space, generate
+from synth.bounds.trees.column_generation import Columns, FoldedProblem, generate
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
@@ -89,9 +89,9 @@ class Prover:
         self.network, self.steps, self.budget = network, steps, budget
         self.until = float("inf") if budget.seconds is None else began + budget.seconds
 
-    def cases(self, space: Space, unit: int, prices: np.ndarray) -> Cases:
+    def cases(self, folded: FoldedProblem, unit: int, prices: np.ndarray) -> Cases:
         """The cases of a unit at prices per route and step."""
-        collective = space.collective
+        collective = folded.collective
         return Cases(
             self.network,
             self.steps,
@@ -106,11 +106,11 @@ class Prover:
         """How many linear programs a case tree may take now."""
         return 1 if time.process_time() > self.until else MOST_PROGRAMS
 
-    def cheapest(self, space: Space, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
+    def cheapest(self, folded: FoldedProblem, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
         """Exact pricing for `columns.generate`: a lower bound on any tree's price, and a tree below `limit` if there is
         one."""
         clean = np.where(prices < 1e-9, 0.0, prices)
-        cases = self.cases(space, unit, clean)
+        cases = self.cases(folded, unit, clean)
         found = cases.prove(limit * (1 - 1e-7), self.most())
         if isinstance(found, Branch | Leaf):
             return min(found.value, limit), None
@@ -119,20 +119,20 @@ class Prover:
 
 def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None:
     """The certificate that prices with denominators up to `most` give, and its value."""
-    space = columns.space
+    folded = columns.folded
     exact = [[rational(y, most) for y in row] for row in columns.prices]
     scale = lcm(*(y.denominator for row in exact for y in row))
     if scale > LARGEST_SCALE:
         return None
     table = [[int(y * scale) for y in row] for row in exact]
     for t in range(columns.steps):
-        if sum(int(c) * row[t] for c, row in zip(space.capacity, table, strict=True)) > scale:
+        if sum(int(c) * row[t] for c, row in zip(folded.capacity, table, strict=True)) > scale:
             return None
-    prices = (space.use @ np.array(table, dtype=float)).round()
+    prices = (folded.use @ np.array(table, dtype=float)).round()
     proofs: dict[int, Branch | Leaf] = {}
-    for unit in space.units:
-        goal = columns.worth[unit] / space.weight[unit] * scale
-        found = prover.cases(space, unit, prices).prove(goal * (1 - 1e-9), prover.most())
+    for unit in folded.units:
+        goal = columns.unit_duals[unit] / folded.weight[unit] * scale
+        found = prover.cases(folded, unit, prices).prove(goal * (1 - 1e-9), prover.most())
         if not isinstance(found, Branch | Leaf):
             return None
         proofs[unit] = found
@@ -141,22 +141,22 @@ def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None
     if factor * scale > LARGEST_SCALE:
         factor = 1
     whole = [[y * factor for y in row] for row in table]
-    packer = _Packer(space, columns.steps, whole, factor)
+    packer = _Packer(folded, columns.steps, whole, factor)
     cuts, total = {}, 0
     for unit, proof in proofs.items():
         doc, value = packer.tree(proof, {})
         if value is None:
             return None
         cuts[str(unit)] = doc["cuts"] if doc.keys() == {"cuts"} else doc
-        total += space.weight[unit] * value
+        total += folded.weight[unit] * value
     certificate = {
         "kind": "deadline-cut-trees",
-        "problem": problem_fingerprint(space.network, space.collective),
+        "problem": problem_fingerprint(folded.network, folded.collective),
         "steps": columns.steps,
         "scale": scale * factor,
         "prices": packer.rows(),
         "cuts": cuts,
-        "generators": [packer.generator(g) for g in space.generators],
+        "generators": [packer.generator(g) for g in folded.generators],
     }
     return LowerBound(Fraction(total, scale * factor), certificate)
 
@@ -164,10 +164,10 @@ def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None
 class _Packer:
     """Writes certificates: whole weights that whole prices pay for."""
 
-    def __init__(self, space: Space, steps: int, table: list[list[int]], factor: int) -> None:
-        self.space, self.steps, self.factor = space, steps, factor
-        self.price = [table[o] for o in space.orbit]
-        network = space.network
+    def __init__(self, folded: FoldedProblem, steps: int, table: list[list[int]], factor: int) -> None:
+        self.folded, self.steps, self.factor = folded, steps, factor
+        self.price = [table[o] for o in folded.orbit]
+        network = folded.network
         self.room = [list(self.price[i]) for i in range(len(network.routes))]
         for k, cap in enumerate(network.caps):
             for i in cap.routes:
@@ -175,7 +175,7 @@ class _Packer:
 
     def rows(self) -> list[list]:
         """The prices as a certificate writes them."""
-        network, found = self.space.network, []
+        network, found = self.folded.network, []
         for i, row in enumerate(self.price):
             if not any(row):
                 continue
@@ -188,7 +188,7 @@ class _Packer:
 
     def generator(self, g: Generator) -> list:
         """A generator as a certificate writes it: parallel links need their own permutation."""
-        routes = self.space.network.routes
+        routes = self.folded.network.routes
         parallel = len({(r.src, r.dst) for r in routes}) < len(routes)
         return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
@@ -206,8 +206,8 @@ class _Packer:
         for weight, cut in sorted(proof.cuts, reverse=True):
             places = [
                 (i, t)
-                for i, t in entered(self.space.network, cut, self.steps)
-                if t > gone.get(self.space.network.routes[i].dst, 0)
+                for i, t in entered(self.folded.network, cut, self.steps)
+                if t > gone.get(self.folded.network.routes[i].dst, 0)
             ]
             room = [left.setdefault(place, self.room[place[0]][place[1] - 1]) for place in places]
             whole = min([round(weight * self.factor), *room])

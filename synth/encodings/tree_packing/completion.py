@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from synth.bounds.demands import distances_from
-from synth.bounds.trees.column_generation import Space
+from synth.bounds.trees.column_generation import FoldedProblem
 from synth.bounds.trees.time_expanded_trees import Tree
 
 
 def complete(
-    space: Space, steps: int, room: np.ndarray, need: dict[int, int], seconds: float, seed: int
+    folded: FoldedProblem, steps: int, room: np.ndarray, need: dict[int, int], seconds: float, seed: int
 ) -> dict[int, list[Tree]] | None:
     """`need[u]` trees of each unit whose loads fit into `room[orbit, step - 1]` together; None where none were found in
     time."""
@@ -20,11 +20,11 @@ def complete(
 
     if (room < 0).any():
         return None
-    network, model = space.network, cp_model.CpModel()
+    network, model = folded.network, cp_model.CpModel()
     terms: dict[tuple[int, int], list] = {}
     chosen: list[tuple[int, dict[tuple[int, int], cp_model.IntVar]]] = []
     for unit, count in need.items():
-        pre, post, weight = space.collective.pre[unit], space.collective.post[unit], space.weight[unit]
+        pre, post, weight = folded.collective.pre[unit], folded.collective.post[unit], folded.weight[unit]
         early = distances_from(network, sorted(pre))
         back = network.reversed()
         late = [
@@ -36,7 +36,7 @@ def complete(
             for i, r in enumerate(network.routes)
             for t in range((steps if early[r.src] is None else early[r.src] or 0) + 1, steps - late[r.dst] + 1)
             if r.dst not in pre
-            and all(weight * space.use[i, o] <= room[o, t - 1] for o in np.flatnonzero(space.use[i]))
+            and all(weight * folded.use[i, o] <= room[o, t - 1] for o in np.flatnonzero(folded.use[i]))
         ]
         for _ in range(count):
             send = {place: model.new_bool_var("") for place in fits}
@@ -44,8 +44,8 @@ def complete(
             into: dict[int, dict[int, list]] = {}
             for (i, t), x in send.items():
                 into.setdefault(network.routes[i].dst, {}).setdefault(t, []).append(x)
-                for o in np.flatnonzero(space.use[i]):
-                    terms.setdefault((int(o), t), []).append(int(weight * space.use[i, o]) * x)
+                for o in np.flatnonzero(folded.use[i]):
+                    terms.setdefault((int(o), t), []).append(int(weight * folded.use[i, o]) * x)
             for n in range(network.ranks):
                 received = [x for xs in into.get(n, {}).values() for x in xs]
                 if n in post and n not in pre:

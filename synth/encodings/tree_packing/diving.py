@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import pricer
-from synth.bounds.trees.column_generation import KNOWN, POOL, Restricted, Space
+from synth.bounds.trees.cheapest_trees import make_pricer
+from synth.bounds.trees.column_generation import KNOWN, POOL, FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 
 TOLERANCE = 1e-6
@@ -64,15 +64,16 @@ class Dive:
     """
 
     def __init__(
-        self, space: Space, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
+        self, folded: FoldedProblem, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
         pricers: Mapping[int, Pricer] | None = None,
     ) -> None:  # fmt: skip
-        self.space, self.steps, self.chunks, self.rounds = space, steps, chunks, rounds
+        self.folded, self.steps, self.chunks, self.rounds = folded, steps, chunks, rounds
         self.random = np.random.default_rng(seed)
-        self.master = Restricted(space, steps, 1.0)
-        collective = space.collective
-        self.growers: Mapping[int, Pricer] = pricers or {
-            u: pricer(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units
+        self.master = RestrictedMaster(folded, steps, 1.0)
+        collective = folded.collective
+        self.pricers: Mapping[int, Pricer] = pricers or {
+            u: make_pricer(folded.network, steps, collective.pre[u], collective.post[u], seed + 31 * u)
+            for u in folded.units
         }
         for u, mine in trees.items():
             for tree in mine:
@@ -97,7 +98,7 @@ class Dive:
                 options = options[value <= self.rounds + TOLERANCE]
 
     def _nothing(self, floors: list[int]) -> Partial:
-        return Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), floors)
+        return Partial({u: [] for u in self.folded.units}, np.zeros((len(self.folded.capacity), self.steps)), floors)
 
     def run(
         self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]
@@ -107,7 +108,7 @@ class Dive:
         state = self._nothing(floors)
         if not self._solve(state, until, SETTLING):
             return None
-        total = self.chunks * len(self.space.units)
+        total = self.chunks * len(self.folded.units)
         asked = total
         while time.process_time() < until:
             need = self._need(state)
@@ -129,7 +130,7 @@ class Dive:
     def _solve(self, state: Partial, until: float, pricings: int = PRICINGS) -> bool:
         """Whether what is left fits, as far as the linear program over trees can tell, after pricing."""
         need = self._need(state)
-        self.master.ask({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
+        self.master.set_demand({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
         effort = 1
         for _ in range(pricings):
             if not self.master.solve():
@@ -138,19 +139,19 @@ class Dive:
                 return True
             if time.process_time() > until:
                 return False
-            price = self.space.use @ self.master.prices
+            price = self.folded.use @ self.master.prices
             added = 0
             for u, n in need.items():
                 if not n:
                     continue
-                sure = self.growers[u].exact
+                sure = self.pricers[u].exact
                 known = () if sure else self.master.cheapest(u, price, KNOWN)
-                limit = self.master.worth[u] / self.space.weight[u] - 1e-7
-                for cost, tree in self.growers[u].search(price, known, POOL, effort)[
+                limit = self.master.unit_duals[u] / self.folded.weight[u] - 1e-7
+                for cost, tree in self.pricers[u].search(price, known, POOL, effort)[
                     : MOST_NEW if sure else MOST_FOUND
                 ]:
                     added += cost < limit and self.master.add(u, tree)
-            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.growers.values())):
+            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.pricers.values())):
                 return False
             effort = effort if added else MOST_EFFORT
         return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
@@ -178,7 +179,7 @@ class Dive:
         return False
 
     def _take(self, state: Partial, unit: int, tree: Tree, times: int) -> None:
-        state.loads = state.loads + times * self.space.weight[unit] * self.space.loads(tree, self.steps)
+        state.loads = state.loads + times * self.folded.weight[unit] * self.folded.loads(tree, self.steps)
         if times > 0:
             state.taken[unit] += [tree] * times
         else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.bounds.trees.column_generation import Columns, Space
+from synth.bounds.trees.column_generation import Columns, FoldedProblem
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.tree_packing.completion import complete, solved
 from synth.encodings.tree_packing.diving import Dive, Partial
@@ -63,14 +63,14 @@ class Packing:
     subgroup)."""
 
     def __init__(self, columns: Columns, group: Sequence[Generator], chunks: int) -> None:
-        full = columns.space
-        self.space = Space(full.network, full.collective, group)
+        full = columns.folded
+        self.folded = FoldedProblem(full.network, full.collective, group)
         self.columns, self.steps, self.chunks = columns, columns.steps, chunks
         routes = len(full.network.routes)
         self.origin = {
             u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()
         }
-        self.cosets = {u: Coset(u, group, routes) for u in self.space.units}
+        self.cosets = {u: Coset(u, group, routes) for u in self.folded.units}
         self.loose = all(not coset.fixing for coset in self.cosets.values())
 
     def trees(self, unit: int, most: int) -> list[Tree]:
@@ -100,19 +100,19 @@ class Packing:
         model = cp_model.CpModel()
         use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
         terms: dict[tuple[int, int], list] = {}
-        for unit, weight in self.space.weight.items():
+        for unit, weight in self.folded.weight.items():
             mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
             model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
             for b, x in mine:
-                loads = self.space.loads(b.trees[0], self.steps) * (weight * len(b.trees))
+                loads = self.folded.loads(b.trees[0], self.steps) * (weight * len(b.trees))
                 for o, t in zip(*np.nonzero(loads), strict=True):
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
-            model.add(sum(a * x for a, x in row) <= int(self.space.capacity[o]) * rounds[t])
+            model.add(sum(a * x for a, x in row) <= int(self.folded.capacity[o]) * rounds[t])
         solver = solved(model, seconds, seed)
         if solver is None:
             return None
-        taken: dict[int, list[Tree]] = {u: [] for u in self.space.units}
+        taken: dict[int, list[Tree]] = {u: [] for u in self.folded.units}
         for b, x in zip(bundles, use, strict=True):
             taken[b.unit] += [tree for tree in b.trees for _ in range(solver.value(x))]
         return taken
@@ -120,11 +120,11 @@ class Packing:
     def diver(self, rounds: int, seed: int) -> Dive:
         """What dives in the folded problem, from the best trees of `columns`."""
         return Dive(
-            self.space,
+            self.folded,
             self.steps,
             self.chunks,
             rounds,
-            {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units},
+            {u: self.trees(u, DIVE_COLUMNS) for u in self.folded.units},
             seed,
         )
 
@@ -133,11 +133,11 @@ class Packing:
         dive = self.diver(sum(rounds), seed)
 
         def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
-            if sum(need.values()) * len(self.space.network.routes) * self.steps > MAX_PLACES:
+            if sum(need.values()) * len(self.folded.network.routes) * self.steps > MAX_PLACES:
                 return None
-            room = self.space.capacity[:, None] * np.array(partial.floors) - partial.loads
+            room = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
             found = complete(
-                self.space, self.steps, room, need, min(COMPLETING_SECONDS, until - time.process_time()), seed
+                self.folded, self.steps, room, need, min(COMPLETING_SECONDS, until - time.process_time()), seed
             )
             if found is None:
                 return None
@@ -152,9 +152,9 @@ class Packing:
     def learn(self, dive: Dive, use: bool = False) -> None:
         """Add the trees that a dive has found to `columns`; with `use`, what it makes of them is what comes first from
         now on."""
-        for rep in self.columns.space.units if use else ():
+        for rep in self.columns.folded.units if use else ():
             self.columns.share[rep] = [0.0] * len(self.columns.trees[rep])
-        for u in self.space.units:
+        for u in self.folded.units:
             rep, path = self.origin[u]
             back = sorted(range(len(path)), key=path.__getitem__)
             mine, share = self.columns.trees[rep], self.columns.share[rep]
@@ -169,7 +169,7 @@ class Packing:
 
     def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
         """The schedule in which chunk i of a unit takes its i-th tree, over all units."""
-        network, collective = self.space.network, self.space.collective
+        network, collective = self.folded.network, self.folded.collective
         sends: list[list[Send]] = [[] for _ in range(self.steps)]
         for unit, coset in self.cosets.items():
             for image, path in coset.to.items():

@@ -221,7 +221,7 @@ def _whole(
         found = _try(packings, vector, clock.until, seed + turn, FIRST_SLICE * 2 ** (turn // 2))
         if found is not None:
             packing, taken, how = found
-            return packing.schedule(taken, vector), {"orbits": len(packing.space.units), "turn": turn, "by": how}
+            return packing.schedule(taken, vector), {"orbits": len(packing.folded.units), "turn": turn, "by": how}
         turn += 1
     return None
 
