@@ -281,7 +281,9 @@ def improve(
     """
     use, weight = master.folded.use, master.folded.weight[0]
     best, stalled, turn = 0.0, False, 0
-    for turn in range(1, iterations + 1) if master.columns else ():
+    for turn in range(1, iterations + 1):
+        if not master.columns:
+            return False, 0
         if not master.solve():
             break
         if master.value <= goal * (1 + SURE):

@@ -191,8 +191,10 @@ class Weaving:
                 return None
             for time, sends in planned.items():
                 sends_at.setdefault(time, []).extend(send._replace(chunk=unit) for send in sends)
-        local = {time for time, sends in sends_at.items() if all(send.local for send in sends)}
-        first = min(sends_at.keys() - local, default=0)
+        first = 0
+        for time, sends in sends_at.items():
+            if any(not send.local for send in sends):
+                first = min(first, time)
         steps = [Step(1, tuple(sorted(sends_at.get(time, [])))) for time in range(first, 1)]
         return self._with_rounds(Schedule(self.network, self.collective, 1, tuple(steps)), rule.name)
 
