@@ -46,13 +46,16 @@ def fenced(network: Network, collective: Collective) -> LowerBound | None:
             name = ["link", route.src, route.dst, *([list(route.via)] if route.via else [])]
         rows.append([*name, integer_price])
         scale += units * integer_price
+    theta = [-1] * network.ranks
+    for n in inside:
+        theta[n] = 1
     certificate = {
         "kind": "static-cuts",
         "problem": problem_fingerprint(network, collective),
         "steps": None,
         "scale": scale,
         "prices": rows,
-        "cuts": {"0": [[weight, *(1 if n in inside else -1 for n in range(network.ranks))]]},
+        "cuts": {"0": [[weight, *theta]]},
         "generators": [],
     }
     return LowerBound(check(certificate, network.to_json(), collective.to_json(1)), certificate)

@@ -158,7 +158,8 @@ def start(network: Network) -> tuple[int, ...]:
             if part[a] < part[b]:
                 across[part[a], part[b]] = across.get((part[a], part[b]), 0) + n
         first, second = max(across, key=across.__getitem__)
-        part = tuple([first if p == second else p for p in part])
+        merged = {second: first}
+        part = tuple(merged.get(p, p) for p in part)
         if (rate := partition_rate(network, part)) < least:
             best, least = part, rate
     return best
@@ -219,7 +220,8 @@ class _Packing:
         part = list(range(self.ranks))
         for e in self.stuck:
             low, high = sorted(map(part.__getitem__, self.edges[e]))
-            part = [low if p == high else p for p in part]
+            merged = {high: low}
+            part = [merged.get(p, p) for p in part]
         return tuple(part)
 
     def _insert(self, new: int) -> set[int] | None:

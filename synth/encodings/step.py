@@ -161,11 +161,18 @@ def _chunks(
         model.clause([])
         return base, size, sends
     for start in range(base - 1, base - 1 + size * copies, size) if size else ():
-        for row in rows:
-            clauses.append([x + start if x > 0 else x - start for x in row])
+        clauses.extend([_offset(row, start) for row in rows])
         for row in ones:
             model.at_most([x + start for x in row], 1)
     return base, size, sends
+
+
+def _offset(clause: list[int], start: int) -> list[int]:
+    """Return a clause whose variables are moved up by `start`."""
+    moved = []
+    for x in clause:
+        moved.append(x + start if x > 0 else x - start)
+    return moved
 
 
 def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]], cuts: list) -> None:

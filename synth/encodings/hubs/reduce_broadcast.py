@@ -31,10 +31,10 @@ class _Chunk:
 def encode(
     translation: Translation, steps: int, rounds: int, *, roots: int = 2
 ) -> tuple[Model, Callable[[set[int]], Schedule]]:
-    """The formula, and what turns a model into a schedule. ``roots=1`` asks for a lone root: all ranks end with the
-    same bits.
+    """Return the formula, and the function that decodes the set of true variables of a model to a schedule.
 
-    (Two roots that swap end with the same bits too: each adds the same two operands.)
+    With ``roots=1`` there is a single root. Either way all ranks end with the same bits: two roots that swap add the
+    same two operands.
     """
     model = Model()
     chunks = [_encode_chunk(model, translation.network, steps, roots) for _ in translation.representatives]

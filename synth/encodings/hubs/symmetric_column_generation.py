@@ -330,7 +330,8 @@ def _kinds_fit(
         if kind(path) in unit:
             master.add(unit[kind(path)], tree)
     no_loads = np.zeros((len(folded.capacity), steps))
-    master.set_demand({unit[k]: float(n) for k, n in counts.items()}, no_loads, [float(r) for r in rounds])
+    demand = {unit[k]: float(n) for k, n in counts.items()}
+    master.set_demand(demand, no_loads, list(map(float, rounds)))
     turn = 0
     for turn in range(1, ITERATIONS + 1):
         if not master.solve():

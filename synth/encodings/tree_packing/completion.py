@@ -33,9 +33,11 @@ def complete(
         for i, r in enumerate(network.routes):
             if r.dst in pre:
                 continue
-            first, last = early[r.src], late[r.dst]
+            before, after = early[r.src], late[r.dst]
+            if before is None or after is None:
+                continue
             orbits = np.flatnonzero(folded.use[i])
-            for t in range((steps if first is None else first) + 1, steps - (steps if last is None else last) + 1):
+            for t in range(before + 1, steps - after + 1):
                 if all(weight * folded.use[i, o] <= capacity[o, t - 1] for o in orbits):
                     places.append((i, t))
         for _ in range(count):
