@@ -94,6 +94,8 @@ def solved_program(program: Any, seconds: float, seed: int) -> Any:
     `seconds` are CP-SAT's deterministic measure of work, about seconds of one core. The load of the machine does not
     change the answer.
     """
+    if cp_model is None:
+        raise MissingDependencyError("CP-SAT needs ortools; run: pip install ortools")
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed

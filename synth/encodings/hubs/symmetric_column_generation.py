@@ -308,7 +308,7 @@ def _kinds_fit(
     The kind of a chunk is the orbit of its hubs and the step of its swap. With `paired` the reversals in time count
     too. Annealing changes hardly any kind, so there is no use in it otherwise.
     """
-    orbits = {path.hubs: () for path in ways.path_of.values()}
+    orbits: dict[tuple[int, ...], tuple[int, ...]] = {path.hubs: () for path in ways.path_of.values()}
     for hubs in orbits:
         images: list[tuple[int, ...]] = []
         for g in translation.moves:
