@@ -68,9 +68,9 @@ def test_schedules_with_fewer_steps_say_how_chunks_may_go() -> None:
 def test_the_chunks_of_a_schedule_are_taken_apart_and_put_together_again() -> None:
     schedule = made(blended(DGX1, SCAN, 3))
     same, more = OneChunk(DGX1, SCAN, 3), OneChunk(DGX1, SCAN, 4)
-    ways = same.ways(schedule)
+    ways = same.chunks_of(schedule)
     assert sum(len(way.places) for way in ways) <= sum(not s.local for step in schedule.steps for s in step.sends)
-    longer = more.ways(schedule)
+    longer = more.chunks_of(schedule)
     assert len(longer) > 2 * len(ways)
     for way in longer[:8]:
         assert verify.schedule(more.schedule([way])).steps == 4

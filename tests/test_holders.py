@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.bounds.trees.cheapest_trees import MOST_FREE, Holders, pricer
-from synth.bounds.trees.time_expanded_trees import Grower, Tree
+from synth.bounds.trees.cheapest_trees import MOST_FREE, Holders, make_pricer
+from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network, Route
 from synth.topologies import topology
 
@@ -86,15 +86,15 @@ def test_no_search_finds_a_cheaper_tree():
     for steps in (2, 4):
         prices = chance.random((len(network.routes), steps))
         exact = Holders(network, steps, [0], range(8)).search(prices)[0][0]
-        searched = Grower(network, steps, [0], range(8), 1).search(prices, [], 64, 40)[0][0]
+        searched = TreeSearch(network, steps, [0], range(8), 1).search(prices, [], 64, 40)[0][0]
         assert exact <= searched * (1 + 1e-12)
         assert searched <= exact * 1.05
 
 
-@pytest.mark.parametrize(("name", "kind"), [("dgx1", Holders), ("hypercube:16", Grower)])
+@pytest.mark.parametrize(("name", "kind"), [("dgx1", Holders), ("hypercube:16", TreeSearch)])
 def test_many_ranks_are_searched(name, kind):
     network = topology(name).network()
-    assert isinstance(pricer(network, 4, [0], range(network.ranks), 0), kind)
+    assert isinstance(make_pricer(network, 4, [0], range(network.ranks), 0), kind)
     assert Holders.fits(network, range(network.ranks - MOST_FREE))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from synth.checker.schedule import replay as verify
 from synth.encodings.hubs import symmetric_column_generation
-from synth.encodings.hubs.annealing import Rows, even_out
+from synth.encodings.hubs.annealing import LoadLimits, anneal_loads
 from synth.encodings.hubs.symmetric_column_generation import Ways, fractions, rounds_of
 from synth.encodings.translated_chunks import Translation
 from synth.errors import VerificationError
@@ -65,7 +65,7 @@ def test_the_cheapest_way_is_the_cheapest_of_all_on_a_line():
 def one_by_one(network, steps, most):
     """Every route carries so many chunks in every step."""
     count = len(network.routes)
-    return Rows([[(), *((i * steps + t,) for t in range(steps))] for i in range(count)], [most] * (count * steps))
+    return LoadLimits([[(), *((i * steps + t,) for t in range(steps))] for i in range(count)], [most] * (count * steps))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_whatever_local_search_does_each_chunk_stays_a_right_schedule(name, step
     before = [sorted(chunk.sends(ways.route)) for chunk in chunks]
     swaps = [chunk.swap for chunk in chunks]
     for seed in range(6):
-        even_out(chunks, network, steps, limits, 1500, seed)
+        anneal_loads(chunks, network, steps, limits, 1500, seed)
         for chunk in chunks:
             verify.schedule(alone(network, steps, chunk, ways.route))
             backwards = chunk.mirrored(steps, [ways.route[r.dst, r.src] for r in network.routes])
@@ -108,7 +108,7 @@ def test_local_search_says_that_it_is_done_only_where_all_fits():
     way = ways.price(np.ones((len(network.routes), 7)))[0]
     for most, seed in ((1, 0), (2, 1), (3, 2)):
         chunks = [ways.chunk(ways.tree(way)) for _ in range(4)]
-        done, _ = even_out(chunks, network, 7, one_by_one(network, 7, most), 20_000, seed)
+        done, _ = anneal_loads(chunks, network, 7, one_by_one(network, 7, most), 20_000, seed)
         count = {}
         for chunk in chunks:
             for step, i, _ in chunk.sends(ways.route):
@@ -142,7 +142,7 @@ def test_too_few_steps_for_hubs():
     translation = Translation(
         network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._shapes[0].moves, 16
     )
-    assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.Found(
+    assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.HubSearchResult(
         False, None, 0.0
     )
 

@@ -38,9 +38,9 @@ def test_what_is_placed_replays_with_no_more_rounds_than_asked(chunks: int, step
 
 def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
-    plain = iterative_forward_search.Search._in_the_way
+    plain = iterative_forward_search.Search._chunk_to_eject
     monkeypatch.setattr(
-        iterative_forward_search.Search, "_in_the_way", lambda self: moved.append(plain(self)) or moved[-1]
+        iterative_forward_search.Search, "_chunk_to_eject", lambda self: moved.append(plain(self)) or moved[-1]
     )
     found = iterative_forward_search.place(asked(DGX1, SCAN, 6), 3, 3, PLENTY, 0).schedule
     assert found is not None

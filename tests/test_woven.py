@@ -39,7 +39,7 @@ def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
     asked = collective(task, network.ranks)
     found: dict[int, Fraction] = {}
     for construction, schedule in chunk_assembly.schedules(network, asked):
-        assert construction.startswith("woven, ")
+        assert construction.startswith("planned chunks, ")
         assert schedule.collective == asked
         replayed = replay.schedule(schedule)
         assert replayed.bandwidth == schedule.bandwidth
@@ -121,7 +121,7 @@ def test_a_frontier_under_a_short_limit() -> None:
     found = frontier("ring:24", "scan", time_limit=2.5, fresh=True)
     assert isinstance(found, Frontier)
     assert len(found.points) >= 2
-    assert {p.construction.split(",")[0] for p in found.points} == {"woven"}
+    assert {p.construction.split(",")[0] for p in found.points} == {"planned chunks"}
     assert all(p.status == "best-known" and p.bandwidth > p.bound.value == Fraction(1, 2) for p in found.points)
     assert not found.complete
     least = next(int(b.value) for steps, b in found.bounds if steps == 0)

@@ -7,7 +7,7 @@ re-checks.
     completing R/C at any S, by the rank that completes first         allreduce-cuts
     allreduce  the greater of flow and completing
 
-What is proved, and how, is in docs/proofs.md. The linear solver is imported when a bound is asked for.
+The proofs are in docs/proofs.md. The linear solver is imported when a bound is computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.model.frontier import LowerBound
 from synth.model.schedule import canonical
 from synth.model.topology import Network
 
-LONG = 12_000  # bytes of JSON
+LONG = 12_000  # bytes of JSON of a certificate, above which a shorter one of the same bound is preferred
 
 __all__ = ["allreduce", "completes", "completing", "flow", "rounds", "steps"]
 
@@ -34,52 +34,48 @@ def flow(
     generators: Sequence[Any] | None = None,
     cycles: int | None = None,
 ) -> LowerBound:
-    """R/C of every schedule of `steps` steps, or of any number when None, is at least this.
+    """Return a lower bound on R/C of every schedule of `steps` steps, or of any number of steps if None.
 
-    Holds for every number of chunks. For combining collectives each wanted contribution must flow to who wants it.
-    `generators`: automorphisms (`ranks`, `routes`, `units`) to use; None asks `synth.model.symmetry`.
-    `cycles`: how often violated cuts are sought, as often as it takes unless given: fewer give less of a bound, sooner.
-    Where the certificate would be long and the bound for every number of steps is as good, it is that one's.
-    Raises InfeasibleError (with its certificate) when no schedule of so many steps exists.
+    It holds for every number of chunks. For combining collectives each wanted contribution must flow to the ranks that
+    want it. `generators` are automorphisms (`ranks`, `routes`, `units`) to use; None computes them by
+    `synth.model.symmetry`. `cycles` limits the rounds of cut separation: fewer give a weaker bound sooner. If the
+    certificate is long and the bound for every number of steps is as good, the certificate of the latter is returned.
+    Raises InfeasibleError (with its certificate) if no schedule of `steps` steps exists.
     """
     from synth.bounds.dual_rounding import exact
 
-    found = _checked(
-        network, collective, exact(_solved(network, collective, steps, generators, cycles=cycles)).certificate(), steps
-    )
-    if steps is not None and len(canonical(found.certificate)) > LONG:
+    packing = exact(_solved(network, collective, steps, generators, cycles=cycles))
+    bound = _checked(network, collective, packing.certificate(), steps)
+    if steps is not None and len(canonical(bound.certificate)) > LONG:
         always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
-        return always if always.value == found.value else found
-    return found
+        return always if always.value == bound.value else bound
+    return bound
 
 
 def rounds(
     network: Network, collective: Collective, steps: int, chunks: int, bound: LowerBound | None = None,
     generators: Sequence[Any] | None = None,
 ) -> tuple[int, LowerBound]:  # fmt: skip
-    """The least R that `chunks` chunks per unit can take in `steps` steps, and the bound R / chunks that proves it.
+    """Return a lower bound on R of `chunks` chunks per unit in `steps` steps, and the bound R / chunks that proves it.
 
-    The packing is chosen anew for this number of chunks, as every step has at least one round: this is more than
+    The packing is chosen anew for this number of chunks, as every step has at least one round. That can give more than
     rounding up `bound` (an any-chunks bound at `steps`, used where it gives more).
     """
     from synth.bounds.dual_rounding import exact
 
     certificate = exact(_solved(network, collective, steps, generators, 1 / chunks)).certificate()
-    found = [
-        _checked(network, collective, made, steps, chunks)
-        for made in (certificate, *([bound.certificate] if bound else []))
-    ]
-    best = max(found, key=lambda b: b.value)
+    candidates = [_checked(network, collective, certificate, steps, chunks)]
+    if bound:
+        candidates.append(_checked(network, collective, bound.certificate, steps, chunks))
+    best = max(candidates, key=lambda b: b.value)
     return int(best.value * chunks), best
 
 
 def allreduce(
     network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None
 ) -> LowerBound:
-    """As `flow`, for collectives that combine: the greatest of it and of the bounds that are valid for every S.
-
-    These are the flow's own, and for allreduce the one by the rank that completes first.
-    """
+    """Return the greatest bound on R/C of a combining collective: `flow` at `steps`, `flow` for every number of steps,
+    and for allreduce the bound by the rank that completes first."""
     found = flow(network, collective, steps, generators)
     if steps is not None and collective.wants is not None:
         always = flow(network, collective, None, generators)
@@ -89,15 +85,15 @@ def allreduce(
 
 
 def completes(collective: Collective) -> bool:
-    """Whether `completing` says something of `collective`."""
+    """Return True if `completing` gives a bound for `collective`."""
     return collective.units == 1 and _count(collective) > 0
 
 
 def completing(
     network: Network, collective: Collective, steps: int | None = None, generators: Sequence[Any] | None = None
 ) -> LowerBound | None:  # fmt: skip
-    """A bound on R/C of a collective that combines, by the rank that completes first, at any S; None where that says
-    nothing."""
+    """Return a bound on R/C of a combining collective at any S, by the rank that completes first; None if it gives
+    none."""
     from synth.bounds.first_completion import by_roots
 
     if not completes(collective):
@@ -110,7 +106,7 @@ def completing(
 def _checked(
     network: Network, collective: Collective, certificate: dict, steps: int | None, chunks: int | None = None
 ) -> LowerBound:
-    """The bound with the value that the checker finds: what is returned has been checked."""
+    """Return the bound with the value that the checker computes, so that every bound has been checked."""
     from synth.checker.certificates.cuts import check
 
     value = check(certificate, network.to_json(), collective.to_json(1), steps=steps, chunks=chunks)
@@ -145,7 +141,7 @@ def _own(network: Network, collective: Collective, given: Sequence[Any] | None) 
 
 
 def _count(collective: Collective) -> int:
-    """Sends that a chunk needs at least, counted by who completes first (docs/proofs.md); 0 where that says nothing."""
+    """Return the least number of sends of a chunk, by the rank that completes first (docs/proofs.md); 0 if unknown."""
     if (
         collective.combining
         and collective.wants is None

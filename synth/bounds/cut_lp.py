@@ -1,4 +1,5 @@
-"""Flow bounds on R/C: what the links must carry, whatever the number of chunks, with every destination's flow separate.
+"""Cutting-plane linear program of the flow bounds on R/C, for every number of chunks, with a separate flow for each
+destination.
 
 The linear program, per chunk: loads g[unit, route, step] that carry a unit flow from the sources to each destination
 on its own (time-expanded over S steps; g is shared, the flows are not), and rounds r[step] with
@@ -23,17 +24,18 @@ from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.max_flow import growing_flow
 
 Cut = tuple[int, ...]  # θ: rank n is inside through time θ[n], -1: never
 Item = Cut | Cover
-SCALE = 1 << 40
-TOLERANCE = 1e-8
-MAX_CYCLES = 400
-SUMS_RANKS = 10  # independent sums are looked for up to here; on larger networks only in the bound for every S
+SCALE = 1 << 40  # flow units of a load of 1 in the integer maximum flows
+TOLERANCE = 1e-8  # relative violation below which a cut counts as satisfied
+MAX_CYCLES = 400  # maximum number of rounds of cut separation
+SUMS_RANKS = 10  # number of ranks up to which independent sums are used; above only in the bound for every S
 
 
 def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
-    """The (route, step) pairs whose sends enter the cut: from outside at step - 1 to inside at step."""
+    """Return the (route, step) pairs whose sends enter the cut: from outside at step - 1 to inside at step."""
     return [
         (i, t)
         for i, route in enumerate(network.routes)
@@ -42,12 +44,12 @@ def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
 
 
 def paid(network: Network, item: Item, steps: int) -> list[tuple[int, int]]:
-    """The (route, step) pairs that pay for a cut or a cover."""
+    """Return the (route, step) pairs whose sends a cut or a cover counts."""
     return places(network, item, steps) if isinstance(item, Cover) else entered(network, item, steps)
 
 
 def gain(collective: Collective, unit: int, item: Item, steps: int) -> int:
-    """Sends that each chunk of the unit must make where the item counts them."""
+    """Return the least number of sends of each chunk of the unit that the cut or cover counts."""
     if isinstance(item, Cover):
         return item.sends
     if not collective.combining or collective.wants is None:
@@ -138,22 +140,20 @@ class Master:
     def _add_capacities(self) -> list[tuple[str, int, int]]:
         """Rows Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step; returns what each row is."""
         rows: dict[tuple[str, int, int], dict[int, float]] = {}
-        of_route = [
-            [("link", self.routes[i])] + [("limit", self.caps[k]) for k in ks]
-            for i, ks in enumerate(self.network.caps_of)
-        ]
+        of_route: list[list[tuple[str, int]]] = []
+        for i, limits in enumerate(self.network.caps_of):
+            of_route.append([("link", self.routes[i]), *(("limit", self.caps[k]) for k in limits)])
         for share in self.shares:
             for (i, t), column in share.columns.items():
                 for kind, k in of_route[i]:
                     row = rows.setdefault((kind, k, t), {})
                     row[column] = row.get(column, 0.0) + share.orbit
-        for kind, bandwidths, same in (
-            ("link", [r.units for r in self.network.routes], self.routes),
-            ("limit", [c.units for c in self.network.caps], self.caps),
-        ):
+        for kind, resources, same in (
+            ("link", self.network.routes, self.routes), ("limit", self.network.caps, self.caps)
+        ):  # fmt: skip
             total: dict[int, int] = {}
-            for k, units in zip(same, bandwidths, strict=True):
-                total[k] = total.get(k, 0) + units
+            for k, resource in zip(same, resources, strict=True):
+                total[k] = total.get(k, 0) + resource.units
             for k, units in total.items():
                 for t in range(1, self.steps + 1):
                     if (kind, k, t) in rows:
@@ -162,30 +162,40 @@ class Master:
         return list(rows)
 
     def run(self, cycles: int | None = None) -> float:
-        """Add violated cuts until there are none; returns the optimum (or, after `cycles`, or very many, a bound below
-        it)."""
+        """Add violated cuts until there are none; return the optimum (after `cycles` or `MAX_CYCLES` rounds a lower
+        bound of it)."""
         loads = [1e-3] * self.size
         searches = [_Search(self, share) for share in self.shares]
-        first = [(share, cut) for share in self.shares for demand in share.demands for cut in self._first_cuts(demand)]
-        self._add([*first, *((share, cover) for share in self.shares for cover in share.covers)])
+        first: list[tuple[Share, Item]] = []
+        for share in self.shares:
+            for demand in share.demands:
+                first += [(share, cut) for cut in self._first_cuts(demand)]
+        for share in self.shares:
+            first += [(share, cover) for cover in share.covers]
+        self._add(first)
         best = 0.0
         for _ in range(cycles or MAX_CYCLES):
             answer = self.lp.solve()
             if answer is None:
                 raise ArithmeticError("the linear solver found no optimum")
             best, loads, self.duals = answer
-            if not self._add([found for search in searches for found in search.violated(loads)]):
+            violated: list[tuple[Share, Item]] = []
+            for search in searches:
+                violated += search.violated(loads)
+            if not self._add(violated):
                 break
         self.optimum = best
         return best
 
     def _first_cuts(self, demand: Demand) -> list[Cut]:
-        out = tuple(-1 if n in demand.sources else self.steps for n in range(self.network.ranks))
-        into = tuple(self.steps if n == demand.dst else -1 for n in range(self.network.ranks))
-        return [self.tight(out, demand), self.tight(into, demand)]
+        out, into = [self.steps] * self.network.ranks, [-1] * self.network.ranks
+        for n in demand.sources:
+            out[n] = -1
+        into[demand.dst] = self.steps
+        return [self.tight(tuple(out), demand), self.tight(tuple(into), demand)]
 
     def tight(self, cut: Cut, demand: Demand) -> Cut:
-        """The cut moved so that only sends that could serve the demand enter it (a cut of no greater capacity)."""
+        """Return the cut moved so that only sends of use for the demand enter it; its capacity does not grow."""
         if self.static:
             return cut
         early, late = self.far[demand]
@@ -215,8 +225,8 @@ class Master:
         return bool(rows)
 
     def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Item, float]], float]:
-        """Duals of the last optimum: price per link or limit orbit and step, weight per cut and unit, weight of the
-        count."""
+        """Return the duals of the last optimum: price for each orbit of links or limits and step, weight of each cut,
+        weight of the count."""
         n = len(self.capacities)
         prices = {key: -mu for key, mu in zip(self.capacities, self.duals[:n], strict=True) if mu < -1e-12}
         count = self.duals[n] if self.count else 0.0
@@ -227,12 +237,10 @@ class Master:
 
 
 class _Search:
-    """Looks for violated cuts of one representative unit by maximum flow."""
+    """Separation of violated cuts of one representative unit by maximum flow."""
 
     def __init__(self, master: Master, share: Share) -> None:
-        from ortools.graph.python.max_flow import SimpleMaxFlow
-
-        self.master, self.share, self.graph = master, share, SimpleMaxFlow()
+        self.master, self.share, self.graph = master, share, growing_flow()
         layers = 0 if master.static else master.steps
         self.layers = layers
         self.arcs = []
@@ -255,10 +263,9 @@ class _Search:
                 self.graph.add_arc_with_capacity(self.start[sources], self._node(n, 0), plenty)
         self.ends = (spare, spare + 1)  # where the flows of families come from and go to
         ranks = range(master.network.ranks if share.families else 0)
-        self.gates = [
-            [self.graph.add_arc_with_capacity(spare, self._node(n, 0), 0) for n in ranks],
-            [self.graph.add_arc_with_capacity(self._node(n, layers), spare + 1, 0) for n in ranks],
-        ]
+        entries = [self.graph.add_arc_with_capacity(spare, self._node(n, 0), 0) for n in ranks]
+        exits = [self.graph.add_arc_with_capacity(self._node(n, layers), spare + 1, 0) for n in ranks]
+        self.gates = (entries, exits)  # closed but for the family at hand
 
     def _node(self, rank: int, time: int) -> int:
         return rank if self.layers == 0 else rank * (self.layers + 1) + time
@@ -273,12 +280,14 @@ class _Search:
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
             found.append((self.share, self.master.tight(self._theta(inside), demand)))
-        return found + [cut for family in self.share.families for cut in self._violated(family)]
+        for family in self.share.families:
+            found += self._violated(family)
+        return found
 
     def _violated(self, family: Family) -> list[tuple[Share, Cut]]:
-        gates = [
-            gate[n] for gate, ranks in zip(self.gates, (family.outside, family.inside), strict=True) for n in ranks
-        ]
+        entries, exits = self.gates
+        gates = [entries[n] for n in family.outside]
+        gates += [exits[n] for n in family.inside]
         for gate in gates:
             self.graph.set_arc_capacity(gate, SCALE << 12)
         self.graph.solve(*self.ends)
@@ -289,7 +298,11 @@ class _Search:
 
     def _theta(self, inside: set[int]) -> Cut:
         if self.layers == 0:
-            return tuple(1 if n in inside else -1 for n in range(self.master.network.ranks))
+            theta = [-1] * self.master.network.ranks
+            for n in range(len(theta)):
+                if n in inside:
+                    theta[n] = 1
+            return tuple(theta)
         theta = []
         for n in range(self.master.network.ranks):
             first_outside = next((t for t in range(self.layers + 1) if self._node(n, t) not in inside), self.layers + 1)
@@ -298,7 +311,7 @@ class _Search:
 
 
 def cap_permutation(network: Network, g: Generator) -> tuple[int, ...]:
-    """Where the automorphism sends each limit."""
+    """Return the permutation of shared limits that an automorphism induces."""
     places: dict[tuple, list[int]] = {}
     for k, cap in enumerate(network.caps):
         places.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
@@ -329,5 +342,5 @@ def _demand_representatives(found: tuple[Demand, ...], group: tuple[Generator, .
 
 
 def move_demand(g: Generator, demand: Demand) -> Demand:
-    """The image of a demand."""
+    """Return the image of a demand."""
     return Demand(frozenset(g.ranks[n] for n in demand.sources), g.ranks[demand.dst])

@@ -1,4 +1,4 @@
-"""The least number of steps: the farthest that any piece of data must travel."""
+"""Lower bound on the number of steps: the greatest distance that any piece of data must travel."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from synth.model.topology import Network
 
 
 def steps(network: Network, collective: Collective) -> LowerBound:
-    """The least number of steps, with the (unit, rank) pair that needs it (certificate kind ``distance``).
+    """Return the lower bound on steps, with the (unit, rank) pair that needs them (certificate kind ``distance``).
 
     A rank needs as many steps as its distance from the nearest holder, or from the farthest contributor that it
     wants. Raises InfeasibleError when some rank cannot be reached at all; its certificate (kind ``unreachable``)
     names the pair and a set of ranks that no route leaves, with every source inside and the rank outside.
     """
     problem = problem_fingerprint(network, collective)
-    worst, pair, far = 0, [], {}
+    worst, pair, distances = 0, [], {}
     for unit in range(collective.units):
         for demand in demands(collective, unit):
-            hops = far.get(demand.sources)
+            hops = distances.get(demand.sources)
             if hops is None:
-                hops = far[demand.sources] = distances_from(network, sorted(demand.sources))
+                hops = distances[demand.sources] = distances_from(network, sorted(demand.sources))
             d = hops[demand.dst]
             if d is None:
                 closed = [n for n, h in enumerate(hops) if h is not None]
                 certificate = {"kind": "unreachable", "problem": problem, "pair": [unit, demand.dst], "closed": closed}
-                came = f"from rank {min(demand.sources)}" if demand.sources else "from anywhere, as no rank holds it"
+                origin = f"from rank {min(demand.sources)}" if demand.sources else "from anywhere, as no rank holds it"
                 raise InfeasibleError(
-                    f"{collective.name} on {network.name}: unit {unit} must reach rank {demand.dst} but cannot {came};"
-                    " add a link or leave the rank out (--ranks)",
+                    f"{collective.name} on {network.name}: unit {unit} must reach rank {demand.dst} but cannot {origin}"
+                    "; add a link or leave the rank out (--ranks)",
                     certificate,
                 )
             if d > worst:

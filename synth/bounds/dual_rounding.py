@@ -1,6 +1,6 @@
-"""From the float dual of a flow bound to an exact certificate: rationals, a capacity pass, canonical JSON.
+"""Dual rounding: from the float dual of a flow bound to an exact certificate, by rationals and a pass over capacities.
 
-Any feasible packing proves something, so nothing here can make a wrong bound: rounding only risks a weaker one.
+Every feasible packing of cuts proves a bound, so rounding can only make a bound weaker, never wrong.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits
 from synth.model.topology import Network
 
-DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)
-FLOOR_SCALE = 10**9
-MAX_IMAGES = 5_000
+DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)  # maximum denominators of the dual values, in trying order
+FLOOR_SCALE = 10**9  # maximum scale of a certificate, and the scale at which values are rounded down in the end
+MAX_IMAGES = 5_000  # maximum orbit of a cut; a larger one is represented by the cut alone, for a weaker bound
 
 
 @dataclass
@@ -45,27 +45,24 @@ class Packing:
 
     @property
     def layers(self) -> int:
-        """Steps that prices are given for: one when they are the same at every step."""
+        """Number of steps with prices of their own: one if prices are the same in every step."""
         return self.steps or 1
 
     def capacity(self, route: int, step: int) -> int:
-        """What the cuts entered by `route` at `step` may weigh together."""
+        """Return the maximum total weight of the cuts that a send over `route` at `step` enters."""
         y = self.links[route][step - 1] if route in self.links else 0
         for k in self.network.caps_of[route]:
             y += self.limits[k][step - 1] if k in self.limits else 0
         return y - self.count
 
     def slacks(self) -> list[int]:
-        """`scale` less the value of all bandwidth, per step."""
-        left = [self.scale] * self.layers
-        for table, units in (
-            (self.links, [r.units for r in self.network.routes]),
-            (self.limits, [c.units for c in self.network.caps]),
-        ):
+        """Return `scale` minus the value of all bandwidth, for each step."""
+        slack = [self.scale] * self.layers
+        for table, resources in ((self.links, self.network.routes), (self.limits, self.network.caps)):
             for k, row in table.items():
                 for t, y in enumerate(row):
-                    left[t] -= units[k] * y
-        return left
+                    slack[t] -= resources[k].units * y
+        return slack
 
     @property
     def value(self) -> Fraction:
@@ -73,23 +70,20 @@ class Packing:
         return Fraction(self._total(), self.scale)
 
     def _total(self) -> int:
-        return sum(
-            size
-            * (
-                sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ()))
-                + self.sends * self.count
-            )
-            for u, size in self.orbits.items()
-        )
+        total = 0
+        for u, size in self.orbits.items():
+            value = sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ()))
+            total += size * (value + self.sends * self.count)
+        return total
 
     def rounds(self, chunks: int) -> int:
-        """The bound on R at `chunks` chunks: every step has at least one round."""
+        """Return the bound on R at `chunks` chunks, where every step has at least one round."""
         spare = 0 if self.steps is None else sum(self.slacks())
         return -(-(chunks * self._total() + spare) // self.scale)
 
     def fit(self) -> bool:
-        """Cut the weights down to what the prices allow, heaviest first; False where the prices themselves are too
-        high."""
+        """Reduce the weights of cuts to what the prices allow, the heaviest first; return False if the prices exceed
+        `scale`."""
         if self.count < 0 or min(self.slacks(), default=0) < 0:
             return False
         if self.count and any(
@@ -97,23 +91,23 @@ class Packing:
         ):
             return False
         for unit, rows in self.cuts.items():
-            left: dict[tuple[int, int], int] = {}
+            capacity: dict[tuple[int, int], int] = {}
             fitted = []
             for weight, cut in sorted(rows, key=_order, reverse=True):
                 places = paid(self.network, cut, self.layers)
                 for place in places:
-                    if place not in left:
-                        left[place] = self.capacity(*place)
-                weight = min([weight, *(left[p] for p in places)])
+                    if place not in capacity:
+                        capacity[place] = self.capacity(*place)
+                weight = min([weight, *(capacity[p] for p in places)])
                 if weight > 0:
                     fitted.append((weight, cut))
                     for place in places:
-                        left[place] -= weight
+                        capacity[place] -= weight
             self.cuts[unit] = fitted
         return True
 
     def certificate(self) -> dict:
-        """The certificate as JSON (docs/proofs.md)."""
+        """Return the certificate as JSON (docs/proofs.md)."""
         doc: dict = {
             "kind": self.kind, "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
             "scale": self.scale, "prices": show_prices(self.network, self.links, self.limits, self.generators),
@@ -121,14 +115,19 @@ class Packing:
             "generators": [show_generator(g, self.network) for g in self.generators],
         }  # fmt: skip
         covers = self._rows(True)
-        return doc | ({"count": self.count} if self.count else {}) | ({"covers": covers} if covers else {})
+        if self.count:
+            doc["count"] = self.count
+        if covers:
+            doc["covers"] = covers
+        return doc
 
     def _rows(self, covers: bool) -> dict[str, list]:
-        kept = {
-            str(u): [[w, *item] for w, item in rows if isinstance(item, Cover) == covers]
-            for u, rows in sorted(self.cuts.items())
-        }
-        return {u: rows for u, rows in kept.items() if rows}
+        shown: dict[str, list] = {}
+        for u, rows in sorted(self.cuts.items()):
+            mine = [[w, *item] for w, item in rows if isinstance(item, Cover) == covers]
+            if mine:
+                shown[str(u)] = mine
+        return shown
 
 
 def _order(row: tuple[int, Item]) -> tuple:
@@ -138,7 +137,7 @@ def _order(row: tuple[int, Item]) -> tuple:
 def show_prices(
     network: Network, links: dict[int, list[int]], limits: dict[int, list[int]], generators: Sequence[Generator]
 ) -> list[list]:  # fmt: skip
-    """Rows of prices, one for each orbit that is not free; a link of several between the same ranks is told by its
+    """Return the rows of prices, one for each orbit whose price is not zero. Parallel links are distinguished by their
     switches."""
     shown: list[list] = []
     of_route = orbits(len(network.routes), [g.routes for g in generators])
@@ -151,13 +150,13 @@ def show_prices(
 
 
 def show_generator(g: Generator, network: Network) -> list:
-    """Ranks, units, and links where ranks do not tell them."""
+    """Return a generator as JSON: ranks, units, and links where the ranks do not determine them."""
     parallel = len({(r.src, r.dst) for r in network.routes}) < len(network.routes)
     return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
 
 def exact(master: Master) -> Packing:
-    """The best exact packing to be had from the master's last dual."""
+    """Return the best exact packing that rounding the master's last dual gives."""
     prices, cuts, count = master.packing()
     images: dict[int, list[tuple[float, Item]]] = {}
     for share, cut, weight in cuts:
@@ -187,15 +186,20 @@ def _scale(values: list[float], most: int | None) -> int | None:
 
 
 def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float, near: bool) -> Packing:
-    less = (1 - 1e-12) / max(1.0, _spent(master, prices))
-    whole = (lambda x: round(x * scale)) if near else (lambda x: int(x * scale * less))
+    shrink = (1 - 1e-12) / max(1.0, _spent(master, prices))
+
+    def whole(x: float) -> int:
+        return round(x * scale) if near else int(x * scale * shrink)
+
     tables: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
     for kind, same in (("link", master.routes), ("limit", master.caps)):
         for k, representative in enumerate(same):
             row = [whole(prices.get((kind, representative, t), 0.0)) for t in range(1, master.steps + 1)]
             if any(row):
                 tables[kind][k] = row
-    cuts = {u: [(w, c) for w, c in ((whole(w), c) for w, c in rows) if w] for u, rows in images.items()}
+    cuts: dict[int, list[tuple[int, Item]]] = {}
+    for u, rows in images.items():
+        cuts[u] = [(whole(w), c) for w, c in rows if whole(w)]
     steps = None if master.static else master.steps
     sizes = {share.unit: share.orbit for share in master.shares}
     return Packing(
@@ -214,7 +218,7 @@ def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float
 
 
 def _spent(master: Master, prices: dict[tuple[str, int, int], float]) -> float:
-    """The value of all bandwidth in the dearest step: 1, but for the solver's tolerance."""
+    """Return the value of all bandwidth in the most expensive step: 1 up to the solver's tolerance."""
     units: Counter[tuple[str, int]] = Counter()
     for i, route in enumerate(master.network.routes):
         units["link", master.routes[i]] += route.units

@@ -1,8 +1,8 @@
-"""Allreduce at any number of steps: what must move before the first rank completes, and after.
+"""Lower bound on allreduce at any number of steps, by the first rank to complete.
 
-Let q be the first rank to hold the sum of a chunk. The sends that matter up to then carry every contribution to q; each
-other rank still receives after it; and all sends together join every pair. These are three families of cuts per q, on
-loads `before` and `after` that share the links, and a chunk has some q:
+Let q be the first rank to hold the sum of a chunk. The useful sends up to then carry every contribution to q. Each
+other rank still receives after it. And all sends together connect every pair of ranks. These are three families of
+cuts per q, on loads `before` and `after` that share the links, and a chunk has some q:
 
     minimise R   with   Σ_q λ_q = 1,   Σ_q (before_q + after_q) on k ≤ bandwidth_k · R,
                         before_q crosses every cut around q, after_q enters every other rank, both cross every cut: λ_q
@@ -27,6 +27,7 @@ from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.max_flow import growing_flow
 
 Side = frozenset[int]  # the ranks inside a cut
 
@@ -44,7 +45,7 @@ class _Root:
 
 
 class Roots:
-    """The linear program above, on orbits, with cuts added where a maximum flow finds one violated."""
+    """The linear program of the module, on orbits, with cuts separated by maximum flow."""
 
     def __init__(self, network: Network, collective: Collective, generators: Sequence[Generator]) -> None:
         self.network, self.collective, self.generators = network, collective, tuple(generators)
@@ -74,27 +75,25 @@ class Roots:
         caps = orbits(len(self.network.caps), [cap_permutation(self.network, g) for g in self.generators])
         self.alike = {"link": links, "limit": caps}
         rows: dict[tuple[str, int], dict[int, float]] = {}
-        for kind, same, units, inside in (
-            ("link", links, [r.units for r in self.network.routes], [[i] for i in range(len(links))]),
-            ("limit", caps, [c.units for c in self.network.caps], [c.routes for c in self.network.caps]),
-        ):
-            for k, routes in enumerate(inside):
-                row = rows.setdefault((kind, same[k]), {0: 0.0})
-                row[0] -= units[k]
-                for root in self.roots:
-                    for i in routes:
-                        for column in (root.columns["before"][i], root.columns["after"][i]):
-                            row[column] = row.get(column, 0.0) + root.orbit
+        resources = [(("link", links[i]), r.units, (i,)) for i, r in enumerate(self.network.routes)]
+        resources += [(("limit", caps[k]), c.units, c.routes) for k, c in enumerate(self.network.caps)]
+        for key, units, routes in resources:
+            row = rows.setdefault(key, {0: 0.0})
+            row[0] -= units
+            for root in self.roots:
+                for i in routes:
+                    for column in (root.columns["before"][i], root.columns["after"][i]):
+                        row[column] = row.get(column, 0.0) + root.orbit
         self.lp.add_rows([(None, row, 0.0) for row in rows.values()])
         return list(rows)
 
     def run(self) -> float:
-        """The optimum of the linear program."""
-        others = {root.rank: [n for n in self.members if n != root.rank] for root in self.roots}
-        found = [(root, "after", frozenset((p,))) for root in self.roots for p in others[root.rank]]
-        found += [(root, "before", frozenset((root.rank,))) for root in self.roots]
+        """Return the optimum of the linear program, after separating all violated cuts."""
+        others = [(root, p) for root in self.roots for p in self.members if p != root.rank]
         everyone = frozenset(range(self.network.ranks))
-        found += [(root, "before", everyone - {p}) for root in self.roots for p in others[root.rank]]
+        found = [(root, "after", frozenset((p,))) for root, p in others]
+        found += [(root, "before", frozenset((root.rank,))) for root in self.roots]
+        found += [(root, "before", everyone - {p}) for root, p in others]
         for _ in range(MAX_CYCLES):
             if not self._add(found):
                 break
@@ -123,12 +122,10 @@ class Roots:
         return bool(rows)
 
     def entering(self, inside: Side) -> list[int]:
-        """Routes into the set."""
+        """Return the routes into a set of ranks."""
         return [i for i, r in enumerate(self.network.routes) if r.src not in inside and r.dst in inside]
 
     def _violated(self, root: _Root, x: list[float]) -> list[tuple[_Root, str, Side]]:
-        from ortools.graph.python.max_flow import SimpleMaxFlow
-
         share = x[root.share]
         if share < TOLERANCE:
             return []
@@ -136,7 +133,7 @@ class Roots:
         total = [a + x[c] for a, c in zip(before, root.columns["after"], strict=True)]
         found = []
         for family, loads, ends in (("before", before, [root.rank]), ("overall", total, self.members)):
-            graph = SimpleMaxFlow()
+            graph = growing_flow()
             for route, load in zip(self.network.routes, loads, strict=True):
                 graph.add_arc_with_capacity(route.src, route.dst, int(max(load, 0.0) * SCALE))
             for d in ends:
@@ -148,19 +145,21 @@ class Roots:
         return found
 
     def bound(self, *, turned: bool, original: tuple[Network, Collective]) -> LowerBound:
-        """The best exact packing from the last dual, as a certificate (`original`: what was asked, before any
+        """Return the best exact packing from the last dual, as a certificate (`original`: the problem before any
         reversal)."""
         n = len(self.capacities)
         prices = {key: max(0.0, -mu) for key, mu in zip(self.capacities, self.duals[1:], strict=False)}
         images: dict[int, list[tuple[float, str, Side]]] = {root.rank: [] for root in self.roots}
         for (root, family, inside), weight in zip(self.order, self.duals[n + 1 :], strict=True):
             if weight > 1e-12:
-                same = orbit(inside, root.group, lambda g, s: frozenset(g.ranks[r] for r in s)) or [inside]
+                same = orbit(inside, root.group, _move_side) or [inside]
                 images[root.rank] += [(weight / root.orbit / len(same), family, s) for s in same]
         best = LowerBound(Fraction(0), {})
         for most in (*DENOMINATORS, None):
             values = [*prices.values(), *(w for rows in images.values() for w, _, _ in rows)]
-            scale = lcm(*(Fraction(v).limit_denominator(most).denominator for v in values)) if most else FLOOR_SCALE
+            scale = FLOOR_SCALE
+            if most:
+                scale = lcm(*(Fraction(v).limit_denominator(most).denominator for v in values))
             if scale > FLOOR_SCALE:
                 continue
             made = self._exact(scale, prices, images, near=most is not None, turned=turned, original=original)
@@ -172,38 +171,41 @@ class Roots:
     def _exact(
         self, scale: int, prices: dict, images: dict, *, near: bool, turned: bool, original: tuple[Network, Collective]
     ) -> LowerBound:
-        whole = (lambda v: round(v * scale)) if near else (lambda v: int(v * scale * (1 - 1e-12)))
-        tables = {
-            kind: {k: [whole(prices[kind, same[k]])] for k in range(len(same))} for kind, same in self.alike.items()
-        }
+        def whole(v: float) -> int:
+            return round(v * scale) if near else int(v * scale * (1 - 1e-12))
+
+        tables: dict[str, dict[int, list[int]]] = {}
+        for kind, same in self.alike.items():
+            tables[kind] = {k: [whole(prices[kind, representative])] for k, representative in enumerate(same)}
         spent = sum(r.units * tables["link"][i][0] for i, r in enumerate(self.network.routes))
         if spent + sum(c.units * tables["limit"][k][0] for k, c in enumerate(self.network.caps)) > scale:
             return LowerBound(Fraction(0), {})
-        room = [
-            tables["link"][i][0] + sum(tables["limit"][k][0] for k in self.network.caps_of[i])
-            for i in range(len(self.network.routes))
-        ]
+        capacity: list[int] = []  # maximum total weight of the cuts that a route enters
+        for i, limits in enumerate(self.network.caps_of):
+            capacity.append(tables["link"][i][0] + sum(tables["limit"][k][0] for k in limits))
         parts, values = {}, []
         for rank, rows in images.items():
-            left = {"before": list(room), "after": list(room)}
+            left = {"before": list(capacity), "after": list(capacity)}
             part: dict = {"before": [], "after": [0] * self.network.ranks, "overall": []}
             total = 0
-            for weight, family, inside in sorted(
-                ((whole(w), f, s) for w, f, s in rows), key=lambda row: (-row[0], row[1], sorted(row[2]))
-            ):
+            whole_rows = [(whole(w), f, s) for w, f, s in rows]
+            for weight, family, inside in sorted(whole_rows, key=lambda row: (-row[0], row[1], sorted(row[2]))):
                 phases = ("before", "after") if family == "overall" else (family,)
-                ways = self.entering(inside)
-                fits = min([weight, *(left[phase][i] for phase in phases for i in ways)])
+                routes = self.entering(inside)
+                fits = min([weight, *(left[phase][i] for phase in phases for i in routes)])
                 if fits <= 0:
                     continue
                 for phase in phases:
-                    for i in ways:
+                    for i in routes:
                         left[phase][i] -= fits
                 total += fits
                 if family == "after":
                     part["after"][min(inside)] += fits
                 else:
-                    part[family].append([fits, *(1 if n in inside else -1 for n in range(self.network.ranks))])
+                    theta = [-1] * self.network.ranks
+                    for n in inside:
+                        theta[n] = 1
+                    part[family].append([fits, *theta])
             parts[str(rank)] = part
             values.append(total)
         network, collective = original
@@ -215,8 +217,13 @@ class Roots:
         return LowerBound(Fraction(min(values), scale), certificate | ({"reversed": True} if turned else {}))
 
 
+def _move_side(g: Generator, inside: Side) -> Side:
+    """Return the image of a set of ranks."""
+    return frozenset(g.ranks[r] for r in inside)
+
+
 def by_roots(network: Network, collective: Collective, generators: Sequence[Generator]) -> LowerBound:
-    """The greater of the bound and the bound of the reversed network. Certificate kind ``allreduce-cuts``."""
+    """Return the greater of the bound and the bound of the reversed network. Certificate kind ``allreduce-cuts``."""
     found = []
     for turned, net in ((False, network), (True, network.reversed())):
         roots = Roots(net, collective, generators)

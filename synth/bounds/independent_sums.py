@@ -1,9 +1,9 @@
-"""Sums that cannot be had from one another: how many sends must enter a cut at least.
+"""Linearly independent sums: a lower bound on the number of sends that enter a cut.
 
-Let the ranks D inside a cut want different sums. What enters the cut are sums too, each over some contributions from
-outside; restricted to those, every sum wanted in D is a combination of what entered. So as many sends enter as the
-wanted sums, restricted so, are linearly independent. Prefix sums are: eight ranks of a scan, every other one inside,
-need four.
+Let the ranks D inside a cut want different sums. Each send that enters the cut carries a sum too. Restricted to the
+contributions from outside, every sum wanted in D is a linear combination of the sums that entered. So at least as many
+sends enter as the rank of the wanted sums, restricted in this way. Prefix sums are independent: of eight ranks of a
+scan, with every other one inside, four sends enter.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from synth.model.collective import Collective
 
-MOST_FAMILIES = 160
-TRIES = 4_000
-SEED = 0
+MOST_FAMILIES = 160  # maximum number of families; the linear program has a maximum flow for each of them
+TRIES = 4_000  # maximum number of random growths when families are sampled
+SEED = 0  # of the sample, so that a bound is the same each time
 
 
 class Family(NamedTuple):
-    """Ranks `inside` that want `sums` independent sums of contributions from the ranks `outside`."""
+    """A pair of sets: ranks `inside` that want `sums` independent sums of contributions from the ranks `outside`."""
 
     outside: frozenset[int]
     inside: frozenset[int]
@@ -28,15 +28,18 @@ class Family(NamedTuple):
 
 
 def independent(collective: Collective, unit: int, outside: Iterable[int], inside: Iterable[int]) -> int:
-    """How many of the sums that the ranks `inside` want, restricted to `outside`, are independent modulo 2 (no more
-    than truly are)."""
+    """Return the rank modulo 2 of the sums that the ranks `inside` want, restricted to `outside`; the true rank is no
+    less."""
     out = frozenset(outside) & collective.pre[unit]
-    wants = {sum(1 << i for i in collective.wanted(unit, d) & out) for d in inside if d in collective.post[unit]}
+    wants: set[int] = set()
+    for d in inside:
+        if d in collective.post[unit]:
+            wants.add(sum(1 << i for i in collective.wanted(unit, d) & out))
     return rank(wants)
 
 
 def rank(masks: Iterable[int]) -> int:
-    """The rank modulo 2 of rows of bits."""
+    """Return the rank modulo 2 of a matrix whose rows are bit sets."""
     pivots: list[int] = []
     for row in masks:
         for pivot in pivots:
@@ -47,20 +50,21 @@ def rank(masks: Iterable[int]) -> int:
 
 
 def families(collective: Collective, unit: int) -> list[Family]:
-    """Pairs of sets with two independent sums or more: all that come from triangles of wants, or a sample where they
-    are many."""
+    """Return families with at least two independent sums: all whose matrix of wants is triangular, or a sample if
+    there are many."""
     if not collective.combining or collective.wants is None:
         return []
-    found: list[Family] = []
-    for family in _all(collective, unit):
-        if len(found) == MOST_FAMILIES:
+    result: list[Family] = []
+    for family in _triangular(collective, unit):
+        if len(result) == MOST_FAMILIES:
             return _sample(collective, unit)
-        found.append(family)
-    return found
+        result.append(family)
+    return result
 
 
-def _more(collective: Collective, unit: int, family: Family) -> list[tuple[int, int]]:
-    """Pairs (contribution, rank that wants it) that make the family larger: nobody in it wants that contribution."""
+def _extensions(collective: Collective, unit: int, family: Family) -> list[tuple[int, int]]:
+    """Return the pairs (contribution, rank that wants it) that extend the family: no rank in it wants the
+    contribution."""
     known = frozenset[int]().union(*(collective.wanted(unit, d) for d in family.inside))
     return [
         (i, d) for d in sorted(collective.post[unit]) if d not in family.outside and d not in family.inside
@@ -68,18 +72,18 @@ def _more(collective: Collective, unit: int, family: Family) -> list[tuple[int, 
     ]  # fmt: skip
 
 
-def _grown(family: Family, pair: tuple[int, int]) -> Family:
+def _extended(family: Family, pair: tuple[int, int]) -> Family:
     return Family(family.outside | {pair[0]}, family.inside | {pair[1]}, family.sums + 1)
 
 
-def _all(collective: Collective, unit: int) -> Iterator[Family]:
+def _triangular(collective: Collective, unit: int) -> Iterator[Family]:
     queue = [Family(frozenset(), frozenset(), 0)]
     seen = set(queue)
     for family in queue:
         if family.sums > 1:
             yield family
-        for pair in _more(collective, unit, family):
-            larger = _grown(family, pair)
+        for pair in _extensions(collective, unit, family):
+            larger = _extended(family, pair)
             if larger not in seen:
                 seen.add(larger)
                 queue.append(larger)
@@ -87,16 +91,15 @@ def _all(collective: Collective, unit: int) -> Iterator[Family]:
 
 def _sample(collective: Collective, unit: int) -> list[Family]:
     rng = random.Random(SEED)
-    found: dict[Family, None] = {}
+    result: dict[Family, None] = {}
     for _ in range(TRIES):
-        if len(found) >= MOST_FAMILIES:
+        if len(result) >= MOST_FAMILIES:
             break
         family = Family(frozenset(), frozenset(), 0)
-        while pairs := _more(collective, unit, family):
-            few = min(
-                rng.choices(pairs, k=3), key=lambda pair: len(collective.wanted(unit, pair[1]))
-            )  # leave room for more
-            family = _grown(family, few)
+        while pairs := _extensions(collective, unit, family):
+            # Ranks that want little leave more contributions for further extensions.
+            pair = min(rng.choices(pairs, k=3), key=lambda pair: len(collective.wanted(unit, pair[1])))
+            family = _extended(family, pair)
             if family.sums > 1:
-                found[family] = None
-    return list(found)
+                result[family] = None
+    return list(result)

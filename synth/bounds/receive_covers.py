@@ -1,9 +1,10 @@
-"""Arrivals that one chunk needs because no fewer neighbours know enough: integrality that flows do not see.
+"""Cover inequalities on receives: a chunk must arrive several times where no single neighbour can know enough, which
+flows do not see.
 
-A rank that wants many contributions and hears, after step `time`, from one neighbour only, ends with what was within
-`time` of it and what that neighbour can know by the step before the last. Where that leaves a contribution out, it
-needs two receipts after `time`, and so on; departures are the same turned round in time. The least number of neighbours
-that would do is found by trying all small sets of them.
+A rank that wants many contributions and receives, after step `time`, from one neighbour only, ends with the
+contributions within distance `time` and those that the neighbour can know by the step before the last. If that leaves
+a contribution out, the rank receives at least twice after `time`, and so on. For sends the same holds reversed in time.
+The least sufficient number of neighbours is found by trying all small sets of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from synth.bounds.demands import Demand, distances_from
 from synth.model.topology import Network
 
-MOST_SENDS = 4
+MOST_SENDS = 4  # greatest number of sends that a cover requires; sets of that many neighbours are not tried
 
 
 class Cover(NamedTuple):
@@ -36,19 +37,24 @@ def places(network: Network, cover: Cover, steps: int) -> list[tuple[int, int]]:
 
 
 def covers(network: Network, demands: Sequence[Demand], steps: int) -> list[Cover]:
-    """The covers of one unit that say more than its cuts: two sends or more, each with the narrowest window."""
+    """Return the covers of one unit that are stronger than its cuts: two sends or more, each with the narrowest
+    window."""
     back = network.reversed()
     far = [distances_from(network, [n]) for n in range(network.ranks)]
-    found: list[Cover] = []
+    result: list[Cover] = []
     for rank in sorted({d.dst for d in demands}):
         sources = [min(d.sources) for d in demands if d.dst == rank and len(d.sources) == 1]
-        near = {b: [far[i][b] for i in sources] for b in {network.routes[i].src for i in network.into[rank]}}
-        found += _side("in", rank, [far[i][rank] for i in sources], near, steps)
+        near: dict[int, list[int | None]] = {}
+        for b in {network.routes[i].src for i in network.into[rank]}:
+            near[b] = [far[i][b] for i in sources]
+        result += _side("in", rank, [far[i][rank] for i in sources], near, steps)
     for rank in sorted({min(d.sources) for d in demands if len(d.sources) == 1}):
         ends = [d.dst for d in demands if d.sources == {rank}]
-        near = {b: [far[b][d] for d in ends] for b in {back.routes[i].src for i in back.into[rank]}}
-        found += _side("out", rank, [far[rank][d] for d in ends], near, steps)
-    return found
+        near = {}
+        for b in {back.routes[i].src for i in back.into[rank]}:
+            near[b] = [far[b][d] for d in ends]
+        result += _side("out", rank, [far[rank][d] for d in ends], near, steps)
+    return result
 
 
 def _side(side: str, rank: int, own: list[int | None], near: dict[int, list[int | None]], steps: int) -> list[Cover]:
@@ -71,7 +77,7 @@ def _mask(hops: Sequence[int | None], within: int) -> int:
 
 
 def _least(needs: int, brings: Sequence[int]) -> int:
-    """The fewest of `brings` whose union has all of `needs`, or `MOST_SENDS` where that is as many or more."""
+    """Return the least number of sets of `brings` whose union contains `needs`, at most `MOST_SENDS`."""
     for size in range(MOST_SENDS):
         for some in combinations(brings, size):
             union = 0

@@ -1,9 +1,11 @@
-"""Prices that every schedule of one chunk pays for, found by column generation, and the bound that they prove.
+"""Lower bound on R/C by column generation over single-chunk schedules: prices whose cost every single-chunk schedule
+reaches.
 
-A schedule with many chunks is a mixture of schedules for one chunk. The least rounds of a mixture of those known so far
-is a linear program; its dual prices bandwidth, and a schedule for one chunk that pays less than all known ones is asked
-of CaDiCaL. Where there is none the prices bound R/C for every number of chunks, and CaDiCaL's proof is the certificate
-(`synth.checker.certificates.single_chunk`). Flows cannot see what this does: that one address holds one sum at a time.
+A schedule with many chunks is a mixture of single-chunk schedules. The least rounds of a mixture of the known ones is a
+linear program, and its dual values price bandwidth. CaDiCaL searches for a single-chunk schedule that costs less than
+all known ones. If there is none, the prices bound R/C for every number of chunks, and CaDiCaL's proof is the
+certificate (`synth.checker.certificates.single_chunk`). Unlike flows, this sees that one address holds one sum at a
+time.
 """
 
 from __future__ import annotations
@@ -25,21 +27,21 @@ from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
 from synth.solvers.linear_program import LinearProgram
 
-MOST_VARIABLES = 400  # of one chunk's contents and sends (a DGX-1, two steps: 344): above, minutes were not enough
-COLUMNS = 64  # schedules for one chunk that are collected: where these do not do, many times as many are needed
-CONFLICTS = 4_000  # of one question
+MOST_VARIABLES = 400  # maximum number of variables of one chunk (a DGX-1, two steps: 344); more take many minutes
+COLUMNS = 64  # maximum number of columns; problems that need more need many times as many
+CONFLICTS = 4_000  # conflict limit of one query
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)  # prices are multiples of 1 / one of these
-FINE = 60  # and of about 1 / this where they are not, rounded down
-CLOSE = 1e-6
+FINE = 60  # scale of prices that are no such multiples; they are rounded down
+CLOSE = 1e-6  # tolerance for float comparisons
 
-Loads = tuple[tuple[int, ...], ...]  # of each route, at each step: how often one chunk is sent there
+Loads = tuple[tuple[int, ...], ...]  # number of sends of one chunk, by route and step
 
 
 def bound(network: Network, collective: Collective, steps: int, above: Fraction) -> LowerBound | None:
-    """A bound on R/C at `steps`, for every number of chunks, that is more than `above`; None where none is found.
+    """Return a bound greater than `above` on R/C at `steps` steps, for every number of chunks; None if none is found.
 
-    For collectives that combine one unit, of few ranks. The effort is limited by counts, so that the answer is always
-    the same.
+    For combining collectives of one unit and few ranks. The effort is limited by counts, so the answer is
+    deterministic.
     """
     if not _small(network, collective, steps):
         return None
@@ -64,10 +66,10 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
 
 
 def too_few(network: Network, collective: Collective, steps: int) -> LowerBound | None:
-    """That more than so many steps are needed, where no schedule for one chunk has so few; None where one has, or that
-    is not found out.
+    """Return a proof that more than `steps` steps are needed, as one chunk has no schedule of `steps` steps; None if it
+    has one, or if the query is not decided.
 
-    As `bound`, for collectives that combine one unit, of few ranks, with limited effort.
+    For combining collectives of one unit and few ranks, with limited effort, as `bound`.
     """
     if not _small(network, collective, steps):
         return None
@@ -89,7 +91,8 @@ def too_few(network: Network, collective: Collective, steps: int) -> LowerBound 
 
 
 def steps(network: Network, collective: Collective) -> LowerBound:
-    """The least S that is proved, by distances (`bounds.steps`) or because one chunk has no schedule of fewer."""
+    """Return the greatest proved lower bound on S: by distances (`bounds.steps`), or as one chunk has no shorter
+    schedule."""
     least = bounds.steps(network, collective)
     while least.value > 0 and (few := too_few(network, collective, int(least.value))) is not None:
         least = few
@@ -97,7 +100,7 @@ def steps(network: Network, collective: Collective) -> LowerBound:
 
 
 def _small(network: Network, collective: Collective, steps: int) -> bool:
-    """Whether what one chunk may do is little enough to be gone through."""
+    """Return True if the formula of one chunk has few enough variables."""
     if collective.units != 1 or not collective.combining or steps < 1:
         return False
     return (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(
@@ -106,26 +109,25 @@ def _small(network: Network, collective: Collective, steps: int) -> bool:
 
 
 class _Spent(Exception):
-    """A question takes too long."""
+    """A query reached its conflict limit."""
 
 
 class _Generation:
-    """The schedules for one chunk that are known (as loads), and the linear program over them."""
+    """Restricted master over the known single-chunk schedules (as loads)."""
 
     def __init__(self, network: Network, collective: Collective, steps: int) -> None:
         self.network, self.collective, self.steps = network, collective, steps
         self.problem = Instance(network.to_json(), collective.to_json(1), False)
         self.names = single_chunk.Names(self.problem, 0, steps)
-        self.resources = [((i,), r.units) for i, r in enumerate(network.routes)] + [
-            (c.routes, c.units) for c in network.caps
-        ]
+        self.resources = [((i,), r.units) for i, r in enumerate(network.routes)]
+        self.resources += [(c.routes, c.units) for c in network.caps]
         self.columns: list[Loads] = []
 
     def run(self, above: Fraction) -> dict | None:
-        """Prices and the proof, as fields of the certificate; None where it takes too many schedules or mixtures attain
-        `above`."""
+        """Return prices and the proof, as fields of the certificate; None if that takes too many columns or a mixture
+        attains `above`."""
         scale, prices, least = 1, [[0] * self.steps for _ in self.resources], 1
-        while (loads := self._ask(prices, least)) is not None:
+        while (loads := self._cheaper(prices, least)) is not None:
             self.columns.append(loads)
             mixture = self._mixture()
             if mixture is None or mixture[0] <= above + CLOSE or len(self.columns) == COLUMNS:
@@ -135,32 +137,35 @@ class _Generation:
         return self._proved(scale, prices, least) if self.columns and least > above * scale else None
 
     def _mixture(self) -> tuple[float, list[float]] | None:
-        """The least R/C of a mixture of the known schedules, and the dual price of each resource at each step (resource
-        by resource)."""
+        """Return the least R/C of a mixture of the known schedules, and the dual price of each resource in each step
+        (resource by resource)."""
         size = len(self.columns)
         program = LinearProgram([0.0] * size + [1.0] * self.steps)
         rows: list[tuple[float | None, dict[int, float], float | None]] = []
         for routes, units in self.resources:
             for t in range(self.steps):
-                row = {
-                    c: -float(load)
-                    for c, loads in enumerate(self.columns)
-                    if (load := sum(loads[r][t] for r in routes))
-                }
+                row: dict[int, float] = {}
+                for c, loads in enumerate(self.columns):
+                    load = sum(loads[r][t] for r in routes)
+                    if load:
+                        row[c] = -float(load)
                 rows.append((0.0, row | {size + t: float(units)}, None))
         program.add_rows([*rows, (1.0, dict.fromkeys(range(size), 1.0), None)])
         solved = program.solve()
         return None if solved is None else (solved[0], solved[2][:-1])
 
     def _whole(self, dual: Sequence[float]) -> tuple[int, list[list[int]]]:
-        """Dual prices as whole numbers, with their scale: no more than it in any step."""
+        """Return a scale and the dual prices as integers, of total value at most the scale in each step."""
         dual = [max(y, 0.0) for y in dual]
-        scale = next((d for d in SCALES if all(abs(y * d - round(y * d)) < CLOSE for y in dual)), FINE)
+        scale = FINE
+        for d in reversed(SCALES):
+            if all(abs(y * d - round(y * d)) < CLOSE for y in dual):
+                scale = d
         whole = [floor(y * scale + CLOSE) for y in dual]
         return scale, [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
 
     def _paid(self, prices: Sequence[Sequence[int]]) -> list[list[int]]:
-        """What a send pays over each route, at each step."""
+        """Return the price of a send over each route, in each step."""
         paid = [[0] * self.steps for _ in self.network.routes]
         for (routes, _), row in zip(self.resources, prices, strict=True):
             for r in routes:
@@ -168,11 +173,13 @@ class _Generation:
         return paid
 
     def _cost(self, prices: Sequence[Sequence[int]], loads: Loads) -> int:
-        paid = self._paid(prices)
-        return sum(a * b for row, sent in zip(paid, loads, strict=True) for a, b in zip(row, sent, strict=True))
+        cost = 0
+        for row, sends in zip(self._paid(prices), loads, strict=True):
+            cost += sum(a * b for a, b in zip(row, sends, strict=True))
+        return cost
 
-    def _ask(self, prices: Sequence[Sequence[int]], least: int) -> Loads | None:
-        """The loads of a schedule for one chunk that pays less than `least`; None where there is none. Raises
+    def _cheaper(self, prices: Sequence[Sequence[int]], least: int) -> Loads | None:
+        """Return the loads of a single-chunk schedule that costs less than `least`; None if there is none. Raises
         `_Spent`."""
         model = Model()
         model.clauses = self._clauses(prices, least)
@@ -183,11 +190,11 @@ class _Generation:
         return self._loads(answer.values) if answer.status == "sat" else None
 
     def _clauses(self, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
-        self.problem.work = MOST_WORK  # each question is one for a checker of its own
+        self.problem.work = MOST_WORK  # the checker's limit holds for each query by itself
         return single_chunk.clauses(self.problem, 0, self.steps, self._paid(prices), least)
 
     def _loads(self, true: Sequence[bool]) -> Loads:
-        """What is sent, without what nothing comes of."""
+        """Return the loads of a model, without dead sends."""
         loads = [[0] * self.steps for _ in self.network.routes]
         needed = [n in self.collective.post[0] for n in range(self.network.ranks)]
         for t in reversed(range(self.steps)):
@@ -206,7 +213,9 @@ class _Generation:
             return None
         if lines is None:
             return None
-        links = [["link", r.src, r.dst, *([list(r.via)] if r.via else [])] for r in self.network.routes]
+        links: list[list] = []
+        for r in self.network.routes:
+            links.append(["link", r.src, r.dst, *([list(r.via)] if r.via else [])])
         limits = [["limit", k] for k in range(len(self.network.caps))]
         rows = [[*name, *row] for name, row in zip([*links, *limits], prices, strict=True) if any(row)]
         return {"scale": scale, "prices": rows, "chunk": {"0": [least, single_chunk.packed(lines)]}}

@@ -1,18 +1,18 @@
-"""Combining collectives encoded directly: which contributions each address holds after each step.
+"""SAT encoding of combining collectives by the set of contributions that each address holds after each step.
 
-One address per rank and chunk. In each step it is the disjoint union of what it kept, if it kept it, of its own input,
-if that is added again, and of what it receives: another rank's accumulated value or that rank's raw input. Every
-contribution at an address therefore comes from exactly one of these. Complete for schedules with one address per
-(chunk, rank) that are made of translates (`synth.encodings.translated_chunks`); unsatisfiable proves nothing beyond
-that class.
+There is one address for each rank and chunk. In each step its set is the disjoint union of the set it kept, if it kept
+it, of its own input, if that is added again, and of all sets it receives: the accumulated value of another rank, or
+that rank's plain input. So every contribution at an address comes from exactly one of these. The encoding is complete
+for schedules with one address per (chunk, rank) that consist of images of representatives
+(`synth.encodings.translated_chunks`). Unsatisfiable proves nothing beyond that class.
 
-A representative may be asked to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks
-the same from every rank), which leaves one variable for each orbit of (rank, contribution) pairs and of routes.
+A representative may have to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks the
+same from every rank). That leaves one variable for each orbit of (rank, contribution) pairs and of routes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -24,8 +24,15 @@ from synth.solvers.boolean_model import Model
 
 @dataclass
 class Chunk:
-    """The variables of one representative: ``has[n, i, t]``, sends by (route, t), what is kept and whose input is added
-    by (rank, t)."""
+    """Variables of one representative.
+
+    Attributes:
+        has: by (rank, contribution, time): the rank holds the contribution.
+        total: by (route, step): the route carries the accumulated value of its source.
+        raw: by (route, step): the route carries the plain input of its source.
+        keep: by (rank, step): the rank keeps the value it holds.
+        own: by (rank, step): the rank adds its own input again.
+    """
 
     has: dict[tuple[int, int, int], int] = field(default_factory=dict)
     total: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -37,8 +44,10 @@ class Chunk:
 def encode(
     translation: Translation, steps: int, rounds: int, local: bool = True
 ) -> tuple[Model, Callable[[set[int]], Schedule]]:
-    """The formula, and what turns the set of true variables of a model into a schedule. `local`: inputs may be added
-    again."""
+    """Return the formula, and the function that decodes the set of true variables of a model to a schedule.
+
+    `local`: ranks may add their own inputs again.
+    """
     model = Model()
     chunks = [encode_chunk(model, translation, unit, steps, local) for unit in translation.representatives]
     sends: list[dict[int, list[int]]] = [{} for _ in range(steps)]
@@ -51,13 +60,15 @@ def encode(
 
 
 def encode_chunk(model: Model, translation: Translation, unit: int, steps: int, local: bool = True) -> Chunk:
-    """Adds to `model` what makes a schedule for one chunk of `unit`, whatever it loads the routes with."""
+    """Add to `model` the formula of a schedule for one chunk of `unit`, without any limit on loads."""
     network, collective = translation.network, translation.collective
     near = network.distances
     same = translation.classes
     sources, post = sorted(collective.pre[unit]), collective.post[unit]
     chunk = Chunk()
-    left = [min((d for p in post if (d := near[n][p]) is not None), default=steps + 1) for n in range(network.ranks)]
+    left: list[int] = []  # steps from each rank to the nearest one that wants the chunk
+    for n in range(network.ranks):
+        left.append(min((d for p in post if (d := near[n][p]) is not None), default=steps + 1))
     fixed: dict[tuple[int, int, int], bool] = {(n, 0, i): n == i for n in range(network.ranks) for i in sources}
     for n in post:
         want = collective.wanted(unit, n)
@@ -79,19 +90,25 @@ def encode_chunk(model: Model, translation: Translation, unit: int, steps: int, 
             if left[n] + t + 1 > steps or same.ranks[n] != n:
                 continue
             _encode_address(model, translation, chunk, has, n, t, sources, local)
-    for moves in (chunk.total, chunk.raw):  # routes of one class are used alike
-        moves |= {(r, t): moves[rep, t] for r, rep in enumerate(same.routes) for t in range(steps) if (rep, t) in moves}
+    for sends in (chunk.total, chunk.raw):
+        _share_variables(sends, same.routes, steps)
     for choices in (chunk.keep, chunk.own):
-        choices |= {
-            (n, t): choices[rep, t] for n, rep in enumerate(same.ranks) for t in range(steps) if (rep, t) in choices
-        }
+        _share_variables(choices, same.ranks, steps)
     return chunk
+
+
+def _share_variables(table: dict[tuple[int, int], int], representatives: Sequence[int], steps: int) -> None:
+    """Give all routes (or ranks) of one class the variables of its representative."""
+    for member, rep in enumerate(representatives):
+        for t in range(steps):
+            if (rep, t) in table:
+                table[member, t] = table[rep, t]
 
 
 def _encode_address(
     model: Model, translation: Translation, chunk: Chunk, has: Callable, n: int, t: int, sources: list[int], local: bool
 ) -> None:
-    """Address n after step t (counted from 0) against the state before it."""
+    """Add the clauses between the contents of address n after step t (counted from 0) and the state before it."""
     network, same = translation.network, translation.classes
     keep = chunk.keep[n, t] = model.var()
     arriving: list[tuple[int, int | None, int]] = []  # (sender, None or its raw input, literal)
@@ -110,26 +127,27 @@ def _encode_address(
     model.clause([keep, *(x for _, _, x in arriving)])  # nothing is forgotten without being replaced
     for i in sources:
         after = has(n, t + 1, i)
-        ways: list[list[int]] = []  # each a conjunction: how contribution i may arrive
-        for conjuncts in [
-            (keep, has(n, t, i)),
-            *((x, has(s, t, i) if raw is None else raw == i) for s, raw, x in arriving),
-        ]:
+        sources_of_i = [(keep, has(n, t, i))]
+        for s, raw, x in arriving:
+            sources_of_i.append((x, has(s, t, i) if raw is None else raw == i))
+        arrivals: list[list[int]] = []  # conjunctions of literals: each lets contribution i arrive
+        for conjuncts in sources_of_i:
             if conjuncts[1] is not False:
-                ways.append([x for x in conjuncts if x is not True])
-        for a, b in combinations(ways, 2):
+                arrivals.append([x for x in conjuncts if x is not True])
+        for a, b in combinations(arrivals, 2):
             model.clause([-x for x in {*a, *b}])
         if after is not True:
-            for way in ways:
-                model.clause([*([] if after is False else [after]), *(-x for x in way)])
+            head = [] if after is False else [after]
+            for arrival in arrivals:
+                model.clause(head + [-x for x in arrival])
         if after is not False:
             names = []
-            for way in ways:
-                if len(way) == 1:
-                    names.append(way[0])
+            for arrival in arrivals:
+                if len(arrival) == 1:
+                    names.append(arrival[0])
                     continue
                 name = model.var()
-                for x in way:
+                for x in arrival:
                     model.clause([-name, x])
                 names.append(name)
             model.clause([*([] if after is True else [-after]), *names])
@@ -142,9 +160,9 @@ def _variable(model: Model, table: dict, key: tuple[int, int]) -> int:
 
 
 def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[int]) -> Schedule:
-    """The schedule that the true variables of all representatives' `chunks` make."""
+    """Return the schedule that the set `true` of true variables makes of all representatives' `chunks`."""
     network = translation.network
-    made: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
+    sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, (unit, chunk) in enumerate(zip(translation.representatives, chunks, strict=True)):
         empty = set(range(network.ranks)) - translation.collective.pre[unit]
         for t in range(steps):
@@ -161,8 +179,10 @@ def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[
             for n, arrivals in landing.items():
                 replaced = n in empty or chunk.keep[n, t] not in true
                 empty.discard(n)
-                kinds = ["copy" if replaced and k == 0 else "reduce" for k in range(len(arrivals))]
-                made[t].setdefault(rep, []).extend(
+                kinds = ["reduce"] * len(arrivals)
+                if replaced and kinds:
+                    kinds[0] = "copy"
+                sends[t].setdefault(rep, []).extend(
                     (r, kind + suffix) for (r, suffix), kind in zip(arrivals, kinds, strict=True)
                 )
-    return translation.expand(made)
+    return translation.expand(sends)

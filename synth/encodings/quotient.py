@@ -1,9 +1,9 @@
 """The `quotient` encoding: `step` restricted to schedules invariant under a group of automorphisms.
 
 Variables are orbit representatives, so the formula shrinks by about the order of the group. A solution is a schedule of
-the whole problem; "unsat" says nothing about it. The group acts on (unit, chunk index) as (unit image, same index), or
-with `shift` as (unit image, index + 1). As in the orbit programs of Margot, "Symmetry in integer linear programming",
-2010.
+the whole problem; "unsat" proves nothing about it. The group acts on (unit, chunk index) as (unit image, same index),
+or with `shift` as (unit image, index + 1). As in the orbit programs of Margot, "Symmetry in integer linear
+programming", 2010.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from synth.solvers.boolean_model import Model
 
 @dataclass(frozen=True)
 class Quotient:
-    """`generators` must be automorphisms of the problem's network and collective (see `synth.model.symmetry`)."""
+    """Encoding of the schedules that are invariant under `generators`, automorphisms of the problem's network and
+    collective (see `synth.model.symmetry`)."""
 
     complete = False
 
@@ -29,11 +30,11 @@ class Quotient:
     tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
-        """The model on orbits and what is needed to expand its solution."""
+        """Return the model on orbits, and the data to expand its solution."""
         return build(problem, orbits(problem, self.generators, self.shift), monotone=self.monotone, tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
-        """The schedule of a solution, expanded over the group."""
+        """Return the schedule of a solution, expanded over the group."""
         return read(inverse, values)
 
 

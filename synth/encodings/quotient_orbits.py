@@ -1,7 +1,7 @@
 """Orbits of (unit, rank) and (unit, route) under a group given by generators; trivial when there are none.
 
-Each orbit is named by its least member, so its unit is the least of the unit's orbit. Union-find over the generators:
-time linear in units x routes x generators, the group is never enumerated.
+Each orbit is named by its least member, so its unit is the least of the unit's orbit. Orbits are searched over the
+generators, in time linear in units x routes x generators; the group is never enumerated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from synth.model.schedule import Problem
 
 
 class Automorphism(Protocol):
-    """A symmetry of a network and a collective: where it sends ranks, routes and units."""
+    """A symmetry of a network and a collective: permutations of ranks, routes and units."""
 
     @property
     def ranks(self) -> Sequence[int]: ...  # noqa: D102
@@ -26,10 +26,19 @@ class Automorphism(Protocol):
 
 @dataclass(frozen=True)
 class Orbits:
-    """Representatives. `rank_rep[u][n]` is the rank m with (unit_rep[u], m) the representative of (u, n); routes alike.
+    """Orbit representatives.
 
-    `units` counts what the group moves: units of data (each with `copies` chunks), or single chunks (`copies` = 1)
-    where the group also shifts the chunks of a unit. `pre` and `post` are by those.
+    Attributes:
+        units: number of elements that the group moves: units of data (each with `copies` chunks), or single chunks
+            (`copies` = 1) where the group also shifts the chunks of a unit.
+        copies: number of chunks of each of these units.
+        pre: ranks that have each of these units.
+        post: ranks that want each of these units.
+        unit_rep: representative of each unit.
+        rank_rep: ``rank_rep[u][n]`` is the rank m with (unit_rep[u], m) the representative of (u, n).
+        route_rep: as `rank_rep`, for routes.
+        routes: representatives of the orbits of routes.
+        caps: representatives of the orbits of shared limits.
     """
 
     units: int
@@ -44,11 +53,11 @@ class Orbits:
 
 
 def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: bool = False) -> Orbits:
-    """The orbits of a problem under `generators`.
+    """Return the orbits of a problem under `generators`.
 
     With `shift`, each generator also moves chunk i of a unit to chunk i + 1 modulo C. Any choice of such shifts is a
-    group of symmetries of the problem (the chunks of a unit are alike), and it allows what the unshifted one forbids
-    where an automorphism fixes a unit.
+    group of symmetries of the problem, as the chunks of a unit are alike. Where an automorphism fixes a unit it allows
+    schedules that are not invariant without the shift.
     """
     net, coll, chunks = problem.network, problem.collective, problem.chunks
     ranks, routes, units, copies = net.ranks, len(net.routes), coll.units, chunks
@@ -58,9 +67,7 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
         units, copies = units * chunks, 1
         pre = tuple(p for p in pre for _ in range(chunks))
         post = tuple(p for p in post for _ in range(chunks))
-        moves = [
-            [move[u] * chunks + (i + 1) % chunks for u in range(len(move)) for i in range(chunks)] for move in moves
-        ]
+        moves = [_shifted(move, chunks) for move in moves]
     if not generators:
         same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))
         return Orbits(
@@ -69,7 +76,10 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
     rank_moves = [list(g.ranks) for g in generators]
     route_moves = [list(g.routes) for g in generators]
     where = {tuple(sorted(cap.routes)): k for k, cap in enumerate(net.caps)}
-    cap_moves = [[where[tuple(sorted(move[r] for r in cap.routes))] for cap in net.caps] for move in route_moves]
+    cap_moves: list[list[int]] = []
+    for move in route_moves:
+        images = [tuple(sorted(map(move.__getitem__, cap.routes))) for cap in net.caps]
+        cap_moves.append([where[image] for image in images])
     return Orbits(
         units, copies, pre, post, _classes(units, moves),
         _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),
@@ -77,19 +87,29 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
     )  # fmt: skip
 
 
+def _shifted(move: list[int], chunks: int) -> list[int]:
+    """Return a permutation of units as one of chunks that also moves chunk i of a unit to chunk i + 1."""
+    image: list[int] = []
+    for unit in move:
+        image += [unit * chunks + (i + 1) % chunks for i in range(chunks)]
+    return image
+
+
 def _least(rep: list[int]) -> list[int]:
     return [i for i, r in enumerate(rep) if i == r]
 
 
 def _pairs(units: int, width: int, unit_moves: list[list[int]], moves: list[list[int]]) -> list[list[int]]:
-    """For each (u, x) the second part of its representative (the first is that of u)."""
-    joint = [[u * width + x for u in by_unit for x in by_x] for by_unit, by_x in zip(unit_moves, moves, strict=True)]
-    rep = _classes(units * width, joint)
-    return [[r % width for r in rep[u * width : (u + 1) * width]] for u in range(units)]
+    """Return for each (u, x) the second part of its representative; the first part is the representative of u."""
+    joint: list[list[int]] = []
+    for by_unit, by_x in zip(unit_moves, moves, strict=True):
+        joint.append([u * width + x for u in by_unit for x in by_x])
+    second = [r % width for r in _classes(units * width, joint)]
+    return [second[u * width : (u + 1) * width] for u in range(units)]
 
 
 def _classes(size: int, moves: list[list[int]]) -> list[int]:
-    """The least member of each element's orbit under the permutations `moves`."""
+    """Return the least member of each element's orbit under the permutations `moves`."""
     rep = [-1] * size
     for start in range(size):
         if rep[start] >= 0:

@@ -7,8 +7,9 @@ step after which chunk c is at rank n; a Boolean ``send[c, route]``; an integer 
     C2  start <= S for what the postcondition demands
     C3  what arrives (start <= S) and was not there is received exactly once
     C4  a send goes from earlier to later: send[c, u -> v] implies start[c, u] < start[c, v]
-    C5  for each step s and each bandwidth constraint (routes L, b): sends on L whose start at the receiver is s  <= b *
-    rounds[s] C6  the rounds sum to R, each at least 1
+    C5  for each step s and each bandwidth constraint (routes L, b): the number of sends on L whose start at the
+        receiver is s is at most b * rounds[s]
+    C6  the rounds sum to R, each at least 1
 
 C5 has the fastest form known for what is asked. With R > S it is SCCL's own, as published in microsoft/msccl-tools,
 `msccl/path_encoding.py`: for each number of rounds i that a step can have, ``rounds[s] = i`` implies a pseudo-Boolean
@@ -97,7 +98,7 @@ def _under(pipeline: int | None, extra_memory: int | None) -> str:
 
 
 def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions) -> tuple[dict, dict]:
-    """Adds C1 to C6 and the restrictions; returns ``start`` by (chunk, rank) and ``send`` by (chunk, route)."""
+    """Add C1 to C6 and the restrictions; return ``start`` by (chunk, rank) and ``send`` by (chunk, route)."""
     net, coll, steps = problem.network, problem.collective, problem.steps
     chunks = [(u * problem.chunks + i, u) for u in range(coll.units) for i in range(problem.chunks)]
     start = {(c, n): z3.Int(f"start_{c}_{n}", context) for c, _ in chunks for n in range(net.ranks)}
@@ -125,23 +126,21 @@ def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: 
 def _loads(
     z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions, start: dict, send: dict
 ) -> None:
-    """C5 and C6: a pseudo-Boolean sum a step and wire, one for each number of rounds the step can have."""
+    """Add C5 and C6: for each step and bandwidth constraint a pseudo-Boolean sum for each possible number of rounds."""
     net, steps = problem.network, problem.steps
     rounds = [z3.Int(f"rounds_{s}", context) for s in range(1, steps + 1)]
     if problem.rounds != steps:
         solver.add(*(r >= 1 for r in rounds), z3.Sum(rounds) == problem.rounds)
     total = problem.collective.units * problem.chunks
     stride = restrictions.pipeline or steps
-    wires = [((r,), route.units) for r, route in enumerate(net.routes)] + [(cap.routes, cap.units) for cap in net.caps]
-    for routes, units in wires:
+    resources = [((r,), route.units) for r, route in enumerate(net.routes)]
+    resources += [(cap.routes, cap.units) for cap in net.caps]
+    for routes, units in resources:
         for first in range(1, min(stride, steps) + 1):
-            load = [
-                z3.And(send[c, r], start[c, net.routes[r].dst] == s)
-                for s in range(first, steps + 1, stride)
-                for c in range(total)
-                for r in routes
-            ]
-            sends = [(x, 1) for x in load]
+            sends = []
+            for s in range(first, steps + 1, stride):
+                for c in range(total):
+                    sends += [(z3.And(send[c, r], start[c, net.routes[r].dst] == s), 1) for r in routes]
             if problem.rounds == steps:
                 solver.add(z3.PbLe(sends, units))
             else:

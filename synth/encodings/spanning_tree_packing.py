@@ -1,4 +1,5 @@
-"""Allreduce on undirected spanning trees: the greatest rate τ, its partition, and pipelined schedules.
+"""Allreduce by spanning-tree packing (Nash-Williams, Tutte): the greatest rate τ, its partition, and pipelined
+schedules.
 
 Where every link has the same capacity both ways and nothing else limits the network, each chunk crosses a partition of
 the ranks into m parts at least 2(m - 1) times, so the rate is at most τ, the least over partitions of
@@ -30,13 +31,13 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True)
 class Tree:
-    """A spanning tree, rooted where it is least high."""
+    """A spanning tree, rooted where its height is least."""
 
     root: int
     parents: tuple[int, ...]
 
     def depth(self, rank: int) -> int:
-        """Edges from `rank` up to the root."""
+        """Return the number of edges from `rank` up to the root."""
         return 0 if rank == self.root else 1 + self.depth(self.parents[rank])
 
     @property
@@ -57,17 +58,16 @@ class Forest:
 
     @property
     def height(self) -> int:
-        """Of the highest tree."""
+        """Greatest height of its trees."""
         return max(tree.height for tree in self.trees)
 
 
-# Units of all links together up to which every unit is an edge to pack.
-MOST_UNITS = 1 << 13
+MOST_UNITS = 1 << 13  # maximum number of units of all links together, as every unit is an edge of the matroid union
 
 
 def applies(network: Network) -> bool:
-    """Whether τ is the bound and trees attain it: links alike both ways, no caps, connected; and few enough units to
-    pack one by one."""
+    """Return True if τ is the bound and trees attain it: links alike in both directions, no shared limits, connected;
+    and few enough units to pack one by one."""
     units = _units(network)
     if sum(units.values()) > MOST_UNITS:
         return False
@@ -77,8 +77,8 @@ def applies(network: Network) -> bool:
 
 
 def partition_rate(network: Network, partition: Sequence[int]) -> Fraction:
-    """Units of the pairs across, over parts less one: no allreduce is faster. Raises SynthError for fewer than two
-    parts."""
+    """Return the bound on the rate by a partition: units of the pairs across it, divided by the parts less one. Raises
+    SynthError for fewer than two parts."""
     parts = len(set(partition))
     if len(partition) != network.ranks or parts < 2:
         raise SynthError(
@@ -89,7 +89,8 @@ def partition_rate(network: Network, partition: Sequence[int]) -> Fraction:
 
 
 def forest(network: Network) -> Forest:
-    """τ and trees that attain it, by Newton's method on partitions: each failed packing names a worse one.
+    """Return τ and trees that attain it, by Newton's method on partitions: each failed packing names a partition of
+    lower rate.
 
     Raises SynthError where `applies` is false.
     """
@@ -100,53 +101,55 @@ def forest(network: Network) -> Forest:
     partition = start(network)
     while True:
         rate = partition_rate(network, partition)
-        # a tree holds one edge of a pair at most; one more than there are trees, so that a full pair is seen to be
-        # stuck
-        times = {
-            e: min(n * rate.denominator, rate.numerator + 1) for e, n in sorted(_units(network).items()) if e[0] < e[1]
-        }
-        edges = [e for e, n in times.items() for _ in range(n)]
+        edges: list[Edge] = []
+        for e, n in sorted(_units(network).items()):
+            if e[0] < e[1]:
+                # A tree holds at most one edge of a pair. One edge more than there are trees shows that a pair is full.
+                edges += [e] * min(n * rate.denominator, rate.numerator + 1)
         packed = _Packing(network.ranks, edges, rate.numerator)
         if packed.complete:
-            trees = tuple(_rooted(network.ranks, [edges[i] for i in members]) for members in packed.forests)
-            return Forest(network, rate, partition, trees)
+            trees = []
+            for members in packed.forests:
+                trees.append(_rooted(network.ranks, [edges[i] for i in members]))
+            return Forest(network, rate, partition, tuple(trees))
         partition = packed.tight_partition()
 
 
-def schedule(made: Forest, collective: Collective, pipeline: int) -> Schedule:
-    """The forest's allreduce with `pipeline` chunks a tree: S = 2 * height + pipeline - 1, R = q * S, C = p * pipeline.
+def schedule(packing: Forest, collective: Collective, pipeline: int) -> Schedule:
+    """Return the forest's allreduce with `pipeline` chunks a tree.
 
-    All ranks end with the same bits: each total is formed once, at its root.
+    It has S = 2 * height + pipeline - 1, R = q * S, C = p * pipeline. All ranks end with the same bits: each total is
+    formed once, at its root.
     """
-    length = 2 * made.height + pipeline - 1
+    length = 2 * packing.height + pipeline - 1
     steps: list[list[Send]] = [[] for _ in range(length)]
-    ways = _ways(made)
-    for k, tree in enumerate(made.trees):
+    routes = _routes_of_pairs(packing)
+    for k, tree in enumerate(packing.trees):
         for n, parent in enumerate(tree.parents):
             if n == tree.root:
                 continue
             up, down = tree.height - tree.depth(n), tree.height + tree.depth(parent)
-            there, back = next(ways[n, parent]), next(ways[parent, n])
+            there, back = next(routes[n, parent]), next(routes[parent, n])
             for i in range(pipeline):
                 chunk = k * pipeline + i
                 steps[up + i].append(Send(chunk, n, parent, "reduce", there))
                 steps[down + i].append(Send(chunk, parent, n, "copy", back))
-    rows = tuple(Step(made.rate.denominator, tuple(sorted(sends))) for sends in steps)
-    return prune(Schedule(made.network, collective, made.rate.numerator * pipeline, rows))
+    rows = tuple(Step(packing.rate.denominator, tuple(sorted(sends))) for sends in steps)
+    return prune(Schedule(packing.network, collective, packing.rate.numerator * pipeline, rows))
 
 
-def _ways(made: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
-    """For each pair the ways of the trees on it, one after the other: a route takes as many in a step as there is room
-    for."""
+def _routes_of_pairs(packing: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
+    """Return for each pair the switches (`via`) of the routes that its trees take, one after the other: each route as
+    often as its capacity in a step."""
     routes: dict[Edge, list[Iterator[tuple[str, ...]]]] = {}
-    for r in made.network.routes:
-        routes.setdefault((r.src, r.dst), []).append(repeat(r.via, r.units * made.rate.denominator))
-    return {pair: chain(*ways) for pair, ways in routes.items()}
+    for r in packing.network.routes:
+        routes.setdefault((r.src, r.dst), []).append(repeat(r.via, r.units * packing.rate.denominator))
+    return {pair: chain(*iterators) for pair, iterators in routes.items()}
 
 
 def start(network: Network) -> tuple[int, ...]:
-    """Of the partitions met while the parts with most units between them are joined, one by one, the first of least
-    rate."""
+    """Return the first partition of least rate among those met while the two parts with most units between them are
+    joined repeatedly."""
     units, part = _units(network), tuple(range(network.ranks))
     best, least = part, partition_rate(network, part)
     for _ in range(network.ranks - 2):
@@ -155,7 +158,8 @@ def start(network: Network) -> tuple[int, ...]:
             if part[a] < part[b]:
                 across[part[a], part[b]] = across.get((part[a], part[b]), 0) + n
         first, second = max(across, key=across.__getitem__)
-        part = tuple(first if p == second else p for p in part)
+        merged = {second: first}
+        part = tuple(merged.get(p, p) for p in part)
         if (rate := partition_rate(network, part)) < least:
             best, least = part, rate
     return best
@@ -189,7 +193,7 @@ def _rooted(ranks: int, edges: Sequence[Edge]) -> Tree:
 
 
 class _Packing:
-    """As many edges as `count` edge-disjoint forests can hold: matroid union by shortest augmenting paths.
+    """Maximum edge set of `count` edge-disjoint forests: matroid union by shortest augmenting paths.
 
     (Edmonds, "Minimum partition of a matroid into independent subsets", 1965.)
     """
@@ -207,20 +211,22 @@ class _Packing:
 
     @property
     def complete(self) -> bool:
-        """Whether every forest is a spanning tree."""
+        """True if every forest is a spanning tree."""
         return all(len(members) == self.ranks - 1 for members in self.forests)
 
     def tight_partition(self) -> tuple[int, ...]:
-        """The components of the edges that could not give way: too few edges run between them."""
+        """Return the partition into components of the edges that no augmenting path freed: too few edges run
+        between the parts."""
         part = list(range(self.ranks))
         for e in self.stuck:
-            a, b = (part[x] for x in self.edges[e])
-            part = [min(a, b) if p in (a, b) else p for p in part]
+            low, high = sorted(map(part.__getitem__, self.edges[e]))
+            merged = {high: low}
+            part = [merged.get(p, p) for p in part]
         return tuple(part)
 
     def _insert(self, new: int) -> set[int] | None:
-        """Inserts an edge, moving others between forests; None, or all edges reached when that is impossible. Raises
-        TimeUp."""
+        """Insert an edge and move others between forests; return None, or all edges reached if that is impossible.
+        Raises TimeUp."""
         check()
         came: dict[int, tuple[int, int] | None] = {new: None}
         queue = deque([new])
@@ -231,7 +237,7 @@ class _Packing:
                     continue
                 cycle = self._path(k, self.edges[e])
                 if cycle is None:
-                    self._shift(e, k, came)
+                    self._augment(e, k, came)
                     return None
                 for f in cycle:
                     if f not in came:
@@ -239,8 +245,9 @@ class _Packing:
                         queue.append(f)
         return set(came)
 
-    def _shift(self, e: int, k: int, came: dict[int, tuple[int, int] | None]) -> None:
-        """Edge e enters forest k and leaves the one it was in to the edge that reached it, and so on back."""
+    def _augment(self, e: int, k: int, came: dict[int, tuple[int, int] | None]) -> None:
+        """Apply the augmenting path of the matroid union: insert edge `e` into forest `k`, then walk back through
+        `came`, moving each displaced edge into the forest in which it closed the cycle."""
         while True:
             old = self.home.get(e)
             if old is not None:
@@ -255,7 +262,7 @@ class _Packing:
             e, k = before
 
     def _path(self, k: int, ends: Edge) -> list[int] | None:
-        """The edges of forest k between two ranks, None when they are not connected."""
+        """Return the edges of forest k between two ranks; None if they are not connected."""
         if k not in self.near:
             near = self.near[k] = {}
             for f in self.forests[k]:

@@ -22,7 +22,7 @@ from synth.solvers.boolean_model import Model
 
 @dataclass(frozen=True)
 class Inverse:
-    """What `invert` needs: the orbits and, by unit, the numbering of the send variables of its representative."""
+    """Data for `invert`: the orbits and, by unit, the numbering of the send variables of its representative."""
 
     problem: Problem
     orbits: Orbits
@@ -31,9 +31,10 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Step:
-    """The whole problem: "unsat" is a proof. `monotone` adds that what is held stays held (neither choice dominates).
+    """Encoding of the whole problem: "unsat" is a proof. `monotone` adds clauses that a held chunk stays held, which is
+    faster on some instances and slower on others.
 
-    A schedule may use fewer rounds than asked, never more: ``apply`` bounds the sum of rounds from above.
+    A schedule may use fewer rounds than requested, never more: ``apply`` bounds the sum of rounds from above.
     """
 
     complete = True
@@ -42,12 +43,12 @@ class Step:
     tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
-        """The model and what is needed to read a schedule from its solution. Raises UsageError for combining
+        """Return the model, and the data to read a schedule from its solution. Raises UsageError for combining
         collectives."""
         return build(problem, orbits(problem), monotone=self.monotone, tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
-        """The schedule of a solution, with exactly the steps and rounds asked for."""
+        """Return the schedule of a solution, with exactly the requested steps and rounds."""
         return read(inverse, values)
 
 
@@ -59,9 +60,10 @@ class MonotoneStep(Step):
 
 
 def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = True) -> tuple[Model, Inverse]:
-    """The model restricted to schedules that are invariant under the group of `quotient`.
+    """Return the model of the schedules that are invariant under the group of `quotient`.
 
-    `tight` adds what follows from cuts without slack (`synth.encodings.tight_cuts`): no schedule is lost.
+    `tight` adds the constraints implied by cuts without slack (`synth.encodings.tight_cuts`), which excludes no
+    schedule.
     """
     coll = problem.collective
     if coll.combining:
@@ -71,7 +73,10 @@ def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = T
     if spare < 0 or problem.steps < 1:
         model.clause([])
         return model, Inverse(problem, quotient, [])
-    levels = [list(range(first, first + spare)) for first in (model.block(spare) for _ in range(problem.steps))]
+    levels: list[list[int]] = []
+    for _ in range(problem.steps):
+        first = model.block(spare)
+        levels.append(list(range(first, first + spare)))
     for row in levels:
         model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
     if spare:
@@ -88,7 +93,7 @@ def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = T
 def _chunks(
     model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool, cuts: list
 ) -> tuple[int, int, dict]:
-    """Variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
+    """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
 
     Returns the first variable, the number of variables a chunk, and for each representative route its place:
     (offset of step 0, first step, last step).
@@ -98,13 +103,11 @@ def _chunks(
     if not goals:
         return 0, 0, {}
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
-    near = [
-        min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1) for n in range(net.ranks)
-    ]
-    late = [
-        steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1)
-        for n in range(net.ranks)
-    ]
+    near: list[int] = []  # earliest time at which each rank can hold the chunk
+    late: list[int] = []  # latest time at which holding it is of use
+    for n in range(net.ranks):
+        near.append(min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1))
+        late.append(steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1))
 
     rows: list[list[int]] = []
     ones: list[list[int]] = []  # at most one of each
@@ -158,19 +161,27 @@ def _chunks(
         model.clause([])
         return base, size, sends
     for start in range(base - 1, base - 1 + size * copies, size) if size else ():
-        clauses.extend([[x + start if x > 0 else x - start for x in row] for row in rows])
+        clauses.extend([_offset(row, start) for row in rows])
         for row in ones:
             model.at_most([x + start for x in row], 1)
     return base, size, sends
 
 
+def _offset(clause: list[int], start: int) -> list[int]:
+    """Return a clause whose variables are moved up by `start`."""
+    moved = []
+    for x in clause:
+        moved.append(x + start if x > 0 else x - start)
+    return moved
+
+
 def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]], cuts: list) -> None:
-    """Loads of one route, and of one cap, per orbit: at most units times rounds at each step."""
+    """Add the load limits, for one route and one shared limit of each orbit: at most units times rounds a step."""
     net, copies = problem.network, quotient.copies
     full_routes, full_caps = full_wires(net, cuts)
-    wires = [((r,), net.routes[r].units, r in full_routes) for r in quotient.routes]
-    wires += [(net.caps[k].routes, net.caps[k].units, k in full_caps) for k in quotient.caps]
-    for routes, units, full in wires:
+    resources = [((r,), net.routes[r].units, r in full_routes) for r in quotient.routes]
+    resources += [(net.caps[k].routes, net.caps[k].units, k in full_caps) for k in quotient.caps]
+    for routes, units, full in resources:
         loads: list[list[int]] = [[] for _ in levels]
         for unit, (base, size, sends) in enumerate(places):
             rep = quotient.route_rep[unit]
@@ -189,7 +200,7 @@ def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, level
 
 
 def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:
-    """The schedule of a solution of the model of `build`."""
+    """Return the schedule of a solution of the model of `build`."""
     problem, quotient = inverse.problem, inverse.orbits
     routes, copies = problem.network.routes, quotient.copies
     steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]

@@ -1,8 +1,8 @@
-"""Cuts that a schedule of (C, S, R) must use to the full: redundant constraints that make tight instances easy.
+"""Tight cuts, which every schedule of (C, S, R) uses to the full: implied constraints that make tight instances easy.
 
-A cut is a set of ranks W. Every chunk that no rank of W holds and some rank of W needs must enter W; what enters in R
-rounds is at most R times the bandwidth into W. Where the two are equal every route into W is full at every step, each
-of those chunks enters exactly once, and no other chunk enters at all.
+A cut is a set of ranks W. Every chunk that no rank of W holds and some rank of W needs must enter W. At most R times
+the bandwidth into W enters in R rounds. If the two are equal, every route into W is full in every step, each of those
+chunks enters exactly once, and no other chunk enters.
 """
 
 from __future__ import annotations
@@ -16,44 +16,49 @@ from synth.model.collective import Collective
 from synth.model.schedule import Problem
 from synth.model.topology import Cap, Network
 
-ALL_SUBSETS = 8  # ranks up to which every set of ranks is tried; above, single ranks and their complements
+ALL_SUBSETS = 8  # number of ranks up to which every set of ranks is a cut; above, single ranks and their complements
 
 
 def tight_cuts(problem: Problem) -> list[frozenset[int]]:
-    """The cuts of `problem` without slack. Empty too where a cut shows the problem infeasible: the solver will find
-    out."""
+    """Return the cuts of `problem` without slack; none if a cut shows the problem infeasible, which the solver will
+    prove."""
     net, coll, chunks, rounds = problem.network, problem.collective, problem.chunks, problem.rounds
     cuts, capped = [], bool(net.caps)
-    for w, need, room in _every_cut(net, coll) if net.ranks <= ALL_SUBSETS else _small_cuts(net, coll):
-        if need and (capped or need * chunks >= room * rounds):
-            slack = _capped(net, w, room) * rounds - need * chunks if capped else room * rounds - need * chunks
+    candidates = _every_cut(net, coll) if net.ranks <= ALL_SUBSETS else _small_cuts(net, coll)
+    for w, need, bandwidth in candidates:
+        if need and (capped or need * chunks >= bandwidth * rounds):
+            capacity = _capped_bandwidth(net, w, bandwidth) if capped else bandwidth
+            slack = capacity * rounds - need * chunks
             if slack < 0:
                 return []
             if not slack:
                 cuts.append(w)
-    return [frozenset(n for n in range(net.ranks) if w >> n & 1) for w in cuts]
+    return [_members(w, net.ranks) for w in cuts]
+
+
+def _members(mask: int, ranks: int) -> frozenset[int]:
+    return frozenset(n for n in range(ranks) if mask >> n & 1)
 
 
 def full_wires(net: Network, cuts: list[frozenset[int]]) -> tuple[set[int], set[int]]:
-    """Routes, and caps, that tight cuts make full at every step."""
+    """Return the routes and the shared limits that tight cuts make full in every step."""
     routes: set[int] = set()
     caps: set[int] = set()
     for cut in cuts:
         entering = {i for i, r in enumerate(net.routes) if r.dst in cut and r.src not in cut}
-        whole = sum(net.routes[i].units for i in entering)
+        total = sum(net.routes[i].units for i in entering)
         through = [_through(cap, entering) for cap in net.caps]
-        room = min([whole, *(most for most in through if most is not None)])
-        if room == whole:
+        bandwidth = min([total, *(limit for limit in through if limit is not None)])
+        if bandwidth == total:
             routes |= entering
-        caps |= {k for k, cap in enumerate(net.caps) if through[k] == room and set(cap.routes) == entering}
+        caps |= {k for k, cap in enumerate(net.caps) if through[k] == bandwidth and set(cap.routes) == entering}
     return routes, caps
 
 
 def _every_cut(net: Network, coll: Collective) -> Iterable[tuple[int, int, int]]:
-    """Each set of ranks as a bit mask, with the units of data that must enter it and the bandwidth into it.
+    """Yield each set of ranks as a bit mask, with the units of data that must enter it and the bandwidth into it.
 
-    Sets grow by one rank at a time: what enters w and v is what enters w and what enters v, less what goes between
-    them.
+    Sets grow by one rank v: the bandwidth into w ∪ {v} is that into w plus that into v, less that between them.
     """
     into = [0] * net.ranks
     between = [[0] * net.ranks for _ in range(net.ranks)]
@@ -63,17 +68,17 @@ def _every_cut(net: Network, coll: Collective) -> Iterable[tuple[int, int, int]]
         into[r.dst] += r.units
         between[r.src][r.dst] += r.units
         between[r.dst][r.src] += r.units
-    rooms = [0]
+    bandwidths = [0]
     for v in range(net.ranks):
         inner = [0]
         for u in range(v):
             more = between[v][u]
             inner += [x + more for x in inner]
         enters = into[v]
-        rooms += map(sub, [room + enters for room in rooms], inner)
-    everyone = len(rooms) - 1
-    outside = [0] * len(rooms)  # of each set: units with no holder outside it
-    apart = [0] * len(rooms)  # units that nobody outside it holds or needs
+        bandwidths += map(sub, [b + enters for b in bandwidths], inner)
+    everyone = len(bandwidths) - 1
+    outside = [0] * len(bandwidths)  # of each set: units with no holder outside it
+    apart = [0] * len(bandwidths)  # units that nobody outside it holds or needs
     for pre, post in zip(coll.pre, coll.post, strict=True):
         if not post <= pre:
             outside[_mask(pre)] += 1
@@ -81,11 +86,11 @@ def _every_cut(net: Network, coll: Collective) -> Iterable[tuple[int, int, int]]
     _over_subsets(outside, net.ranks)
     _over_subsets(apart, net.ranks)
     needs = list(map(sub, outside, apart))  # of the complement of each set
-    return zip(range(1, everyone), needs[-2:0:-1], rooms[1:], strict=False)
+    return zip(range(1, everyone), needs[-2:0:-1], bandwidths[1:], strict=False)
 
 
 def _over_subsets(sums: list[int], ranks: int) -> None:
-    """Replaces each entry by the sum over the subsets of its index; in few, long slices, for speed."""
+    """Replace each entry by the sum over the subsets of its index (zeta transform), in few long slices for speed."""
     for n in range(ranks):
         bit, size = 1 << n, len(sums)
         if bit * bit < size:
@@ -97,7 +102,7 @@ def _over_subsets(sums: list[int], ranks: int) -> None:
 
 
 def _small_cuts(net: Network, coll: Collective) -> Iterable[tuple[int, int, int]]:
-    """As `_every_cut`, for single ranks and their complements."""
+    """Return the rows of `_every_cut` for single ranks and their complements."""
     into, out = [0] * net.ranks, [0] * net.ranks
     for r in net.routes:
         if r.src != r.dst:
@@ -118,15 +123,17 @@ def _mask(ranks: Iterable[int]) -> int:
     return sum([1 << n for n in ranks])
 
 
-def _capped(net: Network, w: int, room: int) -> Fraction:
-    """Bandwidth into w when one cap holds all the routes into it."""
+def _capped_bandwidth(net: Network, w: int, bandwidth: int) -> Fraction:
+    """Return the bandwidth into w, where shared limits that hold all routes into it are counted."""
     entering = {i for i, r in enumerate(net.routes) if w >> r.dst & 1 and not w >> r.src & 1}
     through = (_through(cap, entering) for cap in net.caps)
-    return min([Fraction(room), *(most for most in through if most is not None)])
+    return min([Fraction(bandwidth), *(limit for limit in through if limit is not None)])
 
 
 def _through(cap: Cap, entering: set[int]) -> Fraction | None:
-    """Chunks per round that a cap lets over the routes of `entering` together; None where it does not hold all of
-    them."""
+    """Return the chunks per round that a shared limit allows over the routes `entering` together; None if it does not
+    hold all of them."""
     times = Counter(cap.routes)
-    return Fraction(cap.units, min(times[i] for i in entering)) if entering and entering <= times.keys() else None
+    if not entering or not entering <= times.keys():
+        return None
+    return Fraction(cap.units, min(times[i] for i in entering))

@@ -1,9 +1,11 @@
-"""Chunks as translates of a few representatives, for collectives whose chunks of one unit are all alike.
+"""Symmetry-reduced formulation: chunks as images of a few representatives under a group, for collectives whose chunks
+of one unit are all alike.
 
-An automorphism of the network that maps the collective to itself maps a right schedule of one chunk to a right
-schedule of another. So a solver is asked for `representatives` one-chunk schedules per orbit of units only; every
-element of a small group H moves each of them, and `copies` repeats the whole. A route then carries, of one
-representative, as much as all routes of its orbit together, and only these averaged loads are constrained.
+An automorphism of the network that maps the collective to itself maps a valid schedule of one chunk to a valid schedule
+of another. So a solver searches only one-chunk schedules of `representatives` for each orbit of units. Every element of
+a small group H moves each of them, and the result is repeated `copies` times. The images of one representative load a
+route as much together as the representative loads all routes of the orbit. So only these sums over orbits are
+constrained.
 """
 
 from __future__ import annotations
@@ -24,20 +26,21 @@ Perm = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Load:
-    """`weights[r]` sends of the representatives on route r make up at most ``units * rounds / divisor``, per step."""
+    """A load limit for each step: the sends of the representatives, those on route r counted ``weights[r]`` times, are
+    at most ``units * rounds / divisor``."""
 
     weights: tuple[tuple[int, int], ...]
     units: int
     divisor: int
 
     def most(self, rounds: int) -> int:
-        """The greatest weighted count that `rounds` rounds allow."""
+        """Return the greatest weighted count that `rounds` rounds allow."""
         return self.units * rounds // self.divisor
 
 
 @dataclass(frozen=True)
 class Classes:
-    """What a representative that is invariant under some automorphisms does alike, each named by its least member."""
+    """Orbits under the automorphisms that leave a representative invariant, each named by its least member."""
 
     ranks: Perm
     routes: Perm
@@ -46,10 +49,13 @@ class Classes:
 
 @dataclass(frozen=True)
 class Translation:
-    """How the `chunks` chunks of every unit are made from representatives under `moves`, each `copies` times.
+    """Chunks of every unit as images of representatives.
 
-    `moves` is a group, or for a collective of one unit any list of automorphisms. `inner`: generators under which
-    each representative is to be invariant itself (collectives of one unit only).
+    Attributes:
+        moves: a group of automorphisms, or for a collective of one unit any list of automorphisms.
+        chunks: number of chunks of each unit.
+        copies: number of times that each image occurs.
+        inner: generators under which each representative is invariant itself (collectives of one unit only).
     """
 
     network: Network
@@ -61,9 +67,12 @@ class Translation:
 
     @cached_property
     def classes(self) -> Classes:
-        """The orbits of ranks, routes and (rank, rank) pairs under `inner`."""
+        """Orbits of ranks, routes and (rank, rank) pairs under `inner`."""
         n = self.network.ranks
-        pairs = _orbits(n * n, [tuple(m.ranks[x // n] * n + m.ranks[x % n] for x in range(n * n)) for m in self.inner])
+        pair_moves: list[Perm] = []
+        for m in self.inner:
+            pair_moves.append(tuple(m.ranks[x // n] * n + m.ranks[x % n] for x in range(n * n)))
+        pairs = _orbits(n * n, pair_moves)
         return Classes(
             _orbits(n, [m.ranks for m in self.inner]),
             _orbits(len(self.network.routes), [m.routes for m in self.inner]),
@@ -72,32 +81,34 @@ class Translation:
 
     @cached_property
     def stabilizers(self) -> dict[int, int]:
-        """The first unit of each orbit, with how many moves keep it."""
+        """Order of the stabilizer of the first unit of each orbit, by that unit."""
         seen: set[int] = set()
-        found: dict[int, int] = {}
+        orders: dict[int, int] = {}
         for u in range(self.collective.units):
             if u not in seen:
                 seen.update(m.units[u] for m in self.moves)
-                found[u] = sum(m.units[u] == u for m in self.moves)
-        return found
+                orders[u] = sum(m.units[u] == u for m in self.moves)
+        return orders
 
     @property
     def fits(self) -> bool:
-        """Whether C is a whole number of representatives for every unit."""
-        return all(self.chunks % (stays * self.copies) == 0 for stays in self.stabilizers.values())
+        """Return True if `chunks` gives a whole number of representatives for every unit."""
+        return all(self.chunks % (order * self.copies) == 0 for order in self.stabilizers.values())
 
     @cached_property
     def representatives(self) -> tuple[int, ...]:
-        """The unit of each representative."""
-        return tuple(u for u, stays in self.stabilizers.items() for _ in range(self.chunks // (stays * self.copies)))
+        """Unit of each representative."""
+        units: list[int] = []
+        for u, order in self.stabilizers.items():
+            units += [u] * (self.chunks // (order * self.copies))
+        return tuple(units)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """One constraint per orbit of routes and caps, on the first route of each class of `inner`."""
-        found: dict[tuple, tuple[int, int]] = {}
-        resources = [((i,), r.units) for i, r in enumerate(self.network.routes)] + [
-            (c.routes, c.units) for c in self.network.caps
-        ]
+        """Load limits: one for each orbit of routes and of shared limits, on representatives under `inner`."""
+        tightest: dict[tuple, tuple[int, int]] = {}
+        resources = [((i,), r.units) for i, r in enumerate(self.network.routes)]
+        resources += [(c.routes, c.units) for c in self.network.caps]
         back = [sorted(range(len(m.routes)), key=m.routes.__getitem__) for m in self.moves]
         for routes, units in resources:
             weight: dict[int, int] = {}
@@ -108,39 +119,39 @@ class Translation:
             common = math.gcd(*weight.values())
             key = tuple(sorted((r, w // common) for r, w in weight.items()))
             divisor = common * self.copies
-            if key not in found or units * found[key][1] < found[key][0] * divisor:
-                found[key] = (units, divisor)
-        return tuple(Load(key, units, divisor) for key, (units, divisor) in found.items())
+            if key not in tightest or units * tightest[key][1] < tightest[key][0] * divisor:
+                tightest[key] = (units, divisor)
+        return tuple(Load(key, units, divisor) for key, (units, divisor) in tightest.items())
 
     def expand(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
-        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as few copies as
-        keep R/C.
+        """Return the schedule of all chunks from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as
+        few copies as keep R/C.
 
-        A route -1 - n stands for rank n itself, which adds its input to what it holds.
+        A route -1 - n stands for rank n itself, which adds its input to the sum that it holds.
         """
-        whole = self._laid_out(steps)
-        spare = math.gcd(self.copies, *(step.rounds for step in whole.steps))
-        if spare == 1:
-            return whole
-        return replace(self, chunks=self.chunks // spare, copies=self.copies // spare)._laid_out(steps)
+        schedule = self._all_images(steps)
+        factor = math.gcd(self.copies, *(step.rounds for step in schedule.steps))
+        if factor == 1:
+            return schedule
+        return replace(self, chunks=self.chunks // factor, copies=self.copies // factor)._all_images(steps)
 
-    def _laid_out(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
-        made: list[list[Send]] = [[] for _ in steps]
-        taken = [0] * self.collective.units
+    def _all_images(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
+        sends: list[list[Send]] = [[] for _ in steps]
+        used_chunks = [0] * self.collective.units
         for rep, unit in enumerate(self.representatives):
             for m in self.moves * self.copies:
                 target = m.units[unit]
-                chunk = target * self.chunks + taken[target]
-                taken[target] += 1
+                chunk = target * self.chunks + used_chunks[target]
+                used_chunks[target] += 1
                 for t, step in enumerate(steps):
                     for r, kind in step.get(rep, ()):
                         if r < 0:
-                            made[t].append(Send(chunk, m.ranks[-1 - r], m.ranks[-1 - r], kind))
+                            sends[t].append(Send(chunk, m.ranks[-1 - r], m.ranks[-1 - r], kind))
                             continue
                         route = self.network.routes[m.routes[r]]
-                        made[t].append(Send(chunk, route.src, route.dst, kind, route.via))
-        done = tuple(Step(1, tuple(sorted(sends))) for sends in made)
-        return prune(Schedule(self.network, self.collective, self.chunks, done))
+                        sends[t].append(Send(chunk, route.src, route.dst, kind, route.via))
+        rows = tuple(Step(1, tuple(sorted(row))) for row in sends)
+        return prune(Schedule(self.network, self.collective, self.chunks, rows))
 
 
 def _orbits(size: int, perms: Sequence[Perm]) -> Perm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from synth.errors import MissingDependencyError
 from synth.solvers.boolean_model import Answer, Count, Model
@@ -78,3 +78,26 @@ def _linear(linear, count: Count, names: list[int]) -> None:
     linear.vars.extend([names[v - 1] for v in weights])
     linear.coeffs.extend(list(weights.values()))
     linear.domain.extend((limit if count.full else -(1 << 40), limit))
+
+
+def new_program() -> Any:
+    """Return an empty `cp_model.CpModel`, to be filled by its own methods. Raises MissingDependencyError without
+    ortools."""
+    if cp_model is None:
+        raise MissingDependencyError("CP-SAT needs ortools; run: pip install ortools")
+    return cp_model.CpModel()
+
+
+def solved_program(program: Any, seconds: float, seed: int) -> Any:
+    """Return the `cp_model.CpSolver` that holds a solution of `program`; None if one worker finds none.
+
+    `seconds` are CP-SAT's deterministic measure of work, about seconds of one core. The load of the machine does not
+    change the answer.
+    """
+    if cp_model is None:
+        raise MissingDependencyError("CP-SAT needs ortools; run: pip install ortools")
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = max(0.01, seconds)
+    return solver if solver.solve(program) in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None

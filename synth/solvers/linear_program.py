@@ -74,3 +74,7 @@ class LinearProgram:
             return None
         solution = self._solver.getSolution()
         return self._solver.getInfo().objective_function_value, list(solution.col_value), list(solution.row_dual)
+
+    def change_costs(self, costs: Sequence[float]) -> None:
+        """Replace the costs of all columns; the last basis is kept."""
+        self._solver.changeColsCost(len(costs), list(range(len(costs))), list(costs))

@@ -78,3 +78,13 @@ def checked(total: int, what: str) -> None:
             f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer "
             f"digits"
         )
+
+
+def growing_flow() -> Any:
+    """Return an empty `SimpleMaxFlow` of OR-tools, to which arcs are added one by one by its own methods.
+
+    For graphs whose arcs are not known at once, and for the cut on the sink's side, which `MaxFlow` does not give.
+    """
+    from ortools.graph.python.max_flow import SimpleMaxFlow
+
+    return SimpleMaxFlow()

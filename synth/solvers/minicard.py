@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from synth.errors import MissingDependencyError
 from synth.solvers.boolean_model import Answer, Count, Model
@@ -106,3 +106,18 @@ class _Names:
         if both:
             self.clauses.append([literal, -self.variables])
         return self.variables
+
+
+def incremental_minisat(clauses: list[list[int]]) -> Any:
+    """Return python-sat's incremental MiniSat (GitHub version) with `clauses`; its `delete` frees it.
+
+    MiniSat reports cores of assumptions and is quick on many small questions. Raises MissingDependencyError without
+    python-sat.
+    """
+    try:
+        from pysat.solvers import MinisatGH
+    except ImportError:
+        raise MissingDependencyError(
+            "placing chunks needs python-sat; run: pip install 'python-sat==1.9.dev17'"
+        ) from None
+    return MinisatGH(bootstrap_with=clauses)

@@ -1,8 +1,8 @@
-"""What one chunk costs at least at given prices, when it must travel whole: deadline cuts in a binary case tree.
+"""Branch and bound for the least price of a tree of one chunk: deadline cuts in a binary case tree.
 
-The cuts alone (a linear program over flows) may be beaten where chunks cannot be split. Then one asks "does rank n hold
-the chunk at time t?": where it does, (n, t) is one more destination; where it does not, all sends into n at steps ≤ t
-are gone. Each answer makes the cuts weigh more; the price of any tree is at least the least over all leaves.
+The cuts alone (a linear program over flows) give a weak bound where chunks cannot be split. Then the tree branches on
+"does rank n hold the chunk at time t?". If it does, (n, t) is a further destination. If it does not, no send enters n
+at steps ≤ t. Either answer strengthens the cuts. The price of any tree is at least the minimum over all leaves.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import numpy as np
 
 from synth.bounds.cut_lp import Cut, entered
 from synth.bounds.demands import distances_from
-from synth.bounds.trees.time_expanded_trees import Grower, Tree
+from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.max_flow import growing_flow
 
-SCALE = 1 << 40
-TOLERANCE = 1e-7
-MAX_CYCLES = 400
-TRIED = 4
+SCALE = 1 << 40  # flow units of a load of 1 in the integer maximum flows
+TOLERANCE = 1e-7  # relative violation below which a cut counts as satisfied
+MAX_CYCLES = 400  # maximum number of rounds of cut separation in one case
+TRIED = 4  # maximum number of branchings that are evaluated before one is chosen (strong branching)
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """Both answers to "does `node[0]` hold the chunk at time `node[1]`?"."""
+    """A branching on "does rank `node[0]` hold the chunk at time `node[1]`?", with both answers."""
 
     node: tuple[int, int]
     has: Branch | Leaf
@@ -45,7 +46,7 @@ class Branch:
 
     @property
     def value(self) -> float:
-        """The least over both."""
+        """Minimum over both answers."""
         return min(self.has.value, self.hasnot.value)
 
 
@@ -68,8 +69,8 @@ class Cases:
         self.leaves = 0
 
     def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
-        """A case tree worth at least `goal`, a tree that costs less, or, after `most` linear programs, the best case
-        tree so far."""
+        """Return a case tree worth at least `goal`, a tree that costs less, or, after `most` linear programs, the best
+        case tree so far."""
         best: Branch | Leaf | Tree = self._prove({}, {}, goal, most, None)
         return best
 
@@ -107,12 +108,12 @@ class Cases:
         return _Case(self, has, gone)
 
     def cost(self, tree: Tree) -> float:
-        """The price of a tree."""
+        """Return the price of a tree."""
         return float(sum(self.prices[route, step - 1] for step, route in tree))
 
 
 class _Case:
-    """One leaf: the linear program over cuts, solved by adding violated ones."""
+    """One case: its linear program, solved by cutting planes."""
 
     def __init__(self, cases: Cases, has: dict[int, int], gone: dict[int, int]) -> None:
         self.cases, network, steps = cases, cases.network, cases.steps
@@ -122,12 +123,9 @@ class _Case:
         extra = [(n, t) for n, t in has.items() if n in cases.targets and t < steps]
         self.ends.update(extra)
         self.early = self._earliest()
-        alive = [
-            (i, t)
-            for i, r in enumerate(network.routes)
-            for t in range(1, steps + 1)
-            if self.early[r.src] < t and t > gone.get(r.dst, 0)
-        ]
+        alive: list[tuple[int, int]] = []  # (route, step) of each send that this case allows
+        for i, r in enumerate(network.routes):
+            alive += [(i, t) for t in range(max(self.early[r.src], gone.get(r.dst, 0)) + 1, steps + 1)]
         self.free = [(i, t) for i, t in alive if cases.prices[i, t - 1] == 0]
         self.paid = [(i, t) for i, t in alive if cases.prices[i, t - 1] > 0]
         self.at = {place: c for c, place in enumerate(self.paid)}
@@ -139,18 +137,18 @@ class _Case:
             self.leaf = self._solve()
 
     def _earliest(self) -> list[int]:
-        """The first time at which each rank can hold the chunk; steps + 1 where it never can."""
+        """Return the first time at which each rank can hold the chunk; steps + 1 if it never can."""
         steps, routes = self.cases.steps, self.cases.network.routes
-        early = [0 if n in self.cases.sources else steps + 1 for n in range(self.cases.network.ranks)]
+        early = [steps + 1] * self.cases.network.ranks
+        for n in self.cases.sources:
+            early[n] = 0
         for t in range(1, steps + 1):
             for n in {r.dst for r in routes if early[r.src] < t and early[r.dst] > t and t > self.gone.get(r.dst, 0)}:
                 early[n] = t
         return early
 
     def _solve(self) -> Leaf:
-        from ortools.graph.python.max_flow import SimpleMaxFlow
-
-        self.graph = SimpleMaxFlow()
+        self.graph = growing_flow()
         plenty = SCALE << 12
         network, steps = self.cases.network, self.cases.steps
         self.arcs = [self._arc(place, 0) for place in self.paid]
@@ -203,27 +201,26 @@ class _Case:
             if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
                 continue
             near, far = set(self.graph.get_source_side_min_cut()), set(self.graph.get_sink_side_min_cut())
-            yield self._tight(
-                [[self._node(r, s) not in near for s in range(self.cases.steps + 1)] for r in range(len(self.early))],
-                n,
-                t,
-            )
-            yield self._tight(
-                [[self._node(r, s) in far for s in range(self.cases.steps + 1)] for r in range(len(self.early))], n, t
-            )
+            outside_near, inside_far = [], []
+            for r in range(len(self.early)):
+                nodes = [self._node(r, s) for s in range(self.cases.steps + 1)]
+                outside_near.append([node not in near for node in nodes])
+                inside_far.append([node in far for node in nodes])
+            yield self._tight(outside_near, n, t)
+            yield self._tight(inside_far, n, t)
 
     def _tight(self, inside: Sequence[Sequence[bool]], end: int, time: int) -> Cut:
-        """The cut as θ, moved so that only sends that can serve (end, time) enter."""
-        found = []
+        """Return the cut as θ, moved so that only sends of use for (end, time) enter it."""
+        thetas = []
         for n, row in enumerate(inside):
             theta = next((t for t, yes in enumerate(row) if not yes), len(row)) - 1
             far = self.cases.late[end][n]
             theta = min(theta, -1 if far is None else time - far)
-            found.append(min(self.cases.steps, max(theta, min(self.early[n] - 1, self.cases.steps), -1)))
-        return tuple(found)
+            thetas.append(min(self.cases.steps, max(theta, min(self.early[n] - 1, self.cases.steps), -1)))
+        return tuple(thetas)
 
     def doubtful(self) -> list[tuple[int, int]]:
-        """Ranks and times of which the linear program says neither yes nor no, the most doubtful first."""
+        """Return the (rank, time) pairs whose flow is fractional, the nearest to one half first."""
         found = []
         for arc, load in zip(self.arcs, self.loads, strict=True):
             self.graph.set_arc_capacity(arc, int(max(0.0, load) * SCALE))
@@ -238,7 +235,7 @@ class _Case:
         return [(n, t) for _, n, t in sorted(found)]
 
     def tree(self, seed: int) -> Tree | None:
-        """A tree along the sends that the linear program uses."""
+        """Return a tree along the sends that the linear program uses; None if none is found."""
         steps, network = self.cases.steps, self.cases.network
         prices = np.full((len(network.routes), steps), 1e6)
         for place, load in zip(self.paid, self.loads, strict=True):
@@ -248,12 +245,12 @@ class _Case:
                 )
         for i, t in self.free:
             prices[i, t - 1] = 1e-6
-        found = Grower(network, steps, self.cases.sources, self.cases.targets, seed).search(prices, [], 32, 8)
+        found = TreeSearch(network, steps, self.cases.sources, self.cases.targets, seed).search(prices, [], 32, 8)
         return min((tree for _, tree in found), key=self.cases.cost, default=None)
 
 
 def leaves(tree: Branch | Leaf) -> Iterator[Leaf]:
-    """All leaves of a case tree."""
+    """Yield all leaves of a case tree."""
     if isinstance(tree, Leaf):
         yield tree
     else:
@@ -262,5 +259,5 @@ def leaves(tree: Branch | Leaf) -> Iterator[Leaf]:
 
 
 def rational(value: float, most: int) -> Fraction:
-    """The nearest fraction with a denominator up to `most`."""
+    """Return the nearest fraction with a denominator of at most `most`."""
     return Fraction(value).limit_denominator(most)

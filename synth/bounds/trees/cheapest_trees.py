@@ -1,12 +1,12 @@
-"""Exact cheapest trees on few ranks: a walk over the sets of ranks that hold the chunk, step by step.
+"""Exact cheapest trees on few ranks: a Steiner-tree dynamic program over the sets of ranks that hold the chunk.
 
-While holding costs nothing, all that the rest of a tree can depend on after step t is who holds the chunk. So the
-cheapest tree is a shortest path over pairs (t, set of holders), in the way of Dreyfus and Wagner (Networks 1, 1971):
-from set A to A ∪ D in one step costs, for each rank of D, the cheapest route into it from A. There are 3^f pairs (A,
-D), f the ranks that do not hold the chunk at the start; all of them are looked at, in arrays.
+To hold a chunk costs nothing. So after step t the rest of a tree depends only on the set of holders, and the cheapest
+tree is a shortest path over pairs (t, set of holders), as in the Steiner-tree program of Dreyfus and Wagner (Networks
+1, 1971). A step from set A to A ∪ D costs, for each rank of D, the cheapest route into it from A. There are 3^f pairs
+(A, D), where f is the number of ranks that do not hold the chunk at the start. All pairs are evaluated, in arrays.
 
-From both ends at once this also gives the cheapest tree in which a given rank receives at a given step, for every rank
-and step: many different columns for one price.
+Costs from the start and costs to go together give the cheapest tree in which a given rank receives in a given step, for
+every rank and step: many different columns from one evaluation.
 """
 
 from __future__ import annotations
@@ -16,54 +16,65 @@ from functools import lru_cache
 
 import numpy as np
 
-from synth.bounds.trees.time_expanded_trees import Grower, Tree
+from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 
-MOST_FREE = 9  # ranks without the chunk at the start; 3^9 pairs a step
+MOST_FREE = 9  # maximum number of ranks without the chunk at the start: 3^9 = 19,683 pairs in each step
 
 
-class Pairs:
-    """All pairs (A, D) of disjoint sets of `count` ranks, bit sets: `before` A, `after` A ∪ D, `new[pair]` the members
-    of D."""
+class HolderSetPairs:
+    """All pairs (A, D) of disjoint sets of `count` ranks.
+
+    Attributes:
+        before: A of each pair, as a bit set.
+        after: A ∪ D of each pair, as a bit set.
+        new: the members of D of each pair.
+        receiving: for each rank the pairs whose D contains it.
+    """
 
     def __init__(self, count: int) -> None:
         codes = np.arange(3**count)
-        digits = np.stack([codes // 3**k % 3 for k in range(count)]) if count else np.zeros((0, 1), dtype=int)
+        digits = np.zeros((count, len(codes)), dtype=int)  # of rank k: 1 in A, 2 in D, 0 in neither
+        for k in range(count):
+            digits[k] = codes // 3**k % 3
         bits = 1 << np.arange(count)
         self.before = (bits[:, None] * (digits == 1)).sum(axis=0)
         self.after = (bits[:, None] * (digits > 0)).sum(axis=0)
         fresh = digits == 2
         self.receiving = [np.flatnonzero(row) for row in fresh]
         self.new = [tuple(np.flatnonzero(column).tolist()) for column in fresh.T]
-        self.of_before, self.of_after = self.before.tolist(), self.after.tolist()
-        self._by = [
-            (order, sets[order]) for sets in (self.before, self.after) for order in [np.argsort(sets, kind="stable")]
-        ]
-        self._starts = [np.searchsorted(sets, np.arange(1 << count)) for _, sets in self._by]
+        self.before_list, self.after_list = self.before.tolist(), self.after.tolist()  # faster to index one by one
+        self._by_set: list[tuple[np.ndarray, np.ndarray]] = []
+        for sets in (self.before, self.after):
+            order = np.argsort(sets, kind="stable")
+            self._by_set.append((order, sets[order]))
+        self._starts = [np.searchsorted(sets, np.arange(1 << count)) for _, sets in self._by_set]
 
     def least(self, total: np.ndarray, after: bool) -> tuple[np.ndarray, list[int]]:
-        """For each set the least of `total` over the pairs that have it before, or after, and the first pair with
-        that."""
-        order, sets = self._by[after]
+        """Return for each set the minimum of `total` over the pairs with that set as A (as A ∪ D with `after`), and the
+        first pair that attains it."""
+        order, sets = self._by_set[after]
         ordered = total[order]
         least = np.minimum.reduceat(ordered, self._starts[after])
         hits = np.flatnonzero(ordered == least[sets])[::-1]
         first = np.empty(len(least), dtype=int)
-        first[sets[hits]] = order[hits]  # where a set comes up twice, what is written last stays
+        first[sets[hits]] = order[
+            hits
+        ]  # hits are in reverse order: of several pairs of a set the first is written last
         return least, first.tolist()
 
 
 @lru_cache(maxsize=MOST_FREE + 1)
-def pairs_of(count: int) -> Pairs:
-    """The same `Pairs` for all who ask."""
-    return Pairs(count)
+def holder_set_pairs(count: int) -> HolderSetPairs:
+    """Return the `HolderSetPairs` of `count` ranks, cached."""
+    return HolderSetPairs(count)
 
 
 class Holders:
-    """Cheapest trees from `sources` to all of `targets` within `steps` steps of `network`, at any prices, exactly.
+    """Steiner-tree dynamic program: exact cheapest trees from `sources` to all of `targets` within `steps` steps.
 
-    `fits` says whether there are few enough ranks for it. After `price` comes what is asked of the trees at those
-    prices.
+    Only for networks that `fits` accepts. `price` evaluates the program; `optimal_sends` and `trees_by_receive` then
+    read trees off it at those prices. Sets of ranks are bit sets over `free`, the ranks that are no sources.
     """
 
     def __init__(self, network: Network, steps: int, sources: Iterable[int], targets: Iterable[int]) -> None:
@@ -73,126 +84,135 @@ class Holders:
         place = {n: k for k, n in enumerate(self.free)}
         self.wanted = sum(1 << place[n] for n in set(targets) - start)
         count = len(self.free)
-        self.arcs = [
-            (i, count if r.src in start else place[r.src], place[r.dst])
-            for i, r in enumerate(network.routes)
-            if r.dst in place
+        self.arcs = [  # (route, source, destination), all sources as rank `count`
+            (i, place.get(r.src, count), place[r.dst]) for i, r in enumerate(network.routes) if r.dst in place
         ]
-        self.pairs = pairs_of(count)
+        self.pairs = holder_set_pairs(count)
 
     exact = True
 
     @staticmethod
     def fits(network: Network, sources: Iterable[int]) -> bool:
-        """Whether there are few enough ranks."""
+        """Return True if at most `MOST_FREE` ranks are no sources."""
         return network.ranks - len(frozenset(sources)) <= MOST_FREE
 
     def price(self, prices: np.ndarray) -> float:
-        """Take ``prices[route, step - 1]``; the cost of a cheapest tree (infinite where there is none)."""
+        """Evaluate the program at ``prices[route, step - 1]`` and return the cost of a cheapest tree, infinite if there
+        is none.
+
+        Sets ``cost_to_go[t, A]``, the cost to complete a tree whose holders after step t are A.
+        """
         self.prices = prices
         count, steps, pairs = len(self.free), self.steps, self.pairs
-        cost = np.full((steps, count + 1, count), np.inf)  # from each rank, the sources last, into each
+        cost = np.full((steps, count + 1, count), np.inf)  # [t, a, b] from rank a, or the sources (last), into rank b
         route = np.full((steps, count + 1, count), -1)
         for i, a, b in self.arcs:
             better = prices[i] < cost[:, a, b]
             cost[better, a, b] = prices[i][better]
             route[better, a, b] = i
-        into = np.full((steps, 1 << count, count), np.inf)  # from any rank of a set, or from the sources
+        into = np.full((steps, 1 << count, count), np.inf)  # [t, A, b] from the best rank of A, or the sources, into b
         through = np.full((steps, 1 << count, count), -1)
-        for k in [*range(count), count]:
-            low, here = (slice(1 << k), slice(1 << k, 2 << k)) if k < count else (slice(None), slice(None))
+        # The sets that contain k follow from those without k and all greater ranks; the sources are in every set.
+        for k in range(count + 1):
+            low, high = (slice(1 << k), slice(1 << k, 2 << k)) if k < count else (slice(None), slice(None))
             better = cost[:, k : k + 1] < into[:, low]
-            into[:, here] = np.where(better, cost[:, k : k + 1], into[:, low])
-            through[:, here] = np.where(better, route[:, k : k + 1], through[:, low])
-        self.ways_in = through.tolist()
-        self.pay = np.zeros((steps, len(pairs.before)))
+            into[:, high] = np.where(better, cost[:, k : k + 1], into[:, low])
+            through[:, high] = np.where(better, route[:, k : k + 1], through[:, low])
+        self.cheapest_route = through.tolist()
+        self.step_cost = np.zeros((steps, len(pairs.before)))
         for k, receiving in enumerate(pairs.receiving):
-            self.pay[:, receiving] += into[:, pairs.before[receiving], k]
-        self.rest = np.empty((steps + 1, 1 << count))
+            self.step_cost[:, receiving] += into[:, pairs.before[receiving], k]
+        self.cost_to_go = np.empty((steps + 1, 1 << count))
         self.next: list[list[int]] = [[]] * steps
         sets = np.arange(1 << count)
-        self.rest[steps] = np.where(sets & self.wanted == self.wanted, 0.0, np.inf)
+        self.cost_to_go[steps] = np.where(sets & self.wanted == self.wanted, 0.0, np.inf)
         for t in range(steps - 1, -1, -1):
-            self.rest[t], self.next[t] = pairs.least(self.rest[t + 1, pairs.after] + self.pay[t], after=False)
-        return float(self.rest[0, 0])
+            self.cost_to_go[t], self.next[t] = pairs.least(
+                self.cost_to_go[t + 1, pairs.after] + self.step_cost[t], after=False
+            )
+        return float(self.cost_to_go[0, 0])
 
     def search(
-        self, prices: np.ndarray, known: Sequence[Tree] = (), size: int = 0, rounds: int = 0
+        self, prices: np.ndarray, known: Sequence[Tree] = (), size: int = 0, turns: int = 0
     ) -> list[tuple[float, Tree]]:
-        """Cheap trees at ``prices[route, step - 1]``, a cheapest first, without repetition; empty where there is none
-        at all.
+        """Return cheap trees with their costs at ``prices[route, step - 1]``, a cheapest first, without repetition;
+        empty if there is no tree.
 
-        The arguments that `Grower.search` takes besides are of no use here.
+        The other arguments are those of `TreeSearch.search` and have no effect.
         """
-        del known, size, rounds
-        return self.through() if self.price(np.maximum(prices, 0.0)) < np.inf else []
+        del known, size, turns
+        return self.trees_by_receive() if self.price(np.maximum(prices, 0.0)) < np.inf else []
 
-    def through(self) -> list[tuple[float, Tree]]:
-        """For each rank and step the cheapest tree in which it receives then, with its cost; cheapest first, without
-        repetition."""
+    def trees_by_receive(self) -> list[tuple[float, Tree]]:
+        """Return for each rank and step the cheapest tree in which the rank receives in that step, with its cost;
+        cheapest first, without repetition."""
         pairs = self.pairs
-        reach = np.full(self.rest.shape, np.inf)  # the cost of getting to a set by a step, and the last pair on the way
+        reach = np.full(self.cost_to_go.shape, np.inf)  # [t, A] the cost to have the holders A after step t
         reach[0, 0] = 0.0
-        last: list[list[int]] = []
-        found: set[Tree] = set()
+        last: list[list[int]] = []  # the last pair on a cheapest path to each set, by step
+        trees: set[Tree] = set()
         for t in range(self.steps):
-            so_far = reach[t, pairs.before] + self.pay[t]
-            reach[t + 1], back = pairs.least(so_far, after=True)
-            total = so_far + self.rest[t + 1, pairs.after]
+            cost = reach[t, pairs.before] + self.step_cost[t]
+            reach[t + 1], back = pairs.least(cost, after=True)
+            total = cost + self.cost_to_go[t + 1, pairs.after]
             for receiving in pairs.receiving:
                 code = int(receiving[total[receiving].argmin()])
                 if total[code] < np.inf:
-                    walk, held = [code], pairs.of_before[code]
+                    path, holders = [code], pairs.before_list[code]
                     for codes in reversed(last):
-                        walk.append(codes[held])
-                        held = pairs.of_before[codes[held]]
-                    found.add(self._tree([*walk[::-1], *self._onwards(t + 1, pairs.of_after[code])]))
+                        path.append(codes[holders])
+                        holders = pairs.before_list[codes[holders]]
+                    trees.add(self._tree([*path[::-1], *self._optimal_pairs(t + 1, pairs.after_list[code])]))
             last.append(back)
         prices = self.prices.tolist()
-        return sorted((sum(prices[route][step - 1] for step, route in tree), tree) for tree in found)
 
-    def onwards(self, t: int, held: int) -> Tree:
-        """The cheapest tree on from a set of ranks that hold the chunk after step t, as bits: that of `free[k]` is ``1
-        << k``.
+        def cost_of(tree: Tree) -> float:
+            return sum(prices[route][step - 1] for step, route in tree)
 
-        It costs ``rest[t, held]``, which is to be finite.
+        return sorted((cost_of(tree), tree) for tree in trees)
+
+    def optimal_sends(self, t: int, holders: int) -> Tree:
+        """Return the sends of a cheapest completion of a tree after step t, from the bit set `holders`, in which ``1 <<
+        k`` stands for `free[k]`.
+
+        They cost ``cost_to_go[t, holders]``, which has to be finite.
         """
-        return self._tree(self._onwards(t, held), t)
+        return self._tree(self._optimal_pairs(t, holders), t)
 
-    def _onwards(self, t: int, held: int) -> list[int]:
-        """The pairs of steps t + 1, ... of a cheapest way on, from `held` after step t."""
+    def _optimal_pairs(self, t: int, holders: int) -> list[int]:
+        """Return the pairs of steps t + 1, ... of a cheapest completion from `holders` after step t."""
         codes = []
         for following in self.next[t:]:
-            codes.append(following[held])
-            held = self.pairs.of_after[following[held]]
+            codes.append(following[holders])
+            holders = self.pairs.after_list[following[holders]]
         return codes
 
     def _tree(self, codes: Sequence[int], start: int = 0) -> Tree:
-        """The tree of one pair for each step after `start`."""
+        """Return the tree that consists of one pair for each step after `start`."""
         sends = []
         for t, code in enumerate(codes, start):
-            routes = self.ways_in[t][self.pairs.of_before[code]]
+            routes = self.cheapest_route[t][self.pairs.before_list[code]]
             sends += [(t + 1, routes[k]) for k in self.pairs.new[code]]
         return self._pruned(sends)
 
     def _pruned(self, sends: list[tuple[int, int]]) -> Tree:
-        """Without relays that nothing hangs on."""
+        """Return the tree without relays that have no target below them."""
         if self.wanted + 1 == 1 << len(self.free):
             return tuple(sorted(sends))
-        routes, kept = self.network.routes, []
+        routes, used = self.network.routes, []
         needed = {n for k, n in enumerate(self.free) if self.wanted >> k & 1}
         for step, route in sorted(sends, reverse=True):
             if routes[route].dst in needed:
                 needed.add(routes[route].src)
-                kept.append((step, route))
-        return tuple(sorted(kept))
+                used.append((step, route))
+        return tuple(sorted(used))
 
 
-def pricer(network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int) -> Holders | Grower:
-    """What finds cheap trees: exactly where there are few ranks, else by search."""
+def make_pricer(
+    network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int
+) -> Holders | TreeSearch:
+    """Return a pricer of trees from `sources` to `targets`: exact on few ranks, else heuristic."""
     sources = tuple(sources)
-    return (
-        Holders(network, steps, sources, targets)
-        if Holders.fits(network, sources)
-        else Grower(network, steps, sources, targets, seed)
-    )
+    if Holders.fits(network, sources):
+        return Holders(network, steps, sources, targets)
+    return TreeSearch(network, steps, sources, targets, seed)

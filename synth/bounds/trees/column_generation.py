@@ -1,17 +1,16 @@
-"""Column generation over trees: the least R/C at S steps of any schedule, for chunks that travel whole.
+"""Column generation over trees: the least R/C at S steps of any schedule whose chunks travel whole.
 
-Every chunk of a schedule travels along a tree (`arborescence`), so a schedule of C chunks a unit is a solution, with
-multiplicities k/C, of
+Every chunk of a schedule travels along a time-expanded arborescence, a *tree*. So a schedule of C chunks a unit is a
+solution, with multiplicities k/C, of
 
     minimise Σ r_t   over   x[tree] ≥ 0 with Σ x = 1 per unit,   load[k,t] ≤ bandwidth_k · r_t
 
-and conversely a rational solution is a schedule for some C once every r_t ≥ 1/C is an integer multiple of 1/C: the
-optimum is the infimum of R/C over all C, as soon as R ≥ S. Averaging over automorphisms keeps the optimum, so loads
-are kept per orbit of constraints and trees for one representative unit per orbit of units.
+Conversely a rational solution is a schedule for some C once every r_t ≥ 1/C is an integer multiple of 1/C. So the
+optimum is the infimum of R/C over all C, as soon as R ≥ S. Averaging over automorphisms keeps the optimum. Loads are
+therefore kept for each orbit of constraints, and trees for one representative unit of each orbit of units.
 
-The master is solved in its dual form, where a new tree is a new row and the last basis stays feasible for the dual
-simplex method; prices are smoothed towards the
-best seen so far (Wentges, Int. Trans. Oper. Res. 4, 1997).
+The restricted master is solved in its dual form, where a new tree is a new row and the last basis stays feasible for
+the dual simplex method. Prices are smoothed towards the best seen so far (Wentges, Int. Trans. Oper. Res. 4, 1997).
 """
 
 from __future__ import annotations
@@ -22,39 +21,45 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import pricer
+from synth.bounds.trees.cheapest_trees import make_pricer
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbits
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
 
-SMOOTHING = 0.7
-EPSILON = 1e-7
-MOST_NEW = 60  # trees of a unit in a round of pricing
-POOL, KNOWN = 96, 72  # trees searched at once, and the known ones they start from: many cost hardly more than few
-MOST_EFFORT = 48  # turns of one search, where fewer find nothing new
+SMOOTHING = 0.7  # weight of the best prices so far against the master's prices, at which trees are priced
+EPSILON = 1e-7  # relative tolerance for float comparisons of costs
+MOST_NEW = 60  # maximum number of trees of one unit that join the master in one round of pricing
+POOL = 96  # number of trees that a heuristic search improves at once; many cost hardly more time than few
+KNOWN = 72  # maximum number of known trees that such a search starts from
+MOST_EFFORT = 48  # number of turns of a heuristic search beyond which it is not extended when it finds nothing new
 
 
-class Space:
-    """Bandwidth constraints and units of a problem, folded by automorphisms.
+class FoldedProblem:
+    """Bandwidth constraints and units of a problem, one for each orbit of an automorphism group.
 
-    `constraints[k]` is ``(routes, units)``: the routes one by one, then the caps. `orbit[k]` numbers its orbit,
-    `capacity[o]` sums the units of an orbit, `use[route, o]` counts the constraints of orbit o on a route.
-    `units` are the representatives, `weight` the sizes of their orbits.
+    Attributes:
+        constraints: ``(routes, units)`` of each constraint: the routes one by one, then the shared limits.
+        orbit: number of the orbit of each constraint.
+        capacity: sum of the units of the constraints of each orbit, in chunks per round.
+        use: ``use[route, o]`` is the number of constraints of orbit o on a route.
+        units: representatives of the orbits of units of data.
+        weight: size of the orbit of each representative.
     """
 
     def __init__(self, network: Network, collective: Collective, generators: Sequence[Generator]) -> None:
         self.network, self.collective, self.generators = network, collective, tuple(generators)
         routes = len(network.routes)
-        self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)] + [
-            (c.routes, c.units) for c in network.caps
-        ]
+        self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)]
+        self.constraints += [(c.routes, c.units) for c in network.caps]
         cap_at = {(tuple(sorted(c.routes)), c.units): routes + k for k, c in enumerate(network.caps)}
         moves = []
         for g in self.generators:
-            caps = [cap_at[tuple(sorted(g.routes[i] for i in c.routes)), c.units] for c in network.caps]
-            moves.append([*g.routes, *caps])
+            image = list(g.routes)
+            for cap in network.caps:
+                image.append(cap_at[tuple(sorted(g.routes[i] for i in cap.routes)), cap.units])
+            moves.append(image)
         least = orbits(len(self.constraints), moves)
         number = {k: o for o, k in enumerate(sorted(set(least)))}
         self.orbit = np.array([number[k] for k in least])
@@ -62,39 +67,48 @@ class Space:
         self.use = np.zeros((routes, len(number)))
         for k, (members, _) in enumerate(self.constraints):
             np.add.at(self.use[:, self.orbit[k]], list(members), 1)
-        self._uses = [[(int(o), float(self.use[r, o])) for o in np.flatnonzero(self.use[r])] for r in range(routes)]
+        self._uses: list[list[tuple[int, float]]] = []  # the nonzero entries of `use`, by route
+        for row in self.use:
+            self._uses.append([(int(o), float(row[o])) for o in np.flatnonzero(row)])
         home = orbits(collective.units, [g.units for g in self.generators])
         active = [u for u in range(collective.units) if not collective.post[u] <= collective.pre[u]]
         self.units = sorted({home[u] for u in active})
         self.weight = {u: home.count(u) for u in self.units}
 
     def loads(self, tree: Tree, steps: int) -> np.ndarray:
-        """`loads[o, t - 1]`: how much a chunk on `tree` uses of orbit o in step t."""
-        found = np.zeros((self.use.shape[1], steps))
+        """Return ``loads[o, t - 1]``, the load of one chunk on `tree` on constraint orbit o in step t."""
+        loads = np.zeros((self.use.shape[1], steps))
         for place, amount in self.sparse(tree, steps).items():
-            found.flat[place] = amount
-        return found
+            loads.flat[place] = amount
+        return loads
 
     def sparse(self, tree: Tree, steps: int) -> dict[int, float]:
-        """The entries of `loads` that are not 0, by ``orbit * steps + step - 1``."""
-        found: dict[int, float] = {}
+        """Return the nonzero entries of `loads`, by ``orbit * steps + step - 1``."""
+        entries: dict[int, float] = {}
         for step, route in tree:
             for o, amount in self._uses[route]:
                 place = o * steps + step - 1
-                found[place] = found.get(place, 0.0) + amount
-        return found
+                entries[place] = entries.get(place, 0.0) + amount
+        return entries
 
 
 @dataclass
 class Columns:
-    """What column generation ended with.
+    """Result of column generation, in floats; certificates are made from `prices` by `tree_bound`.
 
-    `value`: the optimum over the trees found, an upper bound on the infimum of R/C; `lower`: a lower bound from exact
-    pricing (floats; certificates come from `trees`). `trees[u]` are the trees of representative unit u, `share` their
-    multiplicities, `rounds` the r_t. `prices[o, t - 1]` are the dual prices of constraint orbits.
+    Attributes:
+        value: the optimum over the known trees, an upper bound on the infimum of R/C.
+        lower: a lower bound from exact pricing, 0 without.
+        trees: the known trees of each representative unit.
+        share: their multiplicities in the optimal solution.
+        rounds: r_t of each step.
+        prices: ``prices[o, t - 1]`` are the dual prices of constraint orbits.
+        unit_duals: the dual value of each representative unit.
+        iterations: number of times that the restricted master was solved.
+        optimal: `lower` meets `value` up to rounding.
     """
 
-    space: Space
+    folded: FoldedProblem
     steps: int
     value: float = float("inf")
     lower: float = 0.0
@@ -102,73 +116,68 @@ class Columns:
     share: dict[int, list[float]] = field(default_factory=dict)
     rounds: list[float] = field(default_factory=list)
     prices: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    worth: dict[int, float] = field(default_factory=dict)
+    unit_duals: dict[int, float] = field(default_factory=dict)
     iterations: int = 0
     optimal: bool = False
 
     def reduced_costs(self, unit: int) -> np.ndarray:
-        """What each tree of `unit` costs at `prices` beyond the cheapest worth of the unit; zero on optimal ones."""
-        weight = self.space.weight[unit]
-        price = (self.space.use @ self.prices).tolist()
-        return np.array(
-            [weight * sum(price[r][t - 1] for t, r in tree) - self.worth[unit] for tree in self.trees[unit]]
-        )
+        """Return the reduced cost of each tree of `unit`: its cost at `prices` minus the unit's dual value. It is zero
+        on trees in use."""
+        weight = self.folded.weight[unit]
+        price = (self.folded.use @ self.prices).tolist()
+        costs = []
+        for tree in self.trees[unit]:
+            costs.append(weight * sum(price[r][t - 1] for t, r in tree) - self.unit_duals[unit])
+        return np.array(costs)
 
 
-class _Warm(LinearProgram):
-    """A linear program whose costs may change; the last basis is kept."""
+class RestrictedMaster:
+    """Restricted master over the known trees, in its dual form: prices y, slack s_t and dual values w_u of units.
 
-    def price(self, costs: Sequence[float]) -> None:
-        """Set the costs of all columns."""
-        self._solver.changeColsCost(len(costs), list(range(len(costs))), list(costs))
+        maximise Σ w_u + floor · Σ s_t   with   Σ_o capacity_o · y[o, t] + s_t = 1   for each step t
+                                         and    w_u ≤ weight_u · (load of tree) · y   for each tree of unit u
 
-
-class Restricted:
-    """The dual of the restricted master: prices y, slack s_t, worth of units; every tree is a row, so the basis stays
-    warm.
-
-    maximise Σ worth + floor · Σ s   with   Σ capacity · y[., t] + s_t = 1   and   worth_u ≤ weight_u · (load of tree) ·
-                                                                                   y
+    Every tree is a row, so the last basis stays dual feasible when trees are added. After `solve`: `value`, `prices`,
+    `unit_duals`, `rounds`, `slack` and `share`, the multiplicities of the trees of each unit.
     """
 
-    def __init__(self, space: Space, steps: int, floor: float) -> None:
-        self.space, self.steps = space, steps
-        self.count = len(space.capacity) * steps
-        self.lp = _Warm([0.0] * self.count + [-floor] * steps + [-1.0] * len(space.units))
-        self.worth_at = {u: self.count + steps + i for i, u in enumerate(space.units)}
+    def __init__(self, folded: FoldedProblem, steps: int, floor: float) -> None:
+        self.folded, self.steps = folded, steps
+        self.count = len(folded.capacity) * steps
+        self.lp = LinearProgram([0.0] * self.count + [-floor] * steps + [-1.0] * len(folded.units))
+        self.unit_column = {u: self.count + steps + i for i, u in enumerate(folded.units)}
         rows = []
         for t in range(steps):
-            row = {o * steps + t: float(capacity) for o, capacity in enumerate(space.capacity)}
+            row = {o * steps + t: float(capacity) for o, capacity in enumerate(folded.capacity)}
             rows.append((1.0, row | {self.count + t: 1.0}, 1.0))
         self.lp.add_rows(rows)
         self.columns: list[tuple[int, Tree]] = []
-        self.trees: dict[int, list[Tree]] = {u: [] for u in space.units}
-        self.places: dict[int, list[np.ndarray]] = {u: [] for u in space.units}
+        self.trees: dict[int, list[Tree]] = {u: [] for u in folded.units}
+        self.places: dict[int, list[np.ndarray]] = {u: [] for u in folded.units}
         self.known: set[tuple[int, Tree]] = set()
-        self.waiting: list[tuple[float | None, dict[int, float], float | None]] = []
+        self.pending_rows: list[tuple[float | None, dict[int, float], float | None]] = []
 
-    def ask(self, need: dict[int, float], loads: np.ndarray, floors: Sequence[float]) -> None:
-        """Change the right-hand sides: how much of each unit is to be placed beside `loads`, and the least rounds of
-        each step."""
-        costs = [-float(x) for x in loads.ravel()] + [-float(f) for f in floors] + [-need[u] for u in self.space.units]
-        self.lp.price(costs)
+    def set_demand(self, need: dict[int, float], loads: np.ndarray, floors: Sequence[float]) -> None:
+        """Change the right-hand sides: `need[u]` of unit u is to be placed beside `loads`, with at least
+        ``floors[t - 1]`` rounds in step t."""
+        costs = [-float(x) for x in (*loads.ravel(), *floors)]
+        self.lp.change_costs(costs + [-need[u] for u in self.folded.units])
 
     def add(self, unit: int, tree: Tree) -> bool:
-        """Add a tree; False where it is there already."""
+        """Add a tree; return False if it is known already."""
         if (unit, tree) in self.known:
             return False
         self.known.add((unit, tree))
         self.columns.append((unit, tree))
         self.trees[unit].append(tree)
         self.places[unit].append(np.array([route * self.steps + step - 1 for step, route in tree]))
-        row = {
-            place: -self.space.weight[unit] * amount for place, amount in self.space.sparse(tree, self.steps).items()
-        }
-        self.waiting.append((None, row | {self.worth_at[unit]: 1.0}, 0.0))
+        entries = self.folded.sparse(tree, self.steps)
+        row = {place: -self.folded.weight[unit] * amount for place, amount in entries.items()}
+        self.pending_rows.append((None, row | {self.unit_column[unit]: 1.0}, 0.0))
         return True
 
     def cheapest(self, unit: int, price: np.ndarray, count: int) -> list[Tree]:
-        """As many trees of `unit` as `count`, the cheapest at ``price[route, step - 1]``."""
+        """Return at most `count` trees of `unit`, the cheapest at ``price[route, step - 1]``."""
         trees, places = self.trees[unit], self.places[unit]
         if len(trees) <= count:
             return list(trees)
@@ -177,19 +186,19 @@ class Restricted:
         return [trees[i] for i in np.argsort(cost, kind="stable")[:count]]
 
     def solve(self) -> bool:
-        """Solve to optimality, from the last basis; False where the solver failed."""
-        self.lp.add_rows(self.waiting)
-        self.waiting = []
+        """Solve to optimality, from the last basis; return False if the solver fails."""
+        self.lp.add_rows(self.pending_rows)
+        self.pending_rows = []
         answer = self.lp.solve()
         if answer is None:
             return False
-        value, x, duals = answer
+        value, x, duals = answer  # the row duals of this dual program are the primal solution, with signs reversed
         self.value = -value
         self.prices = np.maximum(np.array(x[: self.count]), 0.0).reshape(-1, self.steps)
-        self.worth = {u: x[i] for u, i in self.worth_at.items()}
+        self.unit_duals = {u: x[i] for u, i in self.unit_column.items()}
         self.rounds = [-d for d in duals[: self.steps]]
         self.slack = x[self.count : self.count + self.steps]
-        self.share: dict[int, list[float]] = {u: [] for u in self.space.units}
+        self.share: dict[int, list[float]] = {u: [] for u in self.folded.units}
         for (unit, _), dual in zip(self.columns, duals[self.steps :], strict=True):
             self.share[unit].append(max(0.0, -dual))
         return True
@@ -206,27 +215,29 @@ def generate(
     seconds: float | None = None,
     iterations: int = 400,
     seed: int = 0,
-    exact: Callable[[Space, int, np.ndarray, float], tuple[float, Tree | None]] | None = None,
+    exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]] | None = None,
 ) -> Columns | None:
-    """Column generation at `steps` steps; None where some destination cannot be reached in time.
+    """Return the result of column generation at `steps` steps; None if some destination cannot be reached in time.
 
-    Stops at `target` (a lower bound on R/C that is known), at `iterations` or `seconds`, or when pricing finds nothing.
-    `floor` is the least r_t (1/C when a schedule of C chunks is wanted). `exact(space, unit, price, limit)` settles
-    what the heuristic pricing leaves open: it returns a lower bound on the price of any tree of `unit` and a tree
-    below `limit`, if there is one.
+    It stops at `target` (a known lower bound on R/C), after `iterations` or `seconds`, or when pricing finds no tree.
+    `floor` is the minimum of each r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit, price, limit)`
+    is called when heuristic pricing finds no tree: it returns a lower bound on the price of any tree of `unit`, and a
+    tree below `limit` if there is one.
     """
     started = time.process_time()
-    space = Space(network, collective, generators)
-    result = Columns(space, steps)
-    growers = {u: pricer(network, steps, collective.pre[u], collective.post[u], seed + 7919 * u) for u in space.units}
-    sure = all(grower.exact for grower in growers.values())
-    master = Restricted(space, steps, floor)
-    centre = np.full((len(space.capacity), steps), 1.0 / space.capacity.sum())
-    for u, grower in growers.items():
-        found = grower.search(space.use @ centre, [], POOL, 1)
-        if not found:
+    folded = FoldedProblem(network, collective, generators)
+    result = Columns(folded, steps)
+    pricers = {
+        u: make_pricer(network, steps, collective.pre[u], collective.post[u], seed + 7919 * u) for u in folded.units
+    }
+    pricing_is_exact = all(pricer.exact for pricer in pricers.values())
+    master = RestrictedMaster(folded, steps, floor)
+    centre = np.full((len(folded.capacity), steps), 1.0 / folded.capacity.sum())
+    for u, pricer in pricers.items():
+        priced = pricer.search(folded.use @ centre, [], POOL, 1)
+        if not priced:
             return None
-        for _, tree in found[:MOST_NEW]:
+        for _, tree in priced[:MOST_NEW]:
             master.add(u, tree)
     centre_value = 0.0
     effort = 1
@@ -234,30 +245,31 @@ def generate(
     while True:
         if not master.solve():
             break
-        result.value, prices, worth = master.value, master.prices, master.worth
+        result.value, prices, unit_duals = master.value, master.prices, master.unit_duals
         result.iterations += 1
         out_of_time = seconds is not None and time.process_time() - started > seconds
         if result.value <= target * (1 + EPSILON) or result.iterations >= iterations or out_of_time:
             break
         weight = 0.0 if stalled else SMOOTHING
         probe = weight * centre + (1 - weight) * prices
-        price, judge = space.use @ probe, (space.use @ prices).tolist()
+        # Trees are priced at the smoothed prices `probe`; those that cut off the master's own prices join it.
+        price, master_price = folded.use @ probe, (folded.use @ prices).tolist()
         total, added = 0.0, 0
-        for u, grower in growers.items():
+        for u, pricer in pricers.items():
             known = master.cheapest(u, price, KNOWN)
-            found = grower.search(price, known, POOL, effort)
-            total += space.weight[u] * found[0][0]
+            priced = pricer.search(price, known, POOL, effort)
+            total += folded.weight[u] * priced[0][0]
             fresh = 0
-            for _, tree in found:
-                cost = space.weight[u] * sum(judge[r][t - 1] for t, r in tree)
-                if cost < worth[u] - EPSILON * max(1.0, worth[u]) and master.add(u, tree):
+            for _, tree in priced:
+                cost = folded.weight[u] * sum(master_price[r][t - 1] for t, r in tree)
+                if cost < unit_duals[u] - EPSILON * max(1.0, unit_duals[u]) and master.add(u, tree):
                     fresh += 1
                     if fresh >= MOST_NEW:
                         break
             added += fresh
         if total > centre_value:
             centre, centre_value = probe, total
-        if sure:
+        if pricing_is_exact:
             result.lower = centre_value
             result.optimal = result.lower >= result.value * (1 - EPSILON)
             if result.optimal or (stalled and not added):
@@ -274,9 +286,9 @@ def generate(
         if exact is None:
             break
         bound = 0.0
-        for u in growers:
-            least, tree = exact(space, u, np.array(judge), worth[u] / space.weight[u])
-            bound += space.weight[u] * least
+        for u in pricers:
+            least, tree = exact(folded, u, np.array(master_price), unit_duals[u] / folded.weight[u])
+            bound += folded.weight[u] * least
             if tree is not None and master.add(u, tree):
                 added += 1
         result.lower = max(result.lower, bound)
@@ -284,37 +296,40 @@ def generate(
             result.optimal = result.lower >= result.value * (1 - 1e-6)
             break
         stalled = False
-    result.trees, result.prices, result.worth = master.trees, master.prices, master.worth
-    result.share = {
-        u: [x / max(1.0, sum(mine)) for x in mine] for u, mine in master.share.items()
-    }  # more than one chunk costs nothing
+    result.trees, result.prices, result.unit_duals = master.trees, master.prices, master.unit_duals
+    for u, share in master.share.items():
+        total = max(1.0, sum(share))  # above 1 where a further chunk costs nothing
+        result.share[u] = [x / total for x in share]
     result.rounds = master.rounds
     return result
 
 
 def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
-    """Add trees whose reduced cost is at most `slack` to `columns`, as many as `count` for a unit; how many were new.
+    """Add trees whose reduced cost is at most `slack` to `columns`, at most `count` for each unit; return their number.
 
     Only such trees can be part of a schedule whose R/C exceeds `columns.value` by `slack` or less.
     """
-    space, new = columns.space, 0
-    price = space.use @ columns.prices
-    for u in space.units:
-        grower = pricer(
-            space.network, columns.steps, space.collective.pre[u], space.collective.post[u], seed + 7919 * u
+    folded, new = columns.folded, 0
+    price = folded.use @ columns.prices
+    for u in folded.units:
+        pricer = make_pricer(
+            folded.network, columns.steps, folded.collective.pre[u], folded.collective.post[u], seed + 7919 * u
         )
         known = set(columns.trees[u])
         start = _cheapest(columns.trees[u], price, 64)
-        limit = columns.worth[u] / space.weight[u] + max(slack, EPSILON) + 1e-6
-        found = [tree for cost, tree in grower.search(price, start, 64, 16) if cost <= limit and tree not in known]
-        columns.trees[u].extend(found[:count])
-        columns.share[u].extend([0.0] * len(found[:count]))
-        new += len(found[:count])
+        limit = columns.unit_duals[u] / folded.weight[u] + max(slack, EPSILON) + 1e-6
+        priced = pricer.search(price, start, 64, 16)
+        added = [tree for cost, tree in priced if cost <= limit and tree not in known][:count]
+        columns.trees[u].extend(added)
+        columns.share[u].extend([0.0] * len(added))
+        new += len(added)
     return new
 
 
 def _cheapest(trees: Sequence[Tree], price: np.ndarray, count: int) -> list[Tree]:
     if len(trees) <= count:
         return list(trees)
-    cost = [sum(price[r, t - 1] for t, r in tree) for tree in trees]
+    cost = []
+    for tree in trees:
+        cost.append(sum(price[r, t - 1] for t, r in tree))
     return [trees[i] for i in np.argsort(cost, kind="stable")[:count]]

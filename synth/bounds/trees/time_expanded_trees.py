@@ -1,4 +1,5 @@
-"""Cheap time-expanded arborescences: how one chunk may travel, and the search for the cheapest way at given prices.
+"""Time-expanded arborescences, the trees of single chunks, and a heuristic search for the cheapest ones at given
+prices.
 
 A *tree* says for every rank that ever receives the chunk by which route and in which step: at most once, in a step
 later than the one in which the sender received it. Ranks that are no destination may relay. With one destination a
@@ -15,7 +16,7 @@ import numpy as np
 
 from synth.model.topology import Network
 
-TILT = 1.0  # without it a search never leaves the steps that its first trees send in
+TILT = 1.0  # standard deviation of the log-price of whole steps; at 0 a search stays in the steps of its first trees
 
 Tree = tuple[tuple[int, int], ...]
 """The sends ``(step, route)`` of one chunk, sorted; steps count from 1."""
@@ -32,23 +33,24 @@ class Forest:
         self.arrive, self.parent = arrive, parent
 
     def take(self, rows: np.ndarray) -> Forest:
-        """A copy of some of the trees."""
+        """Return a copy of some of the trees."""
         return Forest(self.arrive[rows], self.parent[rows])
 
     def join(self, other: Forest) -> Forest:
-        """These trees and the others."""
+        """Return these trees and those of `other`."""
         return Forest(np.concatenate([self.arrive, other.arrive]), np.concatenate([self.parent, other.parent]))
 
     def trees(self) -> list[Tree]:
-        """The finished trees."""
-        return [
-            tuple(sorted((int(t), int(r)) for t, r in zip(arrive, parent, strict=True) if r >= 0))
-            for arrive, parent in zip(self.arrive, self.parent, strict=True)
-        ]
+        """Return the finished trees."""
+        trees = []
+        for arrive, parent in zip(self.arrive, self.parent, strict=True):
+            sends = [(int(t), int(r)) for t, r in zip(arrive, parent, strict=True) if r >= 0]
+            trees.append(tuple(sorted(sends)))
+        return trees
 
 
-class Grower:
-    """Grows trees from `sources` to all of `targets` within `steps` steps of `network`."""
+class TreeSearch:
+    """Heuristic pricer: grows trees from `sources` to all of `targets` within `steps` steps of `network`."""
 
     def __init__(self, network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int) -> None:
         self.network, self.steps = network, steps
@@ -68,17 +70,17 @@ class Grower:
 
     @property
     def exact(self) -> bool:
-        """One target at most: the shortest path is the cheapest tree."""
+        """True for at most one target: then the shortest path is the cheapest tree."""
         return len(self.targets) <= 1
 
     def empty(self, size: int) -> Forest:
-        """`size` trees with nothing but the sources."""
+        """Return `size` trees that consist of the sources alone."""
         arrive = np.full((size, self.network.ranks), self.steps + 1)
         arrive[:, self.sources] = 0
         return Forest(arrive, np.full((size, self.network.ranks), -1))
 
     def plant(self, trees: Sequence[Tree]) -> Forest:
-        """The given trees as a forest."""
+        """Return the given trees as a forest."""
         forest = self.empty(len(trees))
         for b, tree in enumerate(trees):
             for step, route in tree:
@@ -87,12 +89,12 @@ class Grower:
         return forest
 
     def cost(self, forest: Forest, prices: np.ndarray) -> np.ndarray:
-        """The price of each tree; `prices[route, step]` with a column for step 0."""
+        """Return the price of each tree; `prices[route, step]` with a column for step 0."""
         used = forest.parent >= 0
         return np.where(used, prices[forest.parent, np.where(used, forest.arrive, 0)], 0.0).sum(axis=1)
 
     def grow(self, forest: Forest, prices: np.ndarray, noise: float, wander: float, tilt: float = 0.0) -> Forest | None:
-        """Insert missing targets until every tree is complete, in place. None where a target cannot be reached.
+        """Insert missing targets until every tree is complete, in place; return None if a target cannot be reached.
 
         `noise`: how far prices are perturbed, each tree for itself; `wander`: how far the nearest-first order is;
         `tilt`: how far the prices of whole steps are, for the second half of the trees.
@@ -126,7 +128,7 @@ class Grower:
             self._attach(forest, far, seen, rows[todo], pick[todo])
 
     def _distances(self, forest: Forest, seen: np.ndarray) -> np.ndarray:
-        """`far[t, b, n]`: what it costs to have rank n hold the chunk of tree b after step t."""
+        """Return `far[t, b, n]`, the cost to have rank n hold the chunk of tree b after step t."""
         far = np.empty((self.steps + 1, *forest.arrive.shape))
         far[0] = np.where(forest.arrive == 0, 0.0, np.inf)
         here = forest.arrive == np.arange(self.steps + 1)[:, None, None]
@@ -157,7 +159,7 @@ class Grower:
             node[move] = self.src[route]
 
     def _prune(self, forest: Forest) -> Forest:
-        """Remove relays that nothing hangs on."""
+        """Remove relays that have no target below them."""
         if self._wanted.sum() + len(self.sources) == self.network.ranks:
             return forest
         for _ in range(self.steps):
@@ -171,7 +173,7 @@ class Grower:
         return forest
 
     def destroy(self, forest: Forest, share: float) -> Forest:
-        """Cut each rank off with probability `share`, with all that hangs below it, in place."""
+        """Remove each rank with probability `share`, with the whole subtree below it, in place."""
         gone = (self.random.random(forest.arrive.shape) < share) & (forest.parent >= 0)
         above = self.src[forest.parent]
         rows = np.arange(len(gone))[:, None]
@@ -180,11 +182,11 @@ class Grower:
         forest.arrive[gone], forest.parent[gone] = self.steps + 1, -1
         return forest
 
-    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, rounds: int) -> list[tuple[float, Tree]]:
-        """Cheap trees at `prices[route, step - 1]`, cheapest first, without repetition: fresh ones and `known` ones
-        improved.
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
+        """Return cheap trees with their costs at `prices[route, step - 1]`, cheapest first, without repetition: new
+        ones, and `known` ones improved in `turns` turns.
 
-        Empty where no tree reaches every target in time.
+        Empty if no tree reaches every target in time.
         """
         padded = np.hstack([np.zeros((len(prices), 1)), np.maximum(prices, 0.0)])
         fresh = self.grow(self.empty(1), padded, 0.0, 0.0)
@@ -197,7 +199,7 @@ class Grower:
         pool = fresh if not known else fresh.join(self.plant(known))
         found: dict[Tree, float] = {}
         self._note(found, pool, padded)
-        for turn in range(0 if self.exact else rounds):
+        for turn in range(0 if self.exact else turns):
             cost = self.cost(pool, padded)
             best = np.argsort(cost, kind="stable")[:size]
             pool = pool.take(best)

@@ -1,7 +1,8 @@
-"""The tree bound: least R/C at S steps of schedules whose chunks travel whole, with a certificate in sums of integers.
+"""Tree bound: lower bound on R/C at S steps of schedules whose chunks travel whole, with a certificate in integers.
 
-Column generation (`columns`) finds prices at which every tree costs at least its share of the bound; `branching` proves
-it for one representative unit of each orbit. What comes out is checked by `check` without any of this.
+Column generation (`synth.bounds.trees.column_generation`) finds prices at which every tree costs at least its share of
+the bound. Branch and bound (`synth.bounds.trees.branch_and_price`) proves it for one representative unit of each orbit.
+The checker re-checks the certificate without any of this.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from synth import bounds
 from synth.bounds.cut_lp import entered
 from synth.bounds.trees.branch_and_price import Branch, Cases, Leaf, leaves, rational
-from synth.bounds.trees.column_generation import Columns, Space, generate
+from synth.bounds.trees.column_generation import Columns, FoldedProblem, generate
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
@@ -26,9 +27,9 @@ from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
 
-DENOMINATORS = (60, 1_000, 20_000, 1_000_000)
-LARGEST_SCALE = 10**12
-MOST_PROGRAMS = 400
+DENOMINATORS = (60, 1_000, 20_000, 1_000_000)  # maximum denominators of the prices, in trying order
+LARGEST_SCALE = 10**12  # maximum scale of a certificate
+MOST_PROGRAMS = 400  # maximum number of linear programs of one case tree
 
 
 def tree_bound(
@@ -38,10 +39,10 @@ def tree_bound(
     budget: Budget | None = None,
     generators: Sequence[Generator] | None = None,
 ) -> LowerBound | None:
-    """A bound on R/C at `steps` steps, for every number of chunks, that is above the flow bound; None where none was
+    """Return a bound on R/C at `steps` steps, for every number of chunks, that is above the flow bound; None if none is
     found.
 
-    For collectives that do not combine. `generators` are automorphisms of the problem, found by `symmetry` when not
+    For collectives that do not combine. `generators` are automorphisms of the problem; `symmetry` computes them if not
     given.
     """
     budget = budget or Budget()
@@ -83,15 +84,15 @@ def _group(network: Network, collective: Collective) -> list[Generator]:
 
 
 class Prover:
-    """Case trees at given prices, within one budget."""
+    """Prover of lower bounds on tree prices, within one budget."""
 
     def __init__(self, network: Network, steps: int, budget: Budget, began: float) -> None:
         self.network, self.steps, self.budget = network, steps, budget
         self.until = float("inf") if budget.seconds is None else began + budget.seconds
 
-    def cases(self, space: Space, unit: int, prices: np.ndarray) -> Cases:
-        """The cases of a unit at prices per route and step."""
-        collective = space.collective
+    def cases(self, folded: FoldedProblem, unit: int, prices: np.ndarray) -> Cases:
+        """Return the branch-and-bound problem of a unit at ``prices[route, step - 1]``."""
+        collective = folded.collective
         return Cases(
             self.network,
             self.steps,
@@ -103,14 +104,14 @@ class Prover:
         )
 
     def most(self) -> int:
-        """How many linear programs a case tree may take now."""
+        """Return the maximum number of linear programs of the next case tree: one when the time is over."""
         return 1 if time.process_time() > self.until else MOST_PROGRAMS
 
-    def cheapest(self, space: Space, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
-        """Exact pricing for `columns.generate`: a lower bound on any tree's price, and a tree below `limit` if there is
-        one."""
+    def cheapest(self, folded: FoldedProblem, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
+        """Return a lower bound on the price of any tree, and a tree below `limit` if there is one: the exact pricing of
+        `generate`."""
         clean = np.where(prices < 1e-9, 0.0, prices)
-        cases = self.cases(space, unit, clean)
+        cases = self.cases(folded, unit, clean)
         found = cases.prove(limit * (1 - 1e-7), self.most())
         if isinstance(found, Branch | Leaf):
             return min(found.value, limit), None
@@ -118,21 +119,25 @@ class Prover:
 
 
 def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None:
-    """The certificate that prices with denominators up to `most` give, and its value."""
-    space = columns.space
-    exact = [[rational(y, most) for y in row] for row in columns.prices]
+    """Return the bound whose certificate has prices with denominators up to `most`; None if it cannot be proved."""
+    folded = columns.folded
+    exact = []
+    for row in columns.prices:
+        exact.append([rational(y, most) for y in row])
     scale = lcm(*(y.denominator for row in exact for y in row))
     if scale > LARGEST_SCALE:
         return None
-    table = [[int(y * scale) for y in row] for row in exact]
+    table: list[list[int]] = []
+    for row in exact:
+        table.append([int(y * scale) for y in row])
     for t in range(columns.steps):
-        if sum(int(c) * row[t] for c, row in zip(space.capacity, table, strict=True)) > scale:
+        if sum(int(c) * row[t] for c, row in zip(folded.capacity, table, strict=True)) > scale:
             return None
-    prices = (space.use @ np.array(table, dtype=float)).round()
+    prices = (folded.use @ np.array(table, dtype=float)).round()
     proofs: dict[int, Branch | Leaf] = {}
-    for unit in space.units:
-        goal = columns.worth[unit] / space.weight[unit] * scale
-        found = prover.cases(space, unit, prices).prove(goal * (1 - 1e-9), prover.most())
+    for unit in folded.units:
+        goal = columns.unit_duals[unit] / folded.weight[unit] * scale
+        found = prover.cases(folded, unit, prices).prove(goal * (1 - 1e-9), prover.most())
         if not isinstance(found, Branch | Leaf):
             return None
         proofs[unit] = found
@@ -140,65 +145,70 @@ def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None
     factor = lcm(*(w.denominator for w in weights))
     if factor * scale > LARGEST_SCALE:
         factor = 1
-    whole = [[y * factor for y in row] for row in table]
-    packer = _Packer(space, columns.steps, whole, factor)
+    whole: list[list[int]] = []
+    for row in table:
+        whole.append([y * factor for y in row])
+    packer = _CertificateWriter(folded, columns.steps, whole, factor)
     cuts, total = {}, 0
     for unit, proof in proofs.items():
         doc, value = packer.tree(proof, {})
         if value is None:
             return None
         cuts[str(unit)] = doc["cuts"] if doc.keys() == {"cuts"} else doc
-        total += space.weight[unit] * value
+        total += folded.weight[unit] * value
     certificate = {
         "kind": "deadline-cut-trees",
-        "problem": problem_fingerprint(space.network, space.collective),
+        "problem": problem_fingerprint(folded.network, folded.collective),
         "steps": columns.steps,
         "scale": scale * factor,
         "prices": packer.rows(),
         "cuts": cuts,
-        "generators": [packer.generator(g) for g in space.generators],
+        "generators": [packer.generator(g) for g in folded.generators],
     }
     return LowerBound(Fraction(total, scale * factor), certificate)
 
 
-class _Packer:
-    """Writes certificates: whole weights that whole prices pay for."""
+class _CertificateWriter:
+    """Writer of certificates: integer weights of cuts that fit into integer prices."""
 
-    def __init__(self, space: Space, steps: int, table: list[list[int]], factor: int) -> None:
-        self.space, self.steps, self.factor = space, steps, factor
-        self.price = [table[o] for o in space.orbit]
-        network = space.network
-        self.room = [list(self.price[i]) for i in range(len(network.routes))]
+    def __init__(self, folded: FoldedProblem, steps: int, table: list[list[int]], factor: int) -> None:
+        self.folded, self.steps, self.factor = folded, steps, factor
+        self.price = [table[o] for o in folded.orbit]
+        network = folded.network
+        self.capacity = [list(self.price[i]) for i in range(len(network.routes))]
         for k, cap in enumerate(network.caps):
             for i in cap.routes:
-                self.room[i] = [a + b for a, b in zip(self.room[i], self.price[len(network.routes) + k], strict=True)]
+                self.capacity[i] = [
+                    a + b for a, b in zip(self.capacity[i], self.price[len(network.routes) + k], strict=True)
+                ]
 
     def rows(self) -> list[list]:
-        """The prices as a certificate writes them."""
-        network, found = self.space.network, []
+        """Return the prices as rows of the certificate."""
+        network, rows = self.folded.network, []
         for i, row in enumerate(self.price):
             if not any(row):
                 continue
             if i < len(network.routes):
                 r = network.routes[i]
-                found.append(["link", r.src, r.dst, *([list(r.via)] if r.via else []), *row])
+                rows.append(["link", r.src, r.dst, *([list(r.via)] if r.via else []), *row])
             else:
-                found.append(["limit", i - len(network.routes), *row])
-        return found
+                rows.append(["limit", i - len(network.routes), *row])
+        return rows
 
     def generator(self, g: Generator) -> list:
-        """A generator as a certificate writes it: parallel links need their own permutation."""
-        routes = self.space.network.routes
+        """Return a generator as JSON: parallel links need a permutation of their own."""
+        routes = self.folded.network.routes
         parallel = len({(r.src, r.dst) for r in routes}) < len(routes)
         return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
     def tree(self, proof: Branch | Leaf, gone: dict[int, int]) -> tuple[dict, int | None]:
-        """The case tree as JSON, and the least total weight over its leaves (None: no case can happen)."""
+        """Return the case tree as JSON, and the least total weight over its leaves (None if no case can happen)."""
         if isinstance(proof, Branch):
             n, t = proof.node
             yes, low = self.tree(proof.has, gone)
             no, high = self.tree(proof.hasnot, gone | {n: max(t, gone.get(n, t))})
-            return {"node": [n, t], "has": yes, "not": no}, min((v for v in (low, high) if v is not None), default=None)
+            values = [v for v in (low, high) if v is not None]
+            return {"node": [n, t], "has": yes, "not": no}, min(values, default=None)
         if proof.cuts is None:
             return {"dead": list(proof.dead or ())}, None
         rows, total = [], 0
@@ -206,10 +216,10 @@ class _Packer:
         for weight, cut in sorted(proof.cuts, reverse=True):
             places = [
                 (i, t)
-                for i, t in entered(self.space.network, cut, self.steps)
-                if t > gone.get(self.space.network.routes[i].dst, 0)
+                for i, t in entered(self.folded.network, cut, self.steps)
+                if t > gone.get(self.folded.network.routes[i].dst, 0)
             ]
-            room = [left.setdefault(place, self.room[place[0]][place[1] - 1]) for place in places]
+            room = [left.setdefault(place, self.capacity[place[0]][place[1] - 1]) for place in places]
             whole = min([round(weight * self.factor), *room])
             if whole > 0:
                 rows.append([whole, *cut])

@@ -1,1 +1,1 @@
-"""Schedules as mixtures of single-chunk schedules."""
+"""Schedules of many chunks as mixtures of single-chunk schedules."""

@@ -1,14 +1,15 @@
-"""Many chunks of a combining collective at once: what fraction of them goes which way, and whole chunks of that.
+"""Column generation for fractional mixtures of single-chunk schedules of a combining collective, and schedules of whole
+chunks near them.
 
-Column generation: a linear program finds the least R/C of fractions of the schedules for one chunk that are known, with
-rounds divided over the steps as it likes; its dual prices every link in every step. More schedules for one chunk, which
-do without what is dear, are asked of a solver (`synth.encodings.chunk_mixtures.incremental_sat`), at those prices and
-at means of them over the last turns (smoothing: Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
-programming", ITOR 1997). Then as many whole chunks as the fractions contain are taken, and others are placed around
-them, moving each other out of the way (`synth.encodings.chunk_mixtures.iterative_forward_search`).
+The restricted master is a linear program: the least R/C of a mixture of the known single-chunk schedules, with the
+rounds divided over the steps freely. Its dual values price every link in every step. An incremental SAT solver
+(`synth.encodings.chunk_mixtures.incremental_sat`) finds further schedules that avoid expensive places, at these prices
+and at means of them over the last turns (smoothing: Wentges, "Weighted Dantzig-Wolfe decomposition for linear
+mixed-integer programming", ITOR 1997). Then the whole chunks that the mixture contains are taken, and iterative forward
+search (`synth.encodings.chunk_mixtures.iterative_forward_search`) places others around them.
 
-The schedules asked for are cheap, not the cheapest: what is not found, here too, says nothing. For one unit of data,
-and networks without limits.
+The pricing is heuristic: the schedules are cheap, not the cheapest. So to find none proves nothing. For one unit of
+data, and networks without shared limits.
 """
 
 from __future__ import annotations
@@ -20,26 +21,25 @@ from fractions import Fraction
 from math import floor
 from typing import NamedTuple
 
-from synth.encodings.chunk_mixtures.incremental_sat import OneChunk, Place, Way
+from synth.encodings.chunk_mixtures.incremental_sat import ChunkSchedule, OneChunk, Place
 from synth.encodings.chunk_mixtures.iterative_forward_search import PROPAGATIONS, Placed, Search, applies
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
 
-FIRST = 20  # schedules for one chunk at random prices, to begin with
-MEANS = 5  # prices asked at in a turn: the last ones, the mean of many turns, and what lies between
-SMOOTHING = 0.3  # how much of the last prices is in that mean
-FINDS, IDLE = (
-    2,
-    12,
-)  # new schedules in a turn below which prices are disturbed, and turns in a row with so few that end it
-DISTURBED = 0.05  # by how much more after each of these
-FULL, OTHERS = 4, (2, 3, 5, 6)  # rounds of each step; and others, where a bound may be met
-EXACT = 200  # chunks up to which fractions are looked for that are whole numbers of them
-COMPLETING = 4_000_000  # propagations for the chunks that are placed around those taken
-SURE = 1e-7
-SHAKE = 1e-4
+FIRST = 20  # number of single-chunk schedules at random prices that the master begins with
+MEANS = 5  # number of prices of one turn: the last ones, and mixtures with their mean over the turns
+SMOOTHING = 0.3  # weight of the last prices in that mean
+FINDS = 2  # number of new schedules below which a turn counts as idle
+IDLE = 12  # number of idle turns in a row that end column generation
+DISTURBED = 0.05  # relative random disturbance of the prices for each idle turn in a row
+SHAKE = 1e-4  # random price of places that cost nothing, as a share of the greatest price
+FULL = 4  # mean rounds of a step for which whole chunks are sought
+OTHERS = (2, 3, 5, 6)  # further means, tried if the mixture meets the lower bound
+EXACT = 200  # maximum number of chunks at which a mixture is recognised as whole chunks
+COMPLETING = 4_000_000  # maximum number of propagations of one iterative forward search
+SURE = 1e-7  # tolerance for float comparisons
 
 
 def blend(
@@ -52,18 +52,18 @@ def blend(
     seed: int,
     start: Sequence[Schedule] = (),
 ) -> Placed:
-    """A schedule in `steps` steps with R/C less than `below`, None where none is found.
+    """Search for a schedule of `steps` steps with R/C less than `below`.
 
-    Column generation ends after so many `propagations` of the solver, or where fractions attain `least`. Schedules of
-    `start`, in as many steps or fewer, say how chunks may go. The same arguments give the same answer.
+    Column generation ends after `propagations` propagations of the solver, or when a mixture attains `least`, a lower
+    bound. The chunks of the schedules `start`, of at most `steps` steps, are its first columns. Deterministic.
     """
     if not applies(network, collective):
         return Placed(None, 0.0)
     one = OneChunk(network, collective, steps)
     try:
-        made = _Blend(one, random.Random(seed), least)
-        made.learn(propagations, start)
-        schedule = made.best()
+        mixture = _Mixture(one, random.Random(seed), least)
+        mixture.learn(propagations, start)
+        schedule = mixture.best()
         if schedule is not None and below is not None and schedule.bandwidth >= below:
             schedule = None
         return Placed(schedule, one.spent / PROPAGATIONS)
@@ -71,150 +71,161 @@ def blend(
         one.delete()
 
 
-class Shares(NamedTuple):
-    """What fractions of chunks attain: R/C, the price of each place, how much of each schedule, and of each step's
-    rounds."""
+class MasterSolution(NamedTuple):
+    """Optimal solution of the restricted master: R/C, the price of each place, the share of each known single-chunk
+    schedule, and the rounds of each step for one chunk."""
 
     value: float
     price: dict[Place, float]
-    ways: list[float]
+    shares: list[float]
     rounds: list[float]
 
 
-class _Blend:
-    """The schedules for one chunk that are known, and the linear program over them: its dual, where each is a row."""
+class _Mixture:
+    """Restricted master over the known single-chunk schedules, in its dual form, where each schedule is a row."""
 
     def __init__(self, one: OneChunk, rng: random.Random, least: Fraction) -> None:
         self.one, self.rng, self.least = one, rng, float(least)
         self.places = sorted(one.moves)
         self.index = {at: i for i, at in enumerate(self.places)}
-        self.ways: list[Way] = []
+        self.known: list[ChunkSchedule] = []
         self.seen: set[tuple[Place, ...]] = set()
         self.program = LinearProgram([0.0] * len(self.places) + [-1.0])
         units = [route.units for route in one.network.routes]
-        step = [{i: float(units[r]) for (r, t), i in self.index.items() if t == at} for at in range(one.steps)]
-        self.program.add_rows([(None, row, 1.0) for row in step])
+        rows: list[dict[int, float]] = [{} for _ in range(one.steps)]
+        for (r, t), i in self.index.items():
+            rows[t][i] = float(units[r])
+        self.program.add_rows([(None, row, 1.0) for row in rows])
 
     def learn(self, propagations: int, start: Sequence[Schedule]) -> None:
-        """Fills `ways` and `shares`: schedules for one chunk, and what fractions of them attain."""
+        """Generate columns: sets `known` and `solution`."""
         for schedule in start:
-            self._add(self.one.ways(schedule))
-        self._add([way for _ in range(FIRST) if (way := self._ask({at: self.rng.random() for at in self.places}))])
-        self.shares = self._solve()
-        mean = self.shares.price
+            self._add(self.one.chunks_of(schedule))
+        first = []
+        for _ in range(FIRST):
+            first.append(self._cheap_schedule({at: self.rng.random() for at in self.places}))
+        self._add(first)
+        self.solution = self._solve()
+        mean = self.solution.price
         idle = 0
-        while self.one.spent < propagations and idle < IDLE and self.shares.value > self.least + SURE:
-            last = self.shares.price
+        while self.one.spent < propagations and idle < IDLE and self.solution.value > self.least + SURE:
+            last = self.solution.price
             mean = {at: (1 - SMOOTHING) * mean[at] + SMOOTHING * last[at] for at in self.places}
-            found = []
+            priced = []
             for k in range(MEANS):
                 share = k / MEANS
-                found.append(
-                    self._ask(self._shaken({at: share * mean[at] + (1 - share) * last[at] for at in self.places}, idle))
-                )
-            new = self._add([way for way in found if way is not None])
+                price = {at: share * mean[at] + (1 - share) * last[at] for at in self.places}
+                priced.append(self._cheap_schedule(self._disturbed(price, idle)))
+            new = self._add(priced)
             idle = 0 if new >= FINDS else idle + 1
-            self.shares = self._solve()
+            self.solution = self._solve()
 
-    def _shaken(self, price: dict[Place, float], idle: int) -> dict[Place, float]:
-        """Prices disturbed by chance, the more the longer nothing new was found."""
-        most, wide = max(price.values()), DISTURBED * idle
-        return {
-            at: y * (1 + wide * (self.rng.random() - 0.5)) + SHAKE * most * self.rng.random() for at, y in price.items()
-        }
+    def _disturbed(self, price: dict[Place, float], idle: int) -> dict[Place, float]:
+        """Return randomly disturbed prices; the disturbance grows with the number of idle turns."""
+        greatest, width = max(price.values()), DISTURBED * idle
+        disturbed: dict[Place, float] = {}
+        for at, y in price.items():
+            disturbed[at] = y * (1 + width * (self.rng.random() - 0.5)) + SHAKE * greatest * self.rng.random()
+        return disturbed
 
-    def _ask(self, price: dict[Place, float]) -> Way | None:
-        """A schedule for one chunk that does without what is dear."""
+    def _cheap_schedule(self, price: dict[Place, float]) -> ChunkSchedule | None:
+        """Return a single-chunk schedule that avoids expensive places; None if there is no schedule."""
         model = self.one.solve([], -1)
-        return None if model is None else self.one.way(self.one.sparing(model, [], price))
+        return None if model is None else self.one.decoded(self.one.avoiding(model, [], price))
 
-    def _add(self, ways: Sequence[Way]) -> int:
-        """Enters those that are new, and says how many were."""
+    def _add(self, schedules: Sequence[ChunkSchedule | None]) -> int:
+        """Add the new ones of these schedules to the master; return their number."""
         rows = []
-        for way in ways:
-            if way.places in self.seen or any(at not in self.index for at in way.places):
+        for schedule in schedules:
+            if schedule is None or schedule.places in self.seen or not self.index.keys() >= set(schedule.places):
                 continue
-            self.seen.add(way.places)
-            self.ways.append(way)
-            sent = Counter(self.index[at] for at in way.places)
+            self.seen.add(schedule.places)
+            self.known.append(schedule)
+            sent = Counter(self.index[at] for at in schedule.places)
             rows.append((0.0, {**{i: float(n) for i, n in sent.items()}, len(self.places): -1.0}, None))
         self.program.add_rows(rows)
         return len(rows)
 
-    def _solve(self) -> Shares:
-        """The linear program over all that is known."""
-        solved = self.program.solve() if self.ways else None
+    def _solve(self) -> MasterSolution:
+        """Solve the master over all known schedules; its value is infinite if there is none."""
+        solved = self.program.solve() if self.known else None
         if solved is None:
-            return Shares(float("inf"), dict.fromkeys(self.places, 1.0), [0.0] * len(self.ways), [1.0] * self.one.steps)
+            price = dict.fromkeys(self.places, 1.0)
+            return MasterSolution(float("inf"), price, [0.0] * len(self.known), [1.0] * self.one.steps)
         value, x, dual = solved
         steps = self.one.steps
         price = {at: max(0.0, y) for at, y in zip(self.places, x, strict=False)}
-        return Shares(-value, price, [abs(y) for y in dual[steps:]], [abs(y) for y in dual[:steps]])
+        shares = list(map(abs, dual))
+        return MasterSolution(-value, price, shares[steps:], shares[:steps])
 
     def best(self) -> Schedule | None:
-        """The schedule with the least R/C that whole chunks are found for; None where there is not even one chunk."""
-        if not self.ways or self.shares.value == float("inf"):
+        """Return the schedule of least R/C of whole chunks that is found; None if not even one chunk has a schedule."""
+        if not self.known or self.solution.value == float("inf"):
             return None
-        found: list[Schedule] = []
-        exact = self._exact()
-        for rounds in [
-            *([exact] if exact and exact >= self.one.steps else []),
-            *(each * self.one.steps for each in (FULL, *OTHERS)),
-        ]:
-            made = self._whole(rounds)
-            found += [made] if made is not None else []
-            met = min(schedule.bandwidth for schedule in found) if found else None
-            if met is not None and (rounds == exact or met <= self.least + SURE):
+        schedules: list[Schedule] = []
+        exact = self._exact_rounds()
+        candidates = [mean * self.one.steps for mean in (FULL, *OTHERS)]
+        if exact and exact >= self.one.steps:
+            candidates.insert(0, exact)
+        for rounds in candidates:
+            schedule = self._whole_chunks(rounds)
+            if schedule is not None:
+                schedules.append(schedule)
+            if schedules:
+                least = min(schedule.bandwidth for schedule in schedules)
+                if rounds == exact or least <= self.least + SURE:
+                    break
+            if rounds == FULL * self.one.steps and self.solution.value > self.least + SURE:
                 break
-            if rounds == FULL * self.one.steps and self.shares.value > self.least + SURE:
-                break
-        return min(found, key=lambda schedule: schedule.bandwidth, default=None)
+        return min(schedules, key=lambda schedule: schedule.bandwidth, default=None)
 
-    def _exact(self) -> int | None:
-        """The least number of rounds for which the fractions are whole chunks and whole rounds of each step; None for
-        more than `EXACT`."""
-        some = [share for share in (*self.shares.ways, *self.shares.rounds) if share > SURE]
+    def _exact_rounds(self) -> int | None:
+        """Return the least number of rounds at which the mixture has whole chunks and whole rounds of each step; None
+        if that takes more than `EXACT` chunks."""
+        amounts = [share for share in (*self.solution.shares, *self.solution.rounds) if share > SURE]
         for chunks in range(1, EXACT + 1):
-            if all(abs(chunks * share - round(chunks * share)) < chunks * SURE for share in some):
-                return round(chunks * self.shares.value)
+            if all(abs(chunks * share - round(chunks * share)) < chunks * SURE for share in amounts):
+                return round(chunks * self.solution.value)
         return None
 
-    def _whole(self, rounds: int) -> Schedule | None:
-        """As many whole chunks as are found room for in so many rounds."""
-        most = floor(rounds / max(self.shares.value, self.least) + SURE)
-        search = Search(self.one, self._room(rounds), self.rng, COMPLETING)
-        for k, way in enumerate(self._rounded(most, search.capacity)):
-            search.put(k, way)
-        search.run(most)
+    def _whole_chunks(self, rounds: int) -> Schedule | None:
+        """Return a schedule of as many whole chunks as are placed in `rounds` rounds; None if none is."""
+        maximum = floor(rounds / max(self.solution.value, self.least) + SURE)
+        search = Search(self.one, self._rounds_of_step(rounds), self.rng, COMPLETING)
+        for k, schedule in enumerate(self._rounded(maximum, search.capacity)):
+            search.put(k, schedule)
+        search.run(maximum)
         return self.one.schedule(search.best) if search.best else None
 
-    def _room(self, rounds: int) -> list[int]:
-        """Whole rounds for each step, near the fractions, one at least: `rounds` are no fewer than the steps."""
-        share = [max(1.0, rounds * r / sum(self.shares.rounds)) for r in self.shares.rounds]
-        room = [floor(r) for r in share]
-        while sum(room) < rounds:
-            room[max(range(len(room)), key=lambda t: share[t] - room[t])] += 1
-        while sum(room) > rounds:
-            room[max((t for t in range(len(room)) if room[t] > 1), key=lambda t: room[t] - share[t])] -= 1
-        return room
+    def _rounds_of_step(self, rounds: int) -> list[int]:
+        """Return whole rounds for each step, at least one, nearest to the mixture's; `rounds` is at least the number of
+        steps."""
+        share = [max(1.0, rounds * r / sum(self.solution.rounds)) for r in self.solution.rounds]
+        result = [floor(r) for r in share]
+        steps = range(len(result))
+        while sum(result) < rounds:
+            result[max(steps, key=lambda t: share[t] - result[t])] += 1
+        while sum(result) > rounds:
+            reducible = [t for t in steps if result[t] > 1]
+            result[max(reducible, key=lambda t: result[t] - share[t])] -= 1
+        return result
 
-    def _rounded(self, chunks: int, capacity: dict[Place, int]) -> list[Way]:
-        """Whole chunks: what the fractions contain, then by their remainders, where each fits beside those before
-        it."""
-        total = sum(self.shares.ways)
-        wanted = [
-            (chunks * share / total, way)
-            for share, way in zip(self.shares.ways, self.ways, strict=True)
-            if share > SURE
-        ]
-        queue = [(1.0 + count - n, way) for count, way in wanted for n in range(1, floor(count + SURE) + 1)]
-        queue += [(count - floor(count + SURE), way) for count, way in wanted]
-        left = dict(capacity)
-        taken: list[Way] = []
-        for _, way in sorted(queue, key=lambda item: (-item[0], item[1].places)):
-            need = Counter(way.places)
-            if len(taken) < chunks and all(left[at] >= n for at, n in need.items()):
-                taken.append(way)
+    def _rounded(self, chunks: int, capacity: dict[Place, int]) -> list[ChunkSchedule]:
+        """Return at most `chunks` whole chunks that fit together: what the mixture contains, then by remainder."""
+        total = sum(self.solution.shares)
+        queue: list[tuple[float, ChunkSchedule]] = []
+        for share, schedule in zip(self.solution.shares, self.known, strict=True):
+            if share > SURE:
+                count = chunks * share / total
+                whole = floor(count + SURE)
+                queue += [(1.0 + count - n, schedule) for n in range(1, whole + 1)]
+                queue.append((count - whole, schedule))
+        free = dict(capacity)
+        taken: list[ChunkSchedule] = []
+        for _, schedule in sorted(queue, key=lambda item: (-item[0], item[1].places)):
+            need = Counter(schedule.places)
+            if len(taken) < chunks and all(free[at] >= n for at, n in need.items()):
+                taken.append(schedule)
                 for at, n in need.items():
-                    left[at] -= n
+                    free[at] -= n
         return taken

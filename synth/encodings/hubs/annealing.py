@@ -1,11 +1,12 @@
-"""Local search for chunks that fill every link in every step: one send after the other is moved, until no load is too
-high.
+"""Simulated annealing for allreduce chunks that fill every link in every step: sends are moved one at a time until no
+load exceeds its limit.
 
-Each chunk goes up a tree to its hub, or to two that swap, and down another tree. A proposal moves a send: a rank passes
-its sum on, or receives the total, at another step or over another route; or a hub and the last rank that reached it
-become two hubs that swap, or the other way round. It is taken with the probability of simulated annealing (Kirkpatrick
-et al., Science 220, 1983) at one temperature. What the random walk favours, loads in the middle steps say, is balanced
-by prices that rise where there is too much load for long and fall where there is too little.
+Each chunk is reduced up a tree to its hub, or to two hubs that swap, and broadcast down another tree. A move changes
+one send: a rank passes its sum on, or receives the total, at another step or over another route. Or it changes the
+hubs: a hub and the last rank that reached it become two hubs that swap, or the reverse. Moves are accepted with the
+probability of simulated annealing (Kirkpatrick et al., Science 220, 1983) at one fixed temperature. The random walk
+favours some rows, such as the loads of the middle steps. Dynamic penalties (prices) balance that: the price of a row
+rises while its load is too high and falls while it is too low.
 """
 
 from __future__ import annotations
@@ -14,25 +15,31 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from synth.model.topology import Network
 
-TEMPERATURE = 0.25
-STEP, PACE = 0.01, 500  # how much prices change by, and after how many proposals
-FROM_HIGH, TO_LOW = (
-    0.45,
-    0.9,
-)  # shares of the proposals that move a send from where there is too much, and to where there is room
-HUBS = 0.3  # of the others: those that change hubs
-A_SECOND = 200_000  # proposals, about
+TEMPERATURE = 0.25  # of the acceptance probability, in units of load
+STEP = 0.01  # change of a price for each unit of load above or below its limit
+PACE = 500  # number of proposals between two changes of the prices
+FROM_HIGH = 0.45  # share of the proposals that move a send away from a row with too much load
+TO_LOW = 0.9  # FROM_HIGH and the share of the proposals that move a send to a row with capacity left
+HUBS = 0.3  # share of the other proposals that change hubs
+A_SECOND = 200_000  # proposals that a core makes in a second, about; it converts proposals into seconds of work
 
-Place = tuple[int, int]  # a step, from 1 on, and a route
+Place = tuple[int, int]  # (step, route): steps begin at 1, the route is an index into `Network.routes`
 
 
 @dataclass
 class Chunk:
-    """How a chunk goes: its one or two `hubs`, which swap in step `swap`; when and on which route others send up and
-    receive."""
+    """Trees of one chunk.
+
+    Attributes:
+        hubs: one hub, or two that swap.
+        swap: the step in which two hubs swap; 0 for one hub.
+        up: step and route of the send with which each other rank passes its sum on.
+        down: step and route of the send with which each other rank receives the total.
+    """
 
     hubs: tuple[int, ...]
     swap: int
@@ -40,15 +47,16 @@ class Chunk:
     down: dict[int, Place]
 
     def mirrored(self, steps: int, back: Sequence[int]) -> Chunk:
-        """The same read backwards: what went up goes down. `back` gives the route the other way."""
+        """Return the chunk reversed in time, within `steps` steps: what went up goes down. ``back[i]`` is the route
+        opposite to route i."""
 
-        def turned(table: dict[int, Place]) -> dict[int, Place]:
+        def reverse(table: dict[int, Place]) -> dict[int, Place]:
             return {n: (steps + 1 - step, back[i]) for n, (step, i) in table.items()}
 
-        return Chunk(self.hubs, self.swap and steps + 1 - self.swap, turned(self.down), turned(self.up))
+        return Chunk(self.hubs, self.swap and steps + 1 - self.swap, reverse(self.down), reverse(self.up))
 
     def sends(self, route: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, int, str]]:
-        """``(step, route, kind)`` of each send; `route` gives that from one rank to another."""
+        """Yield ``(step, route, kind)`` of each send; `route` maps (source, destination) to the route."""
         yield from ((step, i, "reduce") for step, i in self.up.values())
         yield from ((step, i, "copy") for step, i in self.down.values())
         if len(self.hubs) == 2:
@@ -58,66 +66,74 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Loads that are limited: `of[route][step]` are those that a send adds one to, `room` is the most of each. Steps
-    begin at 1."""
+class LoadLimits:
+    """LoadLimits of limited load.
 
-    of: list[list[tuple[int, ...]]]
-    room: list[int]
+    Attributes:
+        rows: ``rows[route][step]`` are the rows to whose load a send adds one; steps begin at 1.
+        capacity: the maximum load of each row.
+    """
+
+    rows: list[list[tuple[int, ...]]]
+    capacity: list[int]
 
 
-def even_out(
-    chunks: Sequence[Chunk], network: Network, steps: int, limits: Rows, proposals: int, seed: int
+def anneal_loads(
+    chunks: Sequence[Chunk], network: Network, steps: int, limits: LoadLimits, proposals: int, seed: int
 ) -> tuple[bool, float]:
-    """Changes `chunks` until no load is above its most, or after so many proposals. Whether that is so; and the work.
+    """Change `chunks` in place until no load exceeds its limit, or after `proposals` proposals.
 
-    Of `network` there may be one route at most from rank to rank.
+    `network` has at most one route from each rank to each other rank. Deterministic.
+
+    Returns:
+        True if no load exceeds its limit, and the work in seconds of a core.
     """
     moves = _Moves(network, steps, seed)
-    chance, exp, count = moves.random, math.exp, len(chunks)
-    rows, room = limits.of, limits.room
-    places: list[list[Place]] = [[] for _ in room]
-    for i, mine in enumerate(rows):
+    uniform, exp, count = moves.random, math.exp, len(chunks)
+    rows, capacity = limits.rows, limits.capacity
+    places: list[list[Place]] = [[] for _ in capacity]
+    for i, rows_of_route in enumerate(rows):
         for step in range(1, steps + 1):
-            for row in mine[step]:
+            for row in rows_of_route[step]:
                 places[row].append((step, i))
-    load, price = [0] * len(room), [0.0] * len(room)
+    load, price = [0] * len(capacity), [0.0] * len(capacity)
     for chunk in chunks:
         for step, i, _ in chunk.sends(moves.route):
             for row in rows[i][step]:
                 load[row] += 1
-    high, low = _uneven(load, room)
-    for turn in range(proposals):
+    high, low = _unbalanced_rows(load, capacity)
+    for proposal in range(proposals):
         if not high:
-            return True, turn / A_SECOND
-        if turn % PACE == 0:
-            price = [p + STEP * (n - most) for p, n, most in zip(price, load, room, strict=True)]
-        chunk, drawn = chunks[int(chance() * count)], chance()
+            return True, proposal / A_SECOND
+        if proposal % PACE == 0:
+            price = [p + STEP * (n - maximum) for p, n, maximum in zip(price, load, capacity, strict=True)]
+        chunk, drawn = chunks[int(uniform() * count)], uniform()
         if drawn < FROM_HIGH:
-            move = moves.away(chunk, places[high[int(chance() * len(high))]])
+            move = moves.away_from(chunk, places[high[int(uniform() * len(high))]])
         elif drawn < TO_LOW and low:
-            into = places[low[int(chance() * len(low))]]
-            move = moves.onto(chunk, into[int(chance() * len(into))])
+            candidates = places[low[int(uniform() * len(low))]]
+            move = moves.onto(chunk, candidates[int(uniform() * len(candidates))])
         else:
             move = moves.any(chunk)
         if move is None:
             continue
-        changes, commit = move
-        change, drift = 0, 0.0
-        for (step, i), (later, j) in changes:
+        # The objective is the total excess over the limits plus the priced loads. Loads are changed first, and back
+        # again if the move is rejected.
+        excess, penalty = 0, 0.0
+        for (step, i), (later, j) in move.changes:
             for row in rows[i][step]:
-                change -= load[row] > room[row]
-                drift -= price[row]
+                excess -= load[row] > capacity[row]
+                penalty -= price[row]
                 load[row] -= 1
             for row in rows[j][later]:
-                change += load[row] >= room[row]
-                drift += price[row]
+                excess += load[row] >= capacity[row]
+                penalty += price[row]
                 load[row] += 1
-        if change + drift <= 0 or chance() < exp(-(change + drift) / TEMPERATURE):
-            commit()
-            high, low = _uneven(load, room)
+        if excess + penalty <= 0 or uniform() < exp(-(excess + penalty) / TEMPERATURE):
+            move.commit()
+            high, low = _unbalanced_rows(load, capacity)
             continue
-        for (step, i), (later, j) in changes:
+        for (step, i), (later, j) in move.changes:
             for row in rows[i][step]:
                 load[row] += 1
             for row in rows[j][later]:
@@ -125,119 +141,121 @@ def even_out(
     return not high, proposals / A_SECOND
 
 
-def _uneven(load: Sequence[int], room: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The rows with too much load, and those with room left."""
-    left = [most - n for n, most in zip(load, room, strict=True)]
-    return [k for k, n in enumerate(left) if n < 0], [k for k, n in enumerate(left) if n > 0]
+def _unbalanced_rows(load: Sequence[int], capacity: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the rows whose load exceeds its limit, and the rows with capacity left."""
+    slack = [maximum - n for n, maximum in zip(load, capacity, strict=True)]
+    high = [k for k, n in enumerate(slack) if n < 0]
+    return high, [k for k, n in enumerate(slack) if n > 0]
 
 
-Move = tuple[
-    Sequence[tuple[Place, Place]], Callable[[], None]
-]  # where sends are and where they would be, and what makes it so
+class Move(NamedTuple):
+    """A proposal: (present place, new place) of each send that it moves, and a function that changes the chunk so."""
+
+    changes: Sequence[tuple[Place, Place]]
+    commit: Callable[[], None]
 
 
 class _Moves:
-    """Proposals, each for one chunk; None where what was drawn makes no right schedule."""
+    """Random moves, each of one chunk. A method returns None if the move it draws gives no valid schedule."""
 
     def __init__(self, network: Network, steps: int, seed: int) -> None:
         self.random = random.Random(seed).random
         self.steps, self.ranks = steps, network.ranks
-        self.src, self.dst = [r.src for r in network.routes], [r.dst for r in network.routes]
+        self.src, self.dst = [], []
+        for route in network.routes:
+            self.src.append(route.src)
+            self.dst.append(route.dst)
         self.out, self.into = network.out, network.into
         self.route = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
 
-    def _one(self, options: Sequence) -> int:
+    def _choice(self, options: Sequence) -> int:
         return options[int(self.random() * len(options))]
 
-    def away(self, chunk: Chunk, places: Sequence[Place]) -> Move | None:
-        """A send at one of `places` goes elsewhere."""
-        found = [(n, True) for n, place in chunk.up.items() if place in places]
-        found += [(n, False) for n, place in chunk.down.items() if place in places]
-        if not found:
+    def away_from(self, chunk: Chunk, places: Sequence[Place]) -> Move | None:
+        """Move a send at one of `places` elsewhere."""
+        sends = [(n, True) for n, place in chunk.up.items() if place in places]
+        sends += [(n, False) for n, place in chunk.down.items() if place in places]
+        if not sends:
             return self.hubs(chunk)
-        n, rises = found[int(self.random() * len(found))]
-        return (
-            self.up(chunk, n, self._one(self.out[n]), 0) if rises else self.down(chunk, n, self._one(self.into[n]), 0)
-        )
+        n, is_up = sends[int(self.random() * len(sends))]
+        if is_up:
+            return self.up(chunk, n, self._choice(self.out[n]), 0)
+        return self.down(chunk, n, self._choice(self.into[n]), 0)
 
     def onto(self, chunk: Chunk, place: Place) -> Move | None:
-        """Some send goes to `place`."""
+        """Move a send to `place`."""
         step, route = place
         if self.random() < 0.5:
             return self.up(chunk, self.src[route], route, step)
         return self.down(chunk, self.dst[route], route, step)
 
     def any(self, chunk: Chunk) -> Move | None:
-        """Whatever comes up."""
+        """Draw any move."""
         n, drawn = int(self.random() * self.ranks), self.random()
         if drawn < HUBS:
             return self.hubs(chunk)
-        return (
-            self.up(chunk, n, self._one(self.out[n]), 0)
-            if self.random() < 0.5
-            else self.down(chunk, n, self._one(self.into[n]), 0)
-        )
+        if self.random() < 0.5:
+            return self.up(chunk, n, self._choice(self.out[n]), 0)
+        return self.down(chunk, n, self._choice(self.into[n]), 0)
 
     def up(self, chunk: Chunk, n: int, route: int, step: int) -> Move | None:
-        """Rank n passes its sum on over another route or at another step, at any that is right where `step` is 0."""
+        """Let rank n pass its sum on over `route` at `step`; at a random valid step if `step` is 0."""
         up, dst = chunk.up, self.dst
         if n not in up:
             return None
-        onto = at = dst[route]
+        parent = at = dst[route]
         while at in up:
             if at == n:
-                return None  # it comes from there
+                return None  # the new parent is below n: the move would close a cycle
             at = dst[up[at][1]]
         low = 1 + max((step for step, i in up.values() if dst[i] == n), default=0)
-        high = up[onto][0] - 1 if onto in up else self._full(chunk, onto)
+        high = up[parent][0] - 1 if parent in up else self._last_arrival(chunk, parent)
         step = step or low + int(self.random() * (high - low + 1))
         place = (step, route)
-        return (
-            None if not low <= step <= high or place == up[n] else (((up[n], place),), lambda: up.__setitem__(n, place))
-        )
+        if not low <= step <= high or place == up[n]:
+            return None
+        return Move(((up[n], place),), lambda: up.__setitem__(n, place))
 
     def down(self, chunk: Chunk, n: int, route: int, step: int) -> Move | None:
-        """Rank n receives the total over another route or at another step, as `up`."""
+        """Let rank n receive the total over `route` at `step`; at a random valid step if `step` is 0."""
         down, src = chunk.down, self.src
         if n not in down:
             return None
-        of = at = src[route]
+        parent = at = src[route]
         while at in down:
             if at == n:
                 return None
             at = src[down[at][1]]
         high = min((step for step, i in down.values() if src[i] == n), default=self.steps + 1) - 1
-        low = 1 + (down[of][0] if of in down else chunk.swap or self._summed(chunk, of))
+        low = 1 + (down[parent][0] if parent in down else chunk.swap or self._complete(chunk, parent))
         step = step or low + int(self.random() * (high - low + 1))
         place = (step, route)
-        return (
-            None
-            if not low <= step <= high or place == down[n]
-            else (((down[n], place),), lambda: down.__setitem__(n, place))
-        )
+        if not low <= step <= high or place == down[n]:
+            return None
+        return Move(((down[n], place),), lambda: down.__setitem__(n, place))
 
-    def _summed(self, chunk: Chunk, hub: int) -> int:
-        """The step after which a hub has what others send up to it."""
+    def _complete(self, chunk: Chunk, hub: int) -> int:
+        """Return the step after which a hub has received all sums that others send it."""
         return max((step for step, i in chunk.up.values() if self.dst[i] == hub), default=0)
 
-    def _full(self, chunk: Chunk, hub: int) -> int:
-        """The last step at which something may still come up to a hub."""
-        return chunk.swap - 1 if chunk.swap else self._spread(chunk, hub) - 1
+    def _last_arrival(self, chunk: Chunk, hub: int) -> int:
+        """Return the last step in which a hub may still receive a sum."""
+        return chunk.swap - 1 if chunk.swap else self._first_copy(chunk, hub) - 1
 
-    def _spread(self, chunk: Chunk, hub: int) -> int:
-        """The step at which a hub first sends the total down."""
+    def _first_copy(self, chunk: Chunk, hub: int) -> int:
+        """Return the step in which a hub first sends the total down."""
         return min((step for step, i in chunk.down.values() if self.src[i] == hub), default=self.steps + 1)
 
     def hubs(self, chunk: Chunk) -> Move | None:
-        """The last rank to reach a hub becomes one too, and they swap; or the other way round; or they swap at another
-        step."""
+        """Turn the last rank that reaches a hub into a second hub, or the reverse, or move the swap of two hubs to
+        another step."""
         if not chunk.swap:
-            return self._join(chunk)
-        return self._part(chunk) if self.random() < 0.5 else self._shift(chunk)
+            return self._add_hub(chunk)
+        return self._remove_hub(chunk) if self.random() < 0.5 else self._move_swap(chunk)
 
-    def _join(self, chunk: Chunk) -> Move | None:
+    def _add_hub(self, chunk: Chunk) -> Move | None:
         hub = chunk.hubs[0]
-        swap = self._summed(chunk, hub)
+        swap = self._complete(chunk, hub)
         last = [n for n, (step, i) in chunk.up.items() if step == swap and self.dst[i] == hub]
         if len(last) != 1 or self.src[chunk.down[last[0]][1]] != hub:
             return None
@@ -248,26 +266,26 @@ class _Moves:
             del chunk.up[other], chunk.down[other]
             chunk.hubs, chunk.swap = (hub, other), swap
 
-        return (((step, route), (swap, route)),), commit
+        return Move((((step, route), (swap, route)),), commit)
 
-    def _part(self, chunk: Chunk) -> Move | None:
+    def _remove_hub(self, chunk: Chunk) -> Move | None:
         hub, other = chunk.hubs if self.random() < 0.5 else chunk.hubs[::-1]
-        later = self._spread(chunk, other) - 1 - chunk.swap
-        if later < 1:
+        choices = self._first_copy(chunk, other) - 1 - chunk.swap
+        if choices < 1:
             return None
         swap, there, back = chunk.swap, self.route[hub, other], self.route[other, hub]
-        step = swap + 1 + int(self.random() * later)
+        step = swap + 1 + int(self.random() * choices)
 
         def commit() -> None:
             chunk.up[other], chunk.down[other] = (swap, back), (step, there)
             chunk.hubs, chunk.swap = (hub,), 0
 
-        return (((swap, there), (step, there)),), commit
+        return Move((((swap, there), (step, there)),), commit)
 
-    def _shift(self, chunk: Chunk) -> Move | None:
+    def _move_swap(self, chunk: Chunk) -> Move | None:
         a, b = chunk.hubs
-        low = max(self._summed(chunk, a), self._summed(chunk, b)) + 1
-        high = min(self._spread(chunk, a), self._spread(chunk, b)) - 1
+        low = max(self._complete(chunk, a), self._complete(chunk, b)) + 1
+        high = min(self._first_copy(chunk, a), self._first_copy(chunk, b)) - 1
         step, swap = low + int(self.random() * (high - low + 1)), chunk.swap
         if step == swap:
             return None
@@ -275,4 +293,4 @@ class _Moves:
         def commit() -> None:
             chunk.swap = step
 
-        return tuple(((swap, self.route[pair]), (step, self.route[pair])) for pair in ((a, b), (b, a))), commit
+        return Move(tuple(((swap, self.route[pair]), (step, self.route[pair])) for pair in ((a, b), (b, a))), commit)

@@ -1,12 +1,13 @@
-"""Allreduce out of ways through hubs, priced exactly: what fractions of the data attain at S steps, and whole chunks of
-that.
+"""Allreduce by column generation over trees through hubs: the least R/C of fractional solutions at S steps, and
+schedules of whole chunks near them.
 
-Column generation over the ways of `synth.encodings.hubs.exchanges`, with rounds divided over the steps as they like: it
-ends with the least R/C that any mixture of such ways attains. On machines without much symmetry that is mostly the
-lower bound itself. Where the solution is of whole chunks already, not too many, that is a schedule; otherwise dives
-round it (`synth.encodings.tree_packing.diving`), for numbers of chunks that lose nothing, then for such as lose little.
+The columns are the pairs of trees through the exchanges of `synth.encodings.hubs.exchanges`, priced exactly. The rounds
+are divided over the steps freely. So column generation ends with the least R/C of all mixtures of such trees. On
+machines without much symmetry that is mostly the lower bound itself. If the solution consists of whole chunks, not too
+many, it is a schedule. Otherwise an LP diving heuristic (`synth.encodings.tree_packing.diving`) rounds it: for numbers
+of chunks that lose nothing, then for numbers that lose little.
 
-Finding none proves nothing: ways through hubs are not all there are.
+To find none proves nothing: not every allreduce goes through hubs.
 """
 
 from __future__ import annotations
@@ -19,35 +20,37 @@ from math import ceil, floor
 
 import numpy as np
 
-from synth.bounds.trees.column_generation import Restricted, Space
+from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.exchanges import Sends, Ways
 from synth.encodings.hubs.symmetric_column_generation import NEW, SURE, improve
-from synth.encodings.tree_packing.completion import solved
 from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 
-ITERATIONS = 400
-FEW, MOST = 64, 600  # chunks of a solution that is whole already: taken at once, and at most
-WHOLE = 4  # numbers of chunks that lose nothing, and R/C as a fraction of so many chunks at most
-FINE = 256
-LOSSES = (
-    (1 / 30, 24),
-    (1 / 80, 36),
-    (1 / 200, 36),
-)  # what may be lost by rounding R up, of how many chunks at least for each step
-WHOLE_SHARE, CLOSE_SHARE = 0.4, 0.3
-ENOUGH = 0.7  # of the loss: with less it takes longer
-VECTORS = 2  # ways to divide the rounds among the steps
-LAST, LAST_SECONDS = 24, 1.0  # chunks that are left to CP-SAT, and its time
+ITERATIONS = 400  # maximum number of iterations of column generation
+FEW = 64  # number of chunks up to which a solution of whole chunks is taken without diving
+MOST = 600  # maximum number of chunks of any schedule
+WHOLE = 4  # number of sizes tried at which C·(R/C) is whole, so that rounding loses nothing
+FINE = 256  # maximum denominator of an R/C for which such sizes are tried
+LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # (share lost by rounding R up, least chunks for each step)
+WHOLE_SHARE = 0.4  # share of the remaining time for a size without loss
+CLOSE_SHARE = 0.3  # share of the remaining time for a size with loss
+ENOUGH = 0.7  # least share of the allowed loss that a size must use; diving takes longer with less slack
+VECTORS = 2  # number of divisions of the rounds among the steps that are tried for one size
+LAST = 24  # maximum number of remaining chunks that a dive leaves to CP-SAT
+LAST_SECONDS = 1.0  # CP-SAT's limit for them, in seconds of its deterministic time
 
 
 @dataclass(frozen=True)
 class Shared:
-    """`value`: the least R/C of fractions (a float), None where no way takes so few steps; `schedule`: one of whole
-    chunks, if found."""
+    """Result of column generation over trees through hubs.
+
+    Attributes:
+        value: the least R/C of fractional solutions (a float); None if no tree has so few steps.
+        schedule: a schedule of whole chunks, if one was found.
+    """
 
     value: float | None
     schedule: Schedule | None
@@ -63,155 +66,170 @@ def share_out(
     seed: int,
     alike: bool = False,
 ) -> Shared:
-    """A schedule of `steps` steps with R/C less than `below`, down to `least`, a bound. For allreduce, where
-    `Ways.fits`.
+    """Search for an allreduce schedule of `steps` steps with R/C less than `below`, on a network that `Ways.fits`
+    accepts.
 
-    Dives take so many `seconds` of CPU time together. With `alike` all ranks end with the same bits; without, they do
-    where that costs nothing.
+    `least` is a lower bound on R/C, at which the search ends. Diving takes at most `seconds` of CPU time. With `alike`
+    all ranks end with the same bits; without, they do where that costs nothing.
     """
-    made = _Mixture(network, steps, seed, alike=True)
-    some = made.learn(float(least))
-    if not alike and (not some or made.master.value > float(least) * (1 + SURE)):
-        other = _Mixture(network, steps, seed, alike=False)
-        if other.learn(float(least)) and not (some and made.master.value <= other.master.value * (1 + SURE)):
-            made, some = other, True
-    if not some:
+    mixture = _HubMixture(network, steps, seed, alike=True)
+    feasible = mixture.learn(float(least))
+    if not alike and (not feasible or mixture.master.value > float(least) * (1 + SURE)):
+        other = _HubMixture(network, steps, seed, alike=False)
+        if other.learn(float(least)) and not (feasible and mixture.master.value <= other.master.value * (1 + SURE)):
+            mixture, feasible = other, True
+    if not feasible:
         return Shared(None, None)
-    if below is not None and made.master.value >= float(below) * (1 - SURE):
-        return Shared(made.master.value, None)
-    exact = made.exact(MOST if seconds > 0 else FEW)
-    at_once = exact is not None and len(exact[0]) <= FEW
-    options = [exact] if at_once else [made.dives(below, seconds, seed), exact]
-    taken = min((o for o in options if o is not None), key=lambda o: Fraction(sum(o[1]), len(o[0])), default=None)
-    schedule = None if taken is None else made.schedule(collective, *taken)
+    value = mixture.master.value
+    if below is not None and value >= float(below) * (1 - SURE):
+        return Shared(value, None)
+    exact = mixture.whole_chunks(MOST if seconds > 0 else FEW)
+    if exact is not None and len(exact[0]) <= FEW:
+        options = [exact]
+    else:
+        options = [option for option in (mixture.dive(below, seconds, seed), exact) if option is not None]
+    best = min(options, key=lambda option: Fraction(sum(option[1]), len(option[0])), default=None)
+    schedule = None if best is None else mixture.schedule(collective, *best)
     if schedule is not None and below is not None and schedule.bandwidth >= below:
         schedule = None
-    return Shared(made.master.value, schedule)
+    return Shared(value, schedule)
 
 
-class _Mixture:
-    """The ways that are known, and the linear program over them. For a dive they are trees of its one unit of data."""
+class _HubMixture:
+    """Restricted master over the known trees through hubs.
+
+    For the master and for dives, both trees of a chunk together are one "tree" of the only unit of a stand-in
+    collective; `kinds` maps it to the sends with their kinds.
+    """
 
     def __init__(self, network: Network, steps: int, seed: int, alike: bool) -> None:
         self.network, self.steps = network, steps
         everyone = frozenset(range(network.ranks))
-        self.space = Space(network, Collective("hubs", network.ranks, (frozenset([0]),), (everyone,)), [])
-        self.ways = Ways(network, steps, alike)
-        self.master = Restricted(self.space, steps, 0.0)
+        stand_in = Collective("hubs", network.ranks, (frozenset([0]),), (everyone,))
+        self.folded = FoldedProblem(network, stand_in, [])
+        self.paths = Ways(network, steps, alike)
+        self.master = RestrictedMaster(self.folded, steps, 0.0)
         self.kinds: dict[Tree, Sends] = {}
         self.random = np.random.default_rng(seed)
 
-    def found(self, price: np.ndarray) -> Iterator[tuple[float, Tree]]:
-        """The cheapest ways at ``price[route, step - 1]``, as trees."""
-        for way in self.ways.price(price)[:NEW]:
-            sends = self.ways.sends(way)
+    def cheapest(self, price: np.ndarray) -> Iterator[tuple[float, Tree]]:
+        """Yield the cheapest trees with their costs at ``price[route, step - 1]``."""
+        for path in self.paths.price(price)[:NEW]:
+            sends = self.paths.sends(path)
             tree = tuple((step, route) for step, route, _ in sends)
             self.kinds.setdefault(tree, sends)
-            yield way.cost, tree
+            yield path.cost, tree
 
     def learn(self, least: float) -> bool:
-        """Column generation, to the end or to `least`; False where there is no way at all."""
+        """Generate columns to optimality or to `least`; return False if there is no tree at all."""
         master = self.master
-        shape = (len(self.space.capacity), self.steps)
-        centre = self.random.random(shape) / self.space.capacity.sum()
-        for _, tree in self.found(self.space.use @ centre):
+        shape = (len(self.folded.capacity), self.steps)
+        centre = self.random.random(shape) / self.folded.capacity.sum()
+        for _, tree in self.cheapest(self.folded.use @ centre):
             master.add(0, tree)
-        improve(master, centre, least, ITERATIONS, self.found)
+        improve(master, centre, least, ITERATIONS, self.cheapest)
         return bool(master.columns)
 
-    def exact(self, most: int) -> tuple[list[Tree], list[int]] | None:
-        """The solution as whole chunks, where it is one of up to `most`, with the rounds of each step."""
+    def whole_chunks(self, maximum: int) -> tuple[list[Tree], list[int]] | None:
+        """Return the solution as (tree of each chunk, rounds of each step) if it consists of whole chunks for some
+        number of chunks up to `maximum`."""
         share = np.array(self.master.share[0])
         used = np.flatnonzero(share > SURE)
-        whole = np.array([*share[used], *self.master.rounds])
-        for chunks in range(1, most + 1):
-            if np.abs(chunks * whole - np.rint(chunks * whole)).max() < 1e-5 and chunks * min(self.master.rounds) > 0.5:
-                times = chunks * share[used]
-                trees = [
-                    self.master.trees[0][i]
-                    for i, n in zip(used, np.rint(times).astype(int), strict=True)
-                    for _ in range(n)
-                ]
+        amounts = np.array([*share[used], *self.master.rounds])
+        for chunks in range(1, maximum + 1):
+            is_whole = np.abs(chunks * amounts - np.rint(chunks * amounts)).max() < 1e-5
+            if is_whole and chunks * min(self.master.rounds) > 0.5:
+                trees: list[Tree] = []
+                for i, times in zip(used, np.rint(chunks * share[used]).astype(int), strict=True):
+                    trees += [self.master.trees[0][i]] * int(times)
                 return trees, self.rounds(trees)
         return None
 
     def rounds(self, trees: Sequence[Tree]) -> list[int]:
-        """The rounds that each step needs."""
-        loads = sum(
-            (self.space.loads(tree, self.steps) for tree in trees), np.zeros((len(self.space.capacity), self.steps))
-        )
-        return [
-            max(1, *(ceil(load / room) for load, room in zip(column, self.space.capacity, strict=True)))
-            for column in loads.T
-        ]
+        """Return the rounds that each step needs when the chunks take `trees`."""
+        loads = np.zeros((len(self.folded.capacity), self.steps))
+        for tree in trees:
+            loads = loads + self.folded.loads(tree, self.steps)
+        rounds = []
+        for step_loads in loads.T:
+            needed = (ceil(load / capacity) for load, capacity in zip(step_loads, self.folded.capacity, strict=True))
+            rounds.append(max(1, *needed))
+        return rounds
 
-    def dives(self, below: Fraction | None, seconds: float, seed: int) -> tuple[list[Tree], list[int]] | None:
-        """The whole chunks of least R/C that are found near the solution."""
+    def dive(self, below: Fraction | None, seconds: float, seed: int) -> tuple[list[Tree], list[int]] | None:
+        """Return (tree of each chunk, rounds of each step) of least R/C that diving finds; None if it finds none below
+        `below`."""
         end, best = time.process_time() + seconds, None
-        for chunks, rounds, share in self._sizes():
+        for chunks, rounds, share in self._candidate_sizes():
             now = time.process_time()
             if now >= end:
                 break
             if below is not None and Fraction(rounds, chunks) >= below:
                 continue
-            found = self._dive(chunks, rounds, now + (end - now) * share, seed)
-            if found is not None:
-                best, below = found, Fraction(rounds, chunks)
+            result = self._dive_at(chunks, rounds, now + (end - now) * share, seed)
+            if result is not None:
+                best, below = result, Fraction(rounds, chunks)
         return best
 
-    def _dive(self, chunks: int, rounds: int, until: float, seed: int) -> tuple[list[Tree], list[int]] | None:
-        dive = Dive(self.space, self.steps, chunks, rounds, {0: list(self.master.trees[0])}, seed, {0: _Pricer(self)})
+    def _dive_at(self, chunks: int, rounds: int, until: float, seed: int) -> tuple[list[Tree], list[int]] | None:
+        """Dive for `chunks` chunks in `rounds` rounds, up to the CPU time `until` of this process."""
+        known = {0: list(self.master.trees[0])}
+        dive = Dive(self.folded, self.steps, chunks, rounds, known, seed, {0: _Pricer(self)})
         for vector, _ in zip(dive.settle(until), range(VECTORS), strict=False):
-            done = dive.run(vector, until, lambda partial, need: self._last(dive, partial, need[0], seed))
+            done = dive.run(vector, until, lambda partial, need: self._complete(dive, partial, need[0], seed))
             if done is not None:
                 return done.taken[0], vector
         return None
 
-    def _sizes(self) -> list[tuple[int, int, float]]:
-        """(C, R), and a share of the time left: one that loses some, those that lose nothing, which may fail,
-        others."""
+    def _candidate_sizes(self) -> list[tuple[int, int, float]]:
+        """Return (chunks, rounds, share of the remaining time) in the order in which they are tried.
+
+        The first size loses about 3 % by rounding and is found quickly. Then come sizes at which C·(R/C) is whole,
+        which lose nothing and may be infeasible, then sizes with less loss than the first.
+        """
         value = self.master.value
-        near, whole = Fraction(value).limit_denominator(FINE), []
-        if abs(near - value) <= SURE * value:
-            first = ceil(Fraction(self.steps, near.numerator))
-            whole = [
-                (m * near.denominator, m * near.numerator)
-                for m in range(first, first + WHOLE)
-                if m * near.denominator <= MOST
-            ]
+        ratio, whole = Fraction(value).limit_denominator(FINE), []
+        if abs(ratio - value) <= SURE * value:
+            first = ceil(Fraction(self.steps, ratio.numerator))
+            for m in range(first, first + WHOLE):
+                if m * ratio.denominator <= MOST:
+                    whole.append((m * ratio.denominator, m * ratio.numerator, WHOLE_SHARE))
         close = []
         for loss, least in LOSSES:
-            sizes = ((c, max(self.steps, floor(value * c * (1 + loss)))) for c in range(least * self.steps, MOST + 1))
-            close += [
-                next(size for size in sizes if size[1] >= value * size[0] * (1 + ENOUGH * loss) or size[0] == MOST)
-            ]
-        first, *others = [(*size, CLOSE_SHARE) for size in close]
-        return [first, *((*size, WHOLE_SHARE) for size in whole), *others]
+            for chunks in range(least * self.steps, MOST + 1):
+                rounds = max(self.steps, floor(value * chunks * (1 + loss)))
+                if rounds >= value * chunks * (1 + ENOUGH * loss) or chunks == MOST:
+                    close.append((chunks, rounds, CLOSE_SHARE))
+                    break
+        return [*close[:1], *whole, *close[1:]]
 
-    def _last(self, dive: Dive, partial: Partial, need: int, seed: int) -> Partial | None:
-        """The last chunks, out of all ways that the dive knows."""
+    def _complete(self, dive: Dive, partial: Partial, need: int, seed: int) -> Partial | None:
+        """Choose the last `need` chunks among all trees that the dive knows, by CP-SAT; None for too many, or where
+        none fit."""
         if need > LAST:
             return None
-        from ortools.sat.python import cp_model
+        from synth.solvers.cp_sat import new_program, solved_program
 
-        room = self.space.capacity[:, None] * np.array(partial.floors) - partial.loads
-        trees, model = dive.master.trees[0], cp_model.CpModel()
-        use = [model.new_int_var(0, need, "") for _ in trees]
-        model.add(sum(use) == need)
+        capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
+        trees, program = dive.master.trees[0], new_program()
+        use = [program.new_int_var(0, need, "") for _ in trees]
+        program.add(sum(use) == need)
         terms: dict[int, list] = {}
         for tree, x in zip(trees, use, strict=True):
-            for place, amount in self.space.sparse(tree, self.steps).items():
+            for place, amount in self.folded.sparse(tree, self.steps).items():
                 terms.setdefault(place, []).append(int(amount) * x)
         for place, row in terms.items():
-            model.add(sum(row) <= int(room.flat[place]))
-        solver = solved(model, LAST_SECONDS, seed)
+            program.add(sum(row) <= int(capacity.flat[place]))
+        solver = solved_program(program, LAST_SECONDS, seed)
         if solver is None:
             return None
-        more = [tree for tree, x in zip(trees, use, strict=True) for _ in range(solver.value(x))]
-        return Partial({0: partial.taken[0] + more}, partial.loads, partial.floors)
+        taken = list(partial.taken[0])
+        for tree, x in zip(trees, use, strict=True):
+            taken += [tree] * solver.value(x)
+        return Partial({0: taken}, partial.loads, partial.floors)
 
     def schedule(self, collective: Collective, trees: Sequence[Tree], rounds: Sequence[int]) -> Schedule:
-        """The schedule in which chunk i goes the i-th way."""
+        """Return the schedule in which chunk i takes ``trees[i]``."""
         sends: list[list[Send]] = [[] for _ in range(self.steps)]
         for chunk, tree in enumerate(trees):
             for step, route, kind in self.kinds[tree]:
@@ -222,14 +240,15 @@ class _Mixture:
 
 
 class _Pricer:
-    """What a dive asks for cheap trees."""
+    """Exact pricer of trees through hubs, for dives (`synth.encodings.tree_packing.diving.Pricer`)."""
 
     exact = True
 
-    def __init__(self, mixture: _Mixture) -> None:
+    def __init__(self, mixture: _HubMixture) -> None:
         self.mixture = mixture
 
-    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, rounds: int) -> list[tuple[float, Tree]]:
-        """The cheapest ways at ``prices[route, step - 1]``; the arguments of searches are of no use here."""
-        del known, size, rounds
-        return list(self.mixture.found(np.maximum(prices, 0.0)))
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
+        """Return the cheapest trees at ``prices[route, step - 1]``; the arguments of heuristic searches have no
+        effect."""
+        del known, size, turns
+        return list(self.mixture.cheapest(np.maximum(prices, 0.0)))

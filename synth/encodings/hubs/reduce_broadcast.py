@@ -1,10 +1,10 @@
-"""Allreduce through a hub: partial sums travel up a tree to a root, or to two adjacent roots that swap, then down
-again.
+"""SAT encoding of allreduce by reduce-broadcast trees: partial sums travel up a tree to a root, or to two adjacent
+roots that swap, and the total travels down another tree.
 
-Every rank sends what it has summed up exactly once, after all that it receives on the way up; a root that holds the
-total spreads it at once, so the phases of different chunks overlap freely. A chunk always costs 2(N-1) sends, the
-least possible, and needs S >= 2 * (the eccentricity of the edge between the roots) + 1. No contribution sets are
-needed: O(routes * S) variables a chunk. Unsatisfiable proves nothing beyond this class.
+Every rank passes its sum on exactly once, after it has received all sums on the way up. A root that holds the total may
+spread it at once, so the phases of different chunks overlap freely. A chunk always takes 2(N-1) sends, the fewest
+possible, and needs S >= 2 * (the eccentricity of the edge between the roots) + 1. The encoding needs no contribution
+sets, only O(routes * S) variables a chunk. Unsatisfiable proves nothing beyond this class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.solvers.boolean_model import Model
 
 @dataclass
 class _Chunk:
-    """``up`` and ``down`` by (route, step); swaps are two ups of one step between the roots."""
+    """Variables ``up`` and ``down`` by (route, step). A swap is two ups of one step between the roots."""
 
     up: dict[tuple[int, int], int] = field(default_factory=dict)
     down: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -31,10 +31,10 @@ class _Chunk:
 def encode(
     translation: Translation, steps: int, rounds: int, *, roots: int = 2
 ) -> tuple[Model, Callable[[set[int]], Schedule]]:
-    """The formula, and what turns a model into a schedule. ``roots=1`` asks for a lone root: all ranks end with the
-    same bits.
+    """Return the formula, and the function that decodes the set of true variables of a model to a schedule.
 
-    (Two roots that swap end with the same bits too: each adds the same two operands.)
+    With ``roots=1`` there is a single root. Either way all ranks end with the same bits: two roots that swap add the
+    same two operands.
     """
     model = Model()
     chunks = [_encode_chunk(model, translation.network, steps, roots) for _ in translation.representatives]
@@ -50,13 +50,17 @@ def encode(
 def _encode_chunk(model: Model, network: Network, steps: int, roots: int) -> _Chunk:
     chunk = _Chunk()
     ranks = range(network.ranks)
-    reach = [[steps if d is None else d for d in row] for row in network.distances]
-    far = [max(row) for row in reach]  # from n to the farthest
-    deep = [max(row[n] for row in reach) for n in ranks]  # from the farthest to n
+    far = [0] * network.ranks  # distance from n to the farthest rank
+    deep = [0] * network.ranks  # distance from the farthest rank to n
+    for n in ranks:
+        for m in ranks:
+            distance = network.distances[n][m]
+            distance = steps if distance is None else distance
+            far[n], deep[m] = max(far[n], distance), max(deep[m], distance)
     root = [model.var() for _ in ranks]
     # done[n][t]: n has sent its sum up by the end of step t; total[n][t]: n holds the total by then
-    done = [[model.var() for _ in range(steps)] for _ in ranks]
-    total = [[model.var() for _ in range(steps)] for _ in ranks]
+    done = _variables(model, network.ranks, steps)
+    total = _variables(model, network.ranks, steps)
     _choose_roots(model, network, root, roots)
     for n in ranks:
         for row in (done[n], total[n]):
@@ -89,10 +93,20 @@ def _encode_chunk(model: Model, network: Network, steps: int, roots: int) -> _Ch
     return chunk
 
 
+def _variables(model: Model, ranks: int, steps: int) -> list[list[int]]:
+    """Return a fresh variable for each rank and step."""
+    table: list[list[int]] = []
+    for _ in range(ranks):
+        table.append([model.var() for _ in range(steps)])
+    return table
+
+
 def _choose_roots(model: Model, network: Network, root: list[int], roots: int) -> None:
     model.clause(root)
-    both = {(r.src, r.dst) for r in network.routes}
-    pairs = {(a, b) for a, b in both if a < b and (b, a) in both} if roots == 2 else set()
+    linked = {(r.src, r.dst) for r in network.routes}
+    pairs: set[tuple[int, int]] = set()
+    if roots == 2:
+        pairs = {(a, b) for a, b in linked if a < b and (b, a) in linked}
     for a in range(network.ranks):
         for b in range(a):
             if (b, a) not in pairs:
@@ -105,12 +119,16 @@ def _choose_roots(model: Model, network: Network, root: list[int], roots: int) -
 def _arrivals(
     model: Model, network: Network, chunk: _Chunk, n: int, steps: int, root: list[int], done: list, total: list
 ) -> None:
-    """What may reach rank n, and when n holds the total."""
+    """Add the clauses on what rank n may receive, and on when it holds the total."""
     others = [m for m in range(network.ranks) if m != n]
-    got: list[int] = []
+    all_downs: list[int] = []
     for t in range(steps):
         ups = [(r, chunk.up[r, t]) for r in network.into[n]]
-        downs = [chunk.down[r, t] for r in network.into[n]] if t else []
+        downs: list[int] = []
+        before: list[int] = []  # n holds the total already
+        if t:
+            downs = [chunk.down[r, t] for r in network.into[n]]
+            before = [total[n][t - 1]]
         for r, x in ups:
             # n still has to pass it on, or is a root; two roots exchange in one and the same step
             src = network.routes[r].src
@@ -124,14 +142,14 @@ def _arrivals(
             model.clause([-x, -root[src], root[n]])
             # a root sends up only in a swap
             model.clause([-x, -root[src], *swap])
-        _at_most_one(model, [*downs, *([total[n][t - 1]] if t else [])])
+        _at_most_one(model, [*downs, *before])
         for y in downs:
             model.clause([-y, total[n][t]])
-        model.clause([-total[n][t], *([total[n][t - 1]] if t else []), *downs, root[n]])
+        model.clause([-total[n][t], *before, *downs, root[n]])
         for m in others:  # a root holds the total once every other rank has passed its sum on
             model.clause([-root[n], -total[n][t], done[m][t]])
-        got.extend(downs)
-    for x in got:
+        all_downs.extend(downs)
+    for x in all_downs:
         model.clause([-root[n], -x])
     # ranks that are no roots pass their sum on
     model.clause([root[n], done[n][-1]])
@@ -144,10 +162,10 @@ def _at_most_one(model: Model, literals: list[int]) -> None:
 
 
 def _decode(translation: Translation, chunks: list[_Chunk], steps: int, true: set[int]) -> Schedule:
-    made: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
+    sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, chunk in enumerate(chunks):
         for moves, kind in ((chunk.up, "reduce"), (chunk.down, "copy")):
             for (r, t), x in moves.items():
                 if x in true:
-                    made[t].setdefault(rep, []).append((r, kind))
-    return translation.expand(made)
+                    sends[t].setdefault(rep, []).append((r, kind))
+    return translation.expand(sends)

@@ -1,12 +1,15 @@
-"""Allreduce through many hubs at once: what fraction of the data goes which way, and whole chunks of that.
+"""Allreduce by column generation over trees through one hub or two, for chunks that are images of few representatives
+under a group: fractional solutions, and schedules of whole chunks near them.
 
-A chunk is summed up along a tree that ends at one rank, its hub, or at two neighbours that swap what they have, and
-spreads along another tree from there: 2(N - 1) sends, the least there are. Column generation says whether fractions of
-such chunks fit into the rounds. Down is up read backwards on the reversed network, so that the cheapest way at any
-prices comes from two walks over the sets of ranks that hold the data (`synth.bounds.trees.cheapest_trees`): what is
-left to pay from a hub, or from two, after any step. Whole chunks are made of the fractions in two steps: how many have
-which hubs and swap when, such that fractions of such chunks still fit; then local search (`evening`). Where none are
-found nothing is proved: other schedules may do with less.
+A chunk is summed up along a tree that ends at one rank, its hub, or at two neighbours that swap their sums, and spreads
+along another tree from there: 2(N - 1) sends, the fewest possible. Column generation decides whether fractions of such
+chunks fit into the rounds. A tree down is a tree up reversed in time on the reversed network, so the cheapest trees at
+any prices come from two dynamic programs over the sets of ranks that hold the data
+(`synth.bounds.trees.cheapest_trees`).
+
+Whole chunks are made of the fractions in two stages. First the fractions are rounded to trees, and a linear program
+checks that fractional chunks with the same hubs and swap steps still fit. Then simulated annealing
+(`synth.encodings.hubs.annealing`) moves the sends. To find none proves nothing: other schedules may do with less.
 """
 
 from __future__ import annotations
@@ -19,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.bounds.trees.cheapest_trees import Holders
-from synth.bounds.trees.column_generation import Restricted, Space
+from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.hubs.annealing import Chunk, Rows, even_out
+from synth.encodings.hubs.annealing import Chunk, LoadLimits, anneal_loads
 from synth.encodings.translated_chunks import Translation
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
@@ -29,17 +32,24 @@ from synth.model.symmetry.permutations import compose
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
 
-NEW = 40  # ways that join at one price, the cheapest
-SMOOTHING = 0.7
-SURE = 1e-7
-ITERATIONS = 100
-RUNS, PROPOSALS = 2, 60_000  # of local search from the same fractions, and how long each
-A_TURN = 0.01  # seconds of a core for a turn of column generation, about
+NEW = 40  # maximum number of trees that join the master in one round of pricing, the cheapest
+SMOOTHING = 0.7  # weight of the best prices so far against the master's prices, at which trees are priced
+SURE = 1e-7  # tolerance for float comparisons, relative to R/C
+ITERATIONS = 100  # maximum number of iterations of column generation
+RUNS = 2  # number of annealing runs from the same fractions
+PROPOSALS = 60_000  # maximum number of proposals of one annealing run
+A_TURN = 0.01  # seconds of a core for one iteration of column generation, about; converts iterations into work
 
 
-class Way(NamedTuple):
-    """`hubs`: one, or two that swap in the last step of `up` + 1; others send up in steps 1 to `up` and receive after
-    step `middle`."""
+class HubPath(NamedTuple):
+    """A cheapest pair of trees through given hubs.
+
+    Attributes:
+        cost: at the prices it was computed for.
+        hubs: one hub, or two that swap in step `middle`.
+        up: the other ranks pass their sums on in steps 1 to `up`; `middle` - 1 for two hubs, `middle` for one.
+        middle: the step after which the total spreads.
+    """
 
     cost: float
     hubs: tuple[int, ...]
@@ -48,72 +58,77 @@ class Way(NamedTuple):
 
 
 class Ways:
-    """The cheapest ways of a chunk within `steps` steps, for each pair of hubs and each step of the swap; `fits` says
-    where."""
+    """Pricer of chunks: the cheapest trees within `steps` steps for each hub or pair of hubs and each step of the swap.
+
+    Only for networks that `fits` accepts.
+    """
 
     def __init__(self, network: Network, steps: int) -> None:
         self.network, self.steps = network, steps
         everyone = range(network.ranks)
-        self.falling, self.rising = (Holders(side, steps, (), everyone) for side in (network, network.reversed()))
+        self.falling = Holders(network, steps, (), everyone)
+        self.rising = Holders(network.reversed(), steps, (), everyone)
         self.route = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
         self.pairs = sorted((a, b) for a, b in self.route if a < b and (b, a) in self.route)
-        self.read: dict[Tree, Way] = {}  # how each tree that was read off goes
+        self.path_of: dict[Tree, HubPath] = {}  # of each tree that `tree` returned
 
     @staticmethod
     def fits(network: Network) -> bool:
-        """Whether there are few enough ranks, and one route at most from each to each other."""
+        """Return True if the network has few enough ranks, and at most one route from each rank to each other."""
         return Holders.fits(network, ()) and len({(r.src, r.dst) for r in network.routes}) == len(network.routes)
 
-    def price(self, prices: np.ndarray) -> list[Way]:
-        """All ways at ``prices[route, step - 1]``, a cheapest first; `tree` gives the sends of one until the next
+    def price(self, prices: np.ndarray) -> list[HubPath]:
+        """Return all paths at ``prices[route, step - 1]``, a cheapest first. `tree` reads one off until the next
         call."""
         steps = self.steps
         self.falling.price(prices)
         self.rising.price(prices[:, ::-1])
-        rise, fall, paid = self.rising.rest, self.falling.rest, prices.tolist()
-        found = [
-            Way(float(rise[steps - t, 1 << n] + fall[t, 1 << n]), (n,), t, t)
-            for n in range(self.network.ranks)
-            for t in range(steps)
-        ]
+        rise, fall, send_cost = self.rising.cost_to_go, self.falling.cost_to_go, prices.tolist()
+        paths = []
+        for n in range(self.network.ranks):
+            for t in range(steps):
+                paths.append(HubPath(float(rise[steps - t, 1 << n] + fall[t, 1 << n]), (n,), t, t))
         for a, b in self.pairs:
-            both, there, back = 1 << a | 1 << b, paid[self.route[a, b]], paid[self.route[b, a]]
+            both, there, back = 1 << a | 1 << b, send_cost[self.route[a, b]], send_cost[self.route[b, a]]
             for t in range(1, steps + 1):
                 cost = float(rise[steps - t + 1, both] + fall[t, both]) + there[t - 1] + back[t - 1]
-                found.append(Way(cost, (a, b), t - 1, t))
-        return sorted(way for way in found if way.cost < np.inf)
+                paths.append(HubPath(cost, (a, b), t - 1, t))
+        return sorted(path for path in paths if path.cost < np.inf)
 
-    def tree(self, way: Way) -> Tree:
-        """The sends ``(step, route)`` of a way."""
-        held = sum(1 << n for n in way.hubs)
-        sends = [(self.steps + 1 - t, i) for t, i in self.rising.onwards(self.steps - way.up, held)]
-        sends += self.falling.onwards(way.middle, held)
-        if len(way.hubs) == 2:
-            a, b = way.hubs
-            sends += [(way.middle, self.route[a, b]), (way.middle, self.route[b, a])]
-        made = tuple(sorted(sends))
-        self.read.setdefault(made, way)
-        return made
+    def tree(self, path: HubPath) -> Tree:
+        """Return the sends ``(step, route)`` of a path."""
+        hubs = sum(1 << n for n in path.hubs)
+        sends = [(self.steps + 1 - t, i) for t, i in self.rising.optimal_sends(self.steps - path.up, hubs)]
+        sends += self.falling.optimal_sends(path.middle, hubs)
+        if len(path.hubs) == 2:
+            a, b = path.hubs
+            sends += [(path.middle, self.route[a, b]), (path.middle, self.route[b, a])]
+        tree = tuple(sorted(sends))
+        self.path_of.setdefault(tree, path)
+        return tree
 
     def chunk(self, tree: Tree) -> Chunk:
-        """A tree that was read off, as what `evening` works on."""
-        way, routes = self.read[tree], self.network.routes
+        """Return a tree that `tree` returned as a chunk for annealing."""
+        path, routes = self.path_of[tree], self.network.routes
         swap, up, down = 0, {}, {}
         for step, i in tree:
-            if len(way.hubs) == 2 and step == way.middle and {routes[i].src, routes[i].dst} == set(way.hubs):
+            if len(path.hubs) == 2 and step == path.middle and {routes[i].src, routes[i].dst} == set(path.hubs):
                 swap = step
-            elif step <= way.up:
+            elif step <= path.up:
                 up[routes[i].src] = (step, i)
             else:
                 down[routes[i].dst] = (step, i)
-        return Chunk(way.hubs, swap, up, down)
+        return Chunk(path.hubs, swap, up, down)
 
 
 @dataclass(frozen=True)
-class Found:
-    """`reached`: whether fractions fit, in whatever rounds of each step; `schedule` where whole chunks were found too.
+class HubSearchResult:
+    """Result of `solve`.
 
-    `work`: seconds of a core, by what was done.
+    Attributes:
+        reached: fractions of chunks fit into the rounds, however these are divided among the steps.
+        schedule: a schedule of whole chunks, if one was found.
+        work: deterministic measure of the time spent, about seconds of a core.
     """
 
     reached: bool
@@ -122,180 +137,201 @@ class Found:
 
 
 def rounds_of(rounds: int, steps: int) -> list[int]:
-    """How many rounds each step has: about as many each, the same from both ends, and what is over at the ends."""
-    each, over = divmod(rounds, steps)
-    found = [each] * steps
-    if over % 2 and steps % 2:
-        found[steps // 2] += 1
-    for t in range(over // 2):
-        found[t] += 1
-        found[-1 - t] += 1
-    if over % 2 and not steps % 2:
-        found[over // 2] += 1
-    return found
+    """Return the rounds of each step: nearly equal, symmetric in time, with the remainder at both ends."""
+    each, remainder = divmod(rounds, steps)
+    result = [each] * steps
+    if remainder % 2 and steps % 2:
+        result[steps // 2] += 1
+    for t in range(remainder // 2):
+        result[t] += 1
+        result[-1 - t] += 1
+    if remainder % 2 and not steps % 2:
+        result[remainder // 2] += 1
+    return result
 
 
-def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: int) -> Found:
-    """Allreduce of the chunks of `translation`, which has no inner symmetry, with `rounds_of` rounds in each step.
+def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: int) -> HubSearchResult:
+    """Search for an allreduce schedule of the chunks of `translation` with `rounds_of` rounds in each step.
 
-    Where routes are alike both ways and the numbers allow it, half of the chunks are the other half read backwards,
-    which leaves about half as much to search. Begins so often from other fractions. Deterministic.
+    `translation` has no inner symmetry. If routes are alike in both directions and the numbers allow it, half of the
+    chunks are the other half reversed in time, which leaves about half as much to search. The search begins at most
+    `starts` times, each time from other fractions. Deterministic.
     """
-    work, each, count = 0.0, rounds_of(rounds, steps), len(translation.representatives)
-    limits, back = _limits(translation, each)
+    work, rounds_of_step, count = 0.0, rounds_of(rounds, steps), len(translation.representatives)
+    limits, back = _limits(translation, rounds_of_step)
     for start in range(starts):
         ways = Ways(translation.network, steps)
-        share, spent = fractions(ways, translation, each, seed + start)
+        share, spent = fractions(ways, translation, rounds_of_step, seed + start)
         work += spent
         if share is None:
-            free, spent = fractions(ways, translation, each, seed, exact=False)
-            return Found(free is not None, None, work + spent)
-        trees = _whole(share, count // 2 if back else count)
-        fits, spent = _fits(ways, translation, trees, each, bool(back))
+            free, spent = fractions(ways, translation, rounds_of_step, seed, exact=False)
+            return HubSearchResult(free is not None, None, work + spent)
+        trees = _rounded(share, count // 2 if back else count)
+        fits, spent = _kinds_fit(ways, translation, trees, rounds_of_step, bool(back))
         work += spent
         for run in range(RUNS if fits else 0):
             chunks = [ways.chunk(tree) for tree in trees]
-            done, spent = even_out(chunks, translation.network, steps, limits, PROPOSALS, RUNS * (seed + start) + run)
+            run_seed = RUNS * (seed + start) + run
+            done, spent = anneal_loads(chunks, translation.network, steps, limits, PROPOSALS, run_seed)
             work += spent
             if done:
-                chunks += [chunk.mirrored(steps, back) for chunk in chunks] if back else []
-                return Found(True, _schedule(translation, steps, chunks, ways.route), work)
-    return Found(True, None, work)
+                if back:
+                    chunks += [chunk.mirrored(steps, back) for chunk in chunks]
+                return HubSearchResult(True, _schedule(translation, steps, chunks, ways.route), work)
+    return HubSearchResult(True, None, work)
 
 
-def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[Rows, list[int]]:
-    """The loads of each step; and for each route that the other way, where chunks may come with what they are read
-    backwards, else [].
+def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[LoadLimits, list[int]]:
+    """Return the load limits of each step, and the opposite route of each route if chunks may be paired with their
+    reversals in time, else [].
 
-    A load and the one that it becomes read backwards are one row then.
+    Then a load and its reversal in time are one row.
     """
     network, steps = translation.network, len(rounds)
     weights = [dict(load.weights) for load in translation.loads]
-    room = [[load.most(r) for r in rounds] for load in translation.loads]
+    maximum = []
+    for load in translation.loads:
+        maximum.append([load.most(r) for r in rounds])
     ends = {(r.src, r.dst, r.units): i for i, r in enumerate(network.routes)}
     back = [ends.get((r.dst, r.src, r.units), -1) for r in network.routes]
-    turned = [{back[i]: w for i, w in weight.items()} for weight in weights]
-    at = [weights.index(weight) if weight in weights else -1 for weight in turned]
+    reversed_load = []  # of each load, -1 where there is none
+    for weight in weights:
+        image = {back[i]: w for i, w in weight.items()}
+        reversed_load.append(weights.index(image) if image in weights else -1)
     paired = (
         -1 not in back
-        and -1 not in at
+        and -1 not in reversed_load
         and len(translation.representatives) % 2 == 0
         and list(rounds) == list(rounds)[::-1]
     )
-    number: dict[tuple[int, int], int] = {}
-    most: list[int] = []
+    row_of: dict[tuple[int, int], int] = {}
+    capacity: list[int] = []
     for k in range(len(weights)):
         for t in range(steps):
-            other = (at[k], steps - 1 - t) if paired else (k, t)
-            if other in number:
-                number[k, t] = number[other]
-                most[number[other]] = min(most[number[other]], room[k][t])
+            other = (reversed_load[k], steps - 1 - t) if paired else (k, t)
+            if other in row_of:
+                row_of[k, t] = row_of[other]
+                capacity[row_of[other]] = min(capacity[row_of[other]], maximum[k][t])
             else:
-                number[k, t] = len(most)
-                most.append(room[k][t] // 2 if paired and other == (k, t) else room[k][t])
-    of = [
-        [
-            tuple(number[k, t] for k, weight in enumerate(weights) for _ in range(weight.get(i, 0)) if t >= 0)
-            for t in range(-1, steps)
-        ]
-        for i in range(len(network.routes))
-    ]
-    return Rows(of, most), back if paired else []
+                # A load that is its own reversal counts each chunk and its reversal: half of it is for either.
+                own_reversal = paired and other == (k, t)
+                row_of[k, t] = len(capacity)
+                capacity.append(maximum[k][t] // 2 if own_reversal else maximum[k][t])
+    rows: list[list[tuple[int, ...]]] = []
+    for i in range(len(network.routes)):
+        of_route: list[tuple[int, ...]] = [()]  # steps begin at 1
+        for t in range(steps):
+            of_step: list[int] = []
+            for k, weight in enumerate(weights):
+                of_step += [row_of[k, t]] * weight.get(i, 0)
+            of_route.append(tuple(of_step))
+        rows.append(of_route)
+    return LoadLimits(rows, capacity), back if paired else []
 
 
 def _schedule(
     translation: Translation, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]
 ) -> Schedule:
-    made: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
+    sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, chunk in enumerate(chunks):
         for step, i, kind in chunk.sends(route):
-            made[step - 1].setdefault(rep, []).append((i, kind))
-    return translation.expand(made)
+            sends[step - 1].setdefault(rep, []).append((i, kind))
+    return translation.expand(sends)
 
 
 def fractions(
     ways: Ways, translation: Translation, rounds: Sequence[int], seed: int, exact: bool = True
 ) -> tuple[dict[Tree, float] | None, float]:  # fmt: skip
-    """How much of the data goes which way in so many rounds of each step; None where it does not fit. And the work.
+    """Return the share of the data on each tree, None if it does not fit into `rounds` of each step, and the work.
 
-    Without `exact` steps may share the rounds in any way: None says that no schedule through hubs has so few (in
-    floats).
+    Without `exact` the rounds may be divided among the steps freely. Then None means that no schedule through hubs has
+    so few rounds (in floats).
     """
-    space, copies, steps = _space(translation, 1), len(translation.moves), ways.steps
+    folded, copies, steps = _stand_in(translation, 1), len(translation.moves), ways.steps
     floors = [copies * r / translation.chunks for r in rounds]
     goal = sum(floors)
-    master = Restricted(space, steps, 0.0)
+    master = RestrictedMaster(folded, steps, 0.0)
     if exact:
-        master.ask({0: 1.0}, np.zeros((len(space.capacity), steps)), floors)
-    centre = np.random.default_rng(seed).random((len(space.capacity), steps)) / space.capacity.sum()
-    for way in ways.price(space.use @ centre):
-        master.add(0, ways.tree(way))
+        master.set_demand({0: 1.0}, np.zeros((len(folded.capacity), steps)), floors)
+    centre = np.random.default_rng(seed).random((len(folded.capacity), steps)) / folded.capacity.sum()
+    for path in ways.price(folded.use @ centre):
+        master.add(0, ways.tree(path))
 
-    def found(price: np.ndarray) -> Iterator[tuple[float, Tree]]:
-        return ((way.cost, ways.tree(way)) for way in ways.price(price)[:NEW])
+    def cheapest(price: np.ndarray) -> Iterator[tuple[float, Tree]]:
+        return ((path.cost, ways.tree(path)) for path in ways.price(price)[:NEW])
 
-    reached, turns = improve(master, centre, goal, ITERATIONS, found)
+    reached, turns = improve(master, centre, goal, ITERATIONS, cheapest)
     return (dict(zip(master.trees[0], master.share[0], strict=True)) if reached else None), turns * A_TURN
 
 
 def improve(
-    master: Restricted,
+    master: RestrictedMaster,
     centre: np.ndarray,
     goal: float,
     iterations: int,
-    found: Callable[[np.ndarray], Iterable[tuple[float, Tree]]],
+    cheapest: Callable[[np.ndarray], Iterable[tuple[float, Tree]]],
 ) -> tuple[bool, int]:
-    """Column generation for the one unit of `master`, until it attains `goal` or nothing more is found. Whether it
-    does; and the turns.
+    """Generate columns for the one unit of `master` until its value is at most `goal` or no column improves it.
 
-    ``found(price)`` gives ways with what they cost at ``price[route, step - 1]``, a cheapest first. Prices are smoothed
-    towards the best so far, at first `centre`.
+    ``cheapest(price)`` returns trees with their costs at ``price[route, step - 1]``, a cheapest first. Prices are
+    smoothed towards the best so far, at first `centre`.
+
+    Returns:
+        True if `goal` is attained, and the number of iterations.
     """
-    use, weight = master.space.use, master.space.weight[0]
+    use, weight = master.folded.use, master.folded.weight[0]
     best, stalled, turn = 0.0, False, 0
-    for turn in range(1, iterations + 1) if master.columns else ():
+    for turn in range(1, iterations + 1):
+        if not master.columns:
+            return False, 0
         if not master.solve():
             break
         if master.value <= goal * (1 + SURE):
             return True, turn
-        judge, worth, added = (use @ master.prices).tolist(), master.worth[0] / weight, 0
+        master_price, limit, added = (use @ master.prices).tolist(), master.unit_duals[0] / weight, 0
         probe = master.prices if stalled else SMOOTHING * centre + (1 - SMOOTHING) * master.prices
-        for place, (cost, tree) in enumerate(found(use @ probe)):
+        for place, (cost, tree) in enumerate(cheapest(use @ probe)):
             if place == 0 and cost > best:
                 best, centre = cost, probe
-            added += sum(judge[i][t - 1] for t, i in tree) < worth - SURE and master.add(0, tree)
+            added += sum(master_price[i][t - 1] for t, i in tree) < limit - SURE and master.add(0, tree)
         if stalled and not added:
             break
         stalled = not added
     return False, turn
 
 
-def _fits(
+def _kinds_fit(
     ways: Ways, translation: Translation, trees: list[Tree], rounds: Sequence[int], paired: bool
 ) -> tuple[bool, float]:
-    """Whether fractions fit when as many chunks have the hubs and the step of the swap that those on `trees` have. And
-    the work.
+    """Return True if fractional chunks of the same kinds as `trees` fit, and the work.
 
-    `paired`: and as many that are those read backwards. Local search changes hardly any of that.
+    The kind of a chunk is the orbit of its hubs and the step of its swap. With `paired` the reversals in time count
+    too. Annealing changes hardly any kind, so there is no use in it otherwise.
     """
-    orbits = {way.hubs: () for way in ways.read.values()}
+    orbits: dict[tuple[int, ...], tuple[int, ...]] = {path.hubs: () for path in ways.path_of.values()}
     for hubs in orbits:
-        orbits[hubs] = min(tuple(sorted(g.ranks[n] for n in hubs)) for g in translation.moves)
+        images: list[tuple[int, ...]] = []
+        for g in translation.moves:
+            images.append(tuple(sorted(g.ranks[n] for n in hubs)))
+        orbits[hubs] = min(images)
 
-    def kind(way: Way) -> tuple[int, tuple[int, ...]]:
-        return way.middle if len(way.hubs) == 2 else 0, orbits.get(way.hubs, ())
+    def kind(path: HubPath) -> tuple[int, tuple[int, ...]]:
+        return path.middle if len(path.hubs) == 2 else 0, orbits.get(path.hubs, ())
 
-    kinds = [kind(ways.read[tree]) for tree in trees]
-    counts = Counter(kinds + [(swap and ways.steps + 1 - swap, hubs) for swap, hubs in kinds] if paired else kinds)
+    kinds = [kind(ways.path_of[tree]) for tree in trees]
+    if paired:
+        kinds += [(swap and ways.steps + 1 - swap, hubs) for swap, hubs in kinds]
+    counts = Counter(kinds)
     copies, steps = len(translation.moves), ways.steps
-    space = _space(translation, len(counts))
-    unit = dict(zip(sorted(counts), space.units, strict=True))
-    master = Restricted(space, steps, 0.0)
-    for tree, way in ways.read.items():
-        if kind(way) in unit:
-            master.add(unit[kind(way)], tree)
-    none = np.zeros((len(space.capacity), steps))
-    master.ask({unit[k]: float(n) for k, n in counts.items()}, none, [float(r) for r in rounds])
+    folded = _stand_in(translation, len(counts))
+    unit = dict(zip(sorted(counts), folded.units, strict=True))
+    master = RestrictedMaster(folded, steps, 0.0)
+    for tree, path in ways.path_of.items():
+        if kind(path) in unit:
+            master.add(unit[kind(path)], tree)
+    no_loads = np.zeros((len(folded.capacity), steps))
+    demand = {unit[k]: float(n) for k, n in counts.items()}
+    master.set_demand(demand, no_loads, list(map(float, rounds)))
     turn = 0
     for turn in range(1, ITERATIONS + 1):
         if not master.solve():
@@ -303,34 +339,37 @@ def _fits(
         if master.value <= sum(rounds) * (1 + SURE):
             return True, turn * A_TURN
         added = 0
-        for way in ways.price(space.use @ master.prices):
-            u = unit.get(kind(way))
-            if u is not None and way.cost * copies < master.worth[u] - SURE:
-                tree = ways.tree(way)
-                added += kind(ways.read[tree]) == kind(way) and master.add(u, tree)
+        for path in ways.price(folded.use @ master.prices):
+            u = unit.get(kind(path))
+            if u is not None and path.cost * copies < master.unit_duals[u] - SURE:
+                tree = ways.tree(path)
+                added += kind(ways.path_of[tree]) == kind(path) and master.add(u, tree)
         if not added:
             break
     return False, turn * A_TURN
 
 
-def _space(translation: Translation, kinds: int) -> Space:
-    """The bandwidth, folded by the moves, and for each kind of chunk one unit of data for each move, which they move
-    freely.
+def _stand_in(translation: Translation, kinds: int) -> FoldedProblem:
+    """Return the capacities, folded by the group, with a stand-in collective: for each kind of chunk one unit of data
+    for each group element, which the group permutes freely.
 
-    How the data travels is `Ways`' to say, not the stand-in's.
+    The trees of these units come from `Ways`, not from the stand-in's holders.
     """
     at = {g.ranks: k for k, g in enumerate(translation.moves)}
     copies, everyone = len(at), frozenset(range(translation.network.ranks))
-    moved = []
+    generators = []
     for g in translation.moves:
-        to = [at[compose(h.ranks, g.ranks)] for h in translation.moves]
-        moved.append(Generator(g.ranks, g.routes, tuple(kind * copies + k for kind in range(kinds) for k in to)))
+        images = [at[compose(h.ranks, g.ranks)] for h in translation.moves]
+        units: list[int] = []
+        for kind in range(kinds):
+            units += [kind * copies + k for k in images]
+        generators.append(Generator(g.ranks, g.routes, tuple(units)))
     data = Collective("hubs", len(everyone), (frozenset([0]),) * (copies * kinds), (everyone,) * (copies * kinds))
-    return Space(translation.network, data, moved)
+    return FoldedProblem(translation.network, data, generators)
 
 
-def _whole(share: dict[Tree, float], count: int) -> list[Tree]:
-    """`count` trees, each about as often as its share says: the greatest remainders are rounded up."""
+def _rounded(share: dict[Tree, float], count: int) -> list[Tree]:
+    """Return `count` trees, each about as often as its share: the greatest remainders are rounded up."""
     total = sum(share.values())
     exact = {tree: count * x / total for tree, x in share.items()}
     times = {tree: int(x + SURE) for tree, x in exact.items()}

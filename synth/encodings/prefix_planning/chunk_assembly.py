@@ -1,10 +1,10 @@
 """Schedules of combining collectives that are no reversal of a copying one, for more ranks than solvers reach: scans
 and custom ones.
 
-Ways for one chunk are planned backwards in time by every rule there is (`synth.encodings.prefix_planning.prefix_rules`,
-`synth.encodings.prefix_planning.prioritized_planner`), in a loom with little or much room before each need, then with
-more chances. Chunks that take such ways, each beginning in any step, are put together one after another where they add
-the fewest rounds. Everything is replayed; that nothing is found says nothing.
+Schedules for one chunk are planned backwards in time with every rule (`synth.encodings.prefix_planning.prefix_rules`,
+`synth.encodings.prefix_planning.prioritized_planner`), first with few and then with many free steps before each demand,
+then again with other seeds. List scheduling superposes many chunks: each takes one of these plans, shifted to the steps
+where it adds the fewest rounds. Every schedule is replayed. It is a heuristic: to find none proves nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from time import monotonic
 import numpy as np
 
 from synth.checker.schedule import replay
-from synth.encodings.prefix_planning.plan_cells import Stuck
+from synth.encodings.prefix_planning.plan_cells import PlanningFailed
 from synth.encodings.prefix_planning.prefix_rules import NEAR, Prefixes, Rule, rules
-from synth.encodings.prefix_planning.prioritized_planner import Loom
+from synth.encodings.prefix_planning.prioritized_planner import Planner
 from synth.errors import VerificationError
 from synth.model.collective import Collective
 from synth.model.dead_sends import prune
@@ -30,82 +30,94 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import TimeUp, check, left, until
 
-FEW_RANKS = 16  # up to here solvers find better ones
-ROOM = ((0, True), (0, False), (4, False), (8, True))  # guards of looms, and whether the latest need is met first
-FIRST = 3  # rules that come before all others, with every room
-CHANCES = 2  # how often each rule is tried with each of these, at most
-ENOUGH = 24  # ways that are planned, at most
-EFFORT = 15.0  # wall seconds for all of it, where nobody limited the time
-PLANNED = 0.5  # of a time limit: what planning may take, the rest is for putting chunks together
-KEPT = 6  # ways that are mixed
-QUICK = 4  # numbers of steps, the least ones, that come before the greatest
-MOST_SENDS = 8_000
-MOST_CHUNKS = 64
-LONGER = (1, 2, 3, 4, 5, 6)  # steps beyond the fewest at which chunks are put together
-TIMES = (
-    Fraction(3, 2),
-    Fraction(2),
-    Fraction(3),
-    Fraction(4),
-)  # and of a way that loads links least: how many times its own
+FEW_RANKS = 16  # number of ranks up to which solvers find better schedules, so that none is planned
+GUARDS = ((0, True), (0, False), (4, False), (8, True))  # `guard` and `latest_first` of the planners, in trying order
+FIRST = 3  # number of rules that are tried with every guard before the other rules are tried at all
+CHANCES = 2  # maximum number of seeds with which each rule and guard are tried
+ENOUGH = 24  # maximum number of successful plans
+EFFORT = 15.0  # wall seconds for all of it where nobody limited the time
+PLANNED = 0.5  # share of a time limit that planning may take; the rest is for list scheduling
+KEPT = 6  # maximum number of plans that list scheduling chooses from
+QUICK = 4  # number of the least step counts that come before the greatest, as they take little time
+MOST_SENDS = 8_000  # number of sends of a schedule beyond which no further chunk is added
+MOST_CHUNKS = 64  # maximum number of chunks of a schedule
+LONGER = (1, 2, 3, 4, 5, 6)  # further step counts at which chunks are assembled: steps beyond the fewest
+TIMES = (Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4))  # and multiples of the S of the plan of least load
 
 
 def applies(network: Network, collective: Collective) -> bool:
-    """Whether schedules are planned this way: for many ranks, where neither reversal nor hubs do."""
+    """Return True for collectives that are planned here: many ranks, and neither a reversal nor reduce-broadcast trees
+    give schedules."""
     everyone = frozenset(range(network.ranks))
     alike = collective.wants is None and all(x == everyone for x in (*collective.pre, *collective.post))
     return collective.combining and not collective.reversible and not alike and network.ranks > FEW_RANKS
 
 
 @dataclass(frozen=True)
-class Way:
-    """A schedule for one chunk of each unit; `sent`: resource, step and load of each resource and step that it
-    loads."""
+class Plan:
+    """A schedule for one chunk of each unit.
+
+    Attributes:
+        schedule: the schedule.
+        name: the name of the rule that it was planned with.
+        loads: three arrays of one length: resource, step and number of sends, for each resource and step with a load.
+        maximum_load: the greatest load of a resource over all steps, in rounds.
+    """
 
     schedule: Schedule
     name: str
-    sent: tuple[np.ndarray, np.ndarray, np.ndarray]
-    most: float
+    loads: tuple[np.ndarray, np.ndarray, np.ndarray]
+    maximum_load: float
 
     @property
     def steps(self) -> int:
         """S."""
         return len(self.schedule.steps)
 
+    def dominates(self, other: Plan) -> bool:
+        """Return True if this plan has no more steps, no more rounds and no greater load than the other one."""
+        return (
+            self.steps <= other.steps
+            and self.schedule.rounds <= other.schedule.rounds
+            and self.maximum_load <= other.maximum_load
+        )
+
 
 def schedules(
     network: Network, collective: Collective, seed: int = 0, whole: bool = False
 ) -> Iterator[tuple[str, Schedule]]:
-    """(construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
+    """Yield (construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
 
     Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `EFFORT` seconds where
     there is none, unless `whole`.
     """
-    found = Weaving(network, collective, seed)
+    assembly = Weaving(network, collective, seed)
     end = monotonic() + EFFORT if left() is None and not whole else None
 
-    def rest() -> AbstractContextManager[None]:
+    def limit() -> AbstractContextManager[None]:
         return until(None if end is None else end - monotonic())
 
-    with rest():
-        ways = found.ways
-    if not ways:
+    with limit():
+        plans = assembly.ways
+    if not plans:
         return
-    fewest = min(way.steps for way in ways)
-    lean = min(ways, key=lambda way: (way.most, way.steps)).steps
-    chosen = {*(way.steps for way in ways), *(fewest + more for more in LONGER), *(int(lean * t) for t in TIMES)}
-    ordered = sorted(chosen)
-    ends = (s for pair in zip(ordered, reversed(ordered), strict=True) for s in pair)
-    for steps in dict.fromkeys((*ordered[:QUICK], *ends)):  # the few steps take little time
-        with rest():  # not around the yield, which others work in
-            made = found.together(steps)
-        if made is not None:
-            yield made
+    fewest = min(plan.steps for plan in plans)
+    least_loaded = min(plans, key=lambda plan: (plan.maximum_load, plan.steps)).steps
+    step_counts = {plan.steps for plan in plans}
+    step_counts |= {fewest + more for more in LONGER}
+    step_counts |= {int(least_loaded * factor) for factor in TIMES}
+    ascending = sorted(step_counts)
+    both_ends = (s for pair in zip(ascending, reversed(ascending), strict=True) for s in pair)
+    for steps in dict.fromkeys((*ascending[:QUICK], *both_ends)):
+        with limit():  # not around the yield: the time that the caller takes does not count
+            result = assembly.together(steps)
+        if result is not None:
+            yield result
 
 
 @dataclass
 class Weaving:
-    """The ways for one chunk of a network and a collective, and what many chunks make of them."""
+    """Plans for one chunk of a network and a collective, and schedules that superpose them for many chunks."""
 
     network: Network
     collective: Collective
@@ -113,94 +125,116 @@ class Weaving:
 
     @cached_property
     def units(self) -> np.ndarray:
-        """What each resource carries in a round: routes, then limits."""
-        return np.array([r.units for r in self.network.routes] + [c.units for c in self.network.caps], dtype=np.int64)
+        """Capacity of each resource in a round, in sends: routes first, then shared limits."""
+        resources = (*self.network.routes, *self.network.caps)
+        return np.array([resource.units for resource in resources], dtype=np.int64)
 
     @cached_property
-    def ways(self) -> list[Way]:
-        """The best ways that are found: no other one has no more steps, no more rounds and loads no link less."""
-        found: list[Way] = []
+    def ways(self) -> list[Plan]:
+        """Best plans: at most `KEPT` of those that no other plan dominates."""
+        best: list[Plan] = []
         seconds = left()
         with suppress(TimeUp), until(None if seconds is None else seconds * PLANNED):
-            for way in self._planned():
-                if not any(_beats(other, way) for other in found):
-                    found = [other for other in found if not _beats(way, other)] + [way]
-        by_steps = sorted(found, key=lambda way: (way.steps, way.most))
-        by_load = sorted(found, key=lambda way: (way.most, way.steps))
-        kept = [way for pair in zip(by_steps, by_load, strict=True) for way in pair]
-        return sorted({id(way): way for way in kept[:KEPT]}.values(), key=lambda way: (way.steps, way.most))
+            for plan in self._planned():
+                if not any(other.dominates(plan) for other in best):
+                    best = [other for other in best if not plan.dominates(other)] + [plan]
+        by_steps = sorted(best, key=lambda plan: (plan.steps, plan.maximum_load))
+        by_load = sorted(best, key=lambda plan: (plan.maximum_load, plan.steps))
+        alternating = [plan for pair in zip(by_steps, by_load, strict=True) for plan in pair]
+        distinct = {id(plan): plan for plan in alternating[:KEPT]}
+        return sorted(distinct.values(), key=lambda plan: (plan.steps, plan.maximum_load))
 
     @cached_property
-    def far(self) -> int:
+    def diameter(self) -> int:
         """Steps between the ranks farthest from each other."""
         return max((d for row in self.network.distances for d in row if d is not None), default=0)
 
-    def _planned(self) -> Iterator[Way]:
-        far = self.far
-        some, planned = list(rules(self.network.ranks, far)), 0
+    def _planned(self) -> Iterator[Plan]:
+        """Yield at most `ENOUGH` plans: every rule with every guard, then again with other seeds."""
+        is_large = self.diameter > NEAR
+        all_rules = list(rules(self.network.ranks, self.diameter))
+        # On a large network the first rules are tried with every guard before the others.
+        groups = (all_rules[:FIRST], all_rules[FIRST:]) if is_large else (all_rules,)
+        guards = GUARDS if is_large else GUARDS[:2]
+        planned = 0
         for chance in range(CHANCES):
-            for these in (some[:FIRST], some[FIRST:]) if far > NEAR else (some,):
-                for guard, latest in ROOM if far > NEAR else ROOM[:2]:
-                    for rule in these:
-                        way = self._plan(rule, guard, latest, self.seed + chance, 2 * far + rule.size + 2)
-                        if way is not None:
+            for group in groups:
+                for guard, latest_first in guards:
+                    for rule in group:
+                        plan = self._plan(rule, guard, latest_first, self.seed + chance)
+                        if plan is not None:
                             planned += 1
-                            yield way
+                            yield plan
                         if planned == ENOUGH:
                             return
 
-    def _plan(self, rule: Rule, guard: int, latest: bool, seed: int, reach: int) -> Way | None:
-        """One chunk of each unit planned, all ending together; None where one gets stuck."""
-        at: dict[int, list[Send]] = {}
+    def _plan(self, rule: Rule, guard: int, latest_first: bool, seed: int) -> Plan | None:
+        """Plan one chunk of each unit, all ending together; None if the planner fails for one of them."""
+        sends_at: dict[int, list[Send]] = {}
         rng = Random(seed)
+        reach = 2 * self.diameter + rule.size + 2
         for unit in range(self.collective.units):
             prefixes = Prefixes(self.network, self.collective, unit, rule, rng)
-            loom = Loom(self.network, rng, prefixes, reach, guard, latest, self.far > NEAR, check)
+            planner = Planner(
+                self.network,
+                rng,
+                prefixes,
+                reach,
+                guard=guard,
+                latest_first=latest_first,
+                allow_detours=self.diameter > NEAR,
+                poll=check,
+            )
             try:
-                planned = loom.plan(prefixes.wanted)
-            except Stuck:
+                planned = planner.plan(prefixes.wanted)
+            except PlanningFailed:
                 return None
             for time, sends in planned.items():
-                at.setdefault(time, []).extend(send._replace(chunk=unit) for send in sends)
-        first = min((time for time, sends in at.items() if any(not send.local for send in sends)), default=0)
-        steps = [Step(1, tuple(sorted(at.get(time, [])))) for time in range(first, 1)]
-        return self._way(Schedule(self.network, self.collective, 1, tuple(steps)), rule.name)
+                sends_at.setdefault(time, []).extend(send._replace(chunk=unit) for send in sends)
+        first = 0
+        for time, sends in sends_at.items():
+            if any(not send.local for send in sends):
+                first = min(first, time)
+        steps = [Step(1, tuple(sorted(sends_at.get(time, [])))) for time in range(first, 1)]
+        return self._with_rounds(Schedule(self.network, self.collective, 1, tuple(steps)), rule.name)
 
     @cached_property
-    def _index(self) -> dict[tuple, int]:
+    def _route_index(self) -> dict[tuple, int]:
         return {(r.src, r.dst, r.via): i for i, r in enumerate(self.network.routes)}
 
-    def _way(self, made: Schedule, name: str) -> Way:
+    def _with_rounds(self, schedule: Schedule, name: str) -> Plan:
+        """Return the plan of a schedule, with the fewest rounds in each step."""
         load: dict[tuple[int, int], int] = {}
         routes = len(self.network.routes)
-        for t, step in enumerate(made.steps):
+        for t, step in enumerate(schedule.steps):
             for send in step.sends:
                 if not send.local:
-                    r = self._index[send.src, send.dst, send.via]
+                    r = self._route_index[send.src, send.dst, send.via]
                     for resource in (r, *(routes + c for c in self.network.caps_of[r])):
                         load[resource, t] = load.get((resource, t), 0) + 1
         rows = np.array([(e, t, n) for (e, t), n in sorted(load.items())], dtype=np.int64).reshape(-1, 3)
-        whole = np.zeros(len(self.units), dtype=np.int64)
-        np.add.at(whole, rows[:, 0], rows[:, 2])
-        rounds = np.ones(len(made.steps), dtype=np.int64)
+        totals = np.zeros(len(self.units), dtype=np.int64)
+        np.add.at(totals, rows[:, 0], rows[:, 2])
+        rounds = np.ones(len(schedule.steps), dtype=np.int64)
         np.maximum.at(rounds, rows[:, 1], -(-rows[:, 2] // self.units[rows[:, 0]]))
-        made = replace(made, steps=tuple(Step(int(r), step.sends) for r, step in zip(rounds, made.steps, strict=True)))
-        return Way(made, name, (rows[:, 0], rows[:, 1], rows[:, 2]), float((whole / self.units).max()))
+        steps = tuple(Step(int(r), step.sends) for r, step in zip(rounds, schedule.steps, strict=True))
+        loads = (rows[:, 0], rows[:, 1], rows[:, 2])
+        return Plan(replace(schedule, steps=steps), name, loads, float((totals / self.units).max()))
 
     # ------------------------------------------------------------ many chunks
 
     def together(self, steps: int, chunks: int | None = None) -> tuple[str, Schedule] | None:
-        """Chunks put together in so many steps; None where no way is so short.
+        """Return (construction, schedule) of many chunks in `steps` steps; None if every plan has more steps.
 
-        As many as give the fewest rounds per chunk, or `chunks` of each unit where that is given and the time allows
-        it.
+        It has the number of chunks with the fewest rounds per chunk, or `chunks` of each unit where that is given and
+        the time allows it.
         """
-        columns = [(way, begin) for way in self.ways for begin in range(steps - way.steps + 1)]
-        if not columns:
+        shifted_plans = [(plan, begin) for plan in self.ways for begin in range(steps - plan.steps + 1)]
+        if not shifted_plans:
             return None
         load = np.zeros((len(self.units), steps), dtype=np.int64)
         rounds = np.ones(steps, dtype=np.int64)
-        chosen: list[tuple[Way, int]] = []
+        chosen: list[tuple[Plan, int]] = []
         best: tuple[Fraction, int] | None = None
         sends = 0
         while len(chosen) < (chunks or MOST_CHUNKS) and (chunks or sends <= MOST_SENDS):
@@ -208,44 +242,41 @@ class Weaving:
                 check()
             except TimeUp:
                 break
-            way, begin = min(columns, key=lambda column: self._added(column, load, rounds))
-            resource, time, n = way.sent
+            plan, begin = min(shifted_plans, key=lambda shifted: self._added_rounds(shifted, load, rounds))
+            resource, time, n = plan.loads
             load[resource, time + begin] += n
             np.maximum.at(rounds, time + begin, -(-load[resource, time + begin] // self.units[resource]))
-            chosen.append((way, begin))
-            sends += sum(len(step.sends) for step in way.schedule.steps)
-            ratio = Fraction(int(rounds.sum()), len(chosen))
-            if chunks or best is None or ratio < best[0]:
-                best = ratio, len(chosen)
+            chosen.append((plan, begin))
+            sends += sum(len(step.sends) for step in plan.schedule.steps)
+            rounds_per_chunk = Fraction(int(rounds.sum()), len(chosen))
+            if chunks or best is None or rounds_per_chunk < best[0]:
+                best = rounds_per_chunk, len(chosen)
         if best is None:
             return None
-        made = self._joined(steps, chosen[: best[1]])
+        chosen = chosen[: best[1]]
+        schedule = self._superposed(steps, chosen)
         try:
-            replay.schedule(made)
-        except VerificationError:  # a plan that does not add up is none
+            replay.schedule(schedule)
+        except VerificationError:  # a plan whose sums do not add up
             return None
-        return "woven, " + " and ".join(dict.fromkeys(way.name for way, _ in chosen[: best[1]])), made
+        return "planned chunks, " + " and ".join(dict.fromkeys(plan.name for plan, _ in chosen)), schedule
 
-    def _added(self, column: tuple[Way, int], load: np.ndarray, rounds: np.ndarray) -> tuple[int, float]:
-        """The rounds that another chunk adds, and how full it makes what it uses."""
-        way, begin = column
-        resource, time, n = way.sent
+    def _added_rounds(self, shifted: tuple[Plan, int], load: np.ndarray, rounds: np.ndarray) -> tuple[int, float]:
+        """Return the rounds that another chunk adds, and as a tie-break the load of what it uses weighted by its own
+        sends."""
+        plan, begin = shifted
+        resource, time, n = plan.loads
         after = (load[resource, time + begin] + n) / self.units[resource]
-        more = np.zeros(len(rounds), dtype=np.int64)
-        np.maximum.at(more, time + begin, np.ceil(after).astype(np.int64))
-        return int(np.maximum(more - rounds, 0).sum()), float((after * n).sum())
+        needed = np.zeros(len(rounds), dtype=np.int64)
+        np.maximum.at(needed, time + begin, np.ceil(after).astype(np.int64))
+        return int(np.maximum(needed - rounds, 0).sum()), float((after * n).sum())
 
-    def _joined(self, steps: int, chosen: Sequence[tuple[Way, int]]) -> Schedule:
-        """The schedule of chunks that take these ways from these steps on."""
+    def _superposed(self, steps: int, chosen: Sequence[tuple[Plan, int]]) -> Schedule:
+        """Return the schedule in which chunk k of each unit follows ``chosen[k]``, a plan and its first step."""
         chunks = len(chosen)
         sends: list[list[Send]] = [[] for _ in range(steps)]
-        for k, (way, begin) in enumerate(chosen):
-            for t, step in enumerate(way.schedule.steps):
+        for k, (plan, begin) in enumerate(chosen):
+            for t, step in enumerate(plan.schedule.steps):
                 sends[begin + t] += [send._replace(chunk=send.chunk * chunks + k) for send in step.sends]
-        return prune(
-            Schedule(self.network, self.collective, chunks, tuple(Step(1, tuple(sorted(row))) for row in sends))
-        )
-
-
-def _beats(one: Way, other: Way) -> bool:
-    return one.steps <= other.steps and one.schedule.rounds <= other.schedule.rounds and one.most <= other.most
+        rows = tuple(Step(1, tuple(sorted(row))) for row in sends)
+        return prune(Schedule(self.network, self.collective, chunks, rows))

@@ -1,53 +1,55 @@
-"""The last chunks: trees for what is left, chosen send by send with CP-SAT instead of from a pool of whole trees."""
+"""Completion sub-problem of a dive: CP-SAT chooses the trees of the last chunks send by send, instead of from a pool of
+whole trees."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from synth.bounds.demands import distances_from
-from synth.bounds.trees.column_generation import Space
+from synth.bounds.trees.column_generation import FoldedProblem
 from synth.bounds.trees.time_expanded_trees import Tree
 
 
 def complete(
-    space: Space, steps: int, room: np.ndarray, need: dict[int, int], seconds: float, seed: int
+    folded: FoldedProblem, steps: int, capacity: np.ndarray, need: dict[int, int], seconds: float, seed: int
 ) -> dict[int, list[Tree]] | None:
-    """`need[u]` trees of each unit whose loads fit into `room[orbit, step - 1]` together; None where none were found in
-    time."""
-    from ortools.sat.python import cp_model
+    """Return `need[u]` trees of each unit u whose loads together fit into `capacity[orbit, step - 1]`; None if none are
+    found within `seconds` of CP-SAT's deterministic time."""
+    from synth.solvers.cp_sat import new_program, solved_program
 
-    if (room < 0).any():
+    if (capacity < 0).any():
         return None
-    network, model = space.network, cp_model.CpModel()
+    network, model = folded.network, new_program()
     terms: dict[tuple[int, int], list] = {}
-    chosen: list[tuple[int, dict[tuple[int, int], cp_model.IntVar]]] = []
+    chosen: list[tuple[int, dict[tuple[int, int], Any]]] = []
     for unit, count in need.items():
-        pre, post, weight = space.collective.pre[unit], space.collective.post[unit], space.weight[unit]
+        pre, post, weight = folded.collective.pre[unit], folded.collective.post[unit], folded.weight[unit]
         early = distances_from(network, sorted(pre))
-        back = network.reversed()
-        late = [
-            min((d for d in (distances_from(back, [n])[v] for n in post) if d is not None), default=steps)
-            for v in range(network.ranks)
-        ]
-        fits = [
-            (i, t)
-            for i, r in enumerate(network.routes)
-            for t in range((steps if early[r.src] is None else early[r.src] or 0) + 1, steps - late[r.dst] + 1)
-            if r.dst not in pre
-            and all(weight * space.use[i, o] <= room[o, t - 1] for o in np.flatnonzero(space.use[i]))
-        ]
+        late = distances_from(network.reversed(), sorted(post))
+        places: list[tuple[int, int]] = []  # (route, step) of each send that can be of use and fits alone
+        for i, r in enumerate(network.routes):
+            if r.dst in pre:
+                continue
+            before, after = early[r.src], late[r.dst]
+            if before is None or after is None:
+                continue
+            orbits = np.flatnonzero(folded.use[i])
+            for t in range(before + 1, steps - after + 1):
+                if all(weight * folded.use[i, o] <= capacity[o, t - 1] for o in orbits):
+                    places.append((i, t))
         for _ in range(count):
-            send = {place: model.new_bool_var("") for place in fits}
+            send = {place: model.new_bool_var("") for place in places}
             chosen.append((unit, send))
             into: dict[int, dict[int, list]] = {}
             for (i, t), x in send.items():
                 into.setdefault(network.routes[i].dst, {}).setdefault(t, []).append(x)
-                for o in np.flatnonzero(space.use[i]):
-                    terms.setdefault((int(o), t), []).append(int(weight * space.use[i, o]) * x)
+                for o in np.flatnonzero(folded.use[i]):
+                    terms.setdefault((int(o), t), []).append(int(weight * folded.use[i, o]) * x)
             for n in range(network.ranks):
-                received = [x for xs in into.get(n, {}).values() for x in xs]
+                received = list(chain.from_iterable(into.get(n, {}).values()))
                 if n in post and n not in pre:
                     model.add_exactly_one(received)
                 else:
@@ -57,26 +59,11 @@ def complete(
                 if src not in pre:
                     model.add_bool_or([y for s, ys in into.get(src, {}).items() if s < t for y in ys] + [~x])
     for (o, t), row in terms.items():
-        model.add(sum(row) <= int(room[o, t - 1]))
-    solver = solved(model, seconds, seed)
+        model.add(sum(row) <= int(capacity[o, t - 1]))
+    solver = solved_program(model, seconds, seed)
     if solver is None:
         return None
-    found: dict[int, list[Tree]] = {u: [] for u in need}
+    trees: dict[int, list[Tree]] = {u: [] for u in need}
     for unit, send in chosen:
-        found[unit].append(tuple(sorted((t, i) for (i, t), x in send.items() if solver.value(x))))
-    return found
-
-
-def solved(model: Any, seconds: float, seed: int) -> Any:
-    """The CP-SAT solver holding a solution of `model`, None where one worker finds none.
-
-    `seconds` are CP-SAT's own measure of work, which the load of the machine does not change; about seconds of one
-    core.
-    """
-    from ortools.sat.python import cp_model
-
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = max(0.01, seconds)
-    return solver if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+        trees[unit].append(tuple(sorted((t, i) for (i, t), x in send.items() if solver.value(x))))
+    return trees

@@ -1,9 +1,9 @@
-"""Diving: fix whole chunks on trees one after the other, and look for new trees that suit what is left.
+"""LP diving: fix whole chunks on trees one after another, and price new trees for the remaining chunks.
 
-Column generation leaves fractions. A dive rounds them: the rounds of each step first, then the trees with the largest
-shares, each time solving the linear program of what is left and pricing new trees for it (Sadykov et al., INFORMS J. on
-Computing 31, 2019). What only lacks the last chunks goes to CP-SAT. Only for groups under which no automorphism but the
-identity fixes a unit, so that every tree may be taken alone.
+Column generation ends with fractions. A dive rounds them: the rounds of each step first, then the trees with the
+largest shares. After each decision it solves the linear program of the remaining chunks and prices new trees for it
+(Sadykov et al., INFORMS J. on Computing 31, 2019). The last chunks are left to CP-SAT. Only for groups under which no
+automorphism but the identity fixes a unit, so that every tree may be taken alone.
 """
 
 from __future__ import annotations
@@ -16,28 +16,26 @@ from typing import Protocol
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import pricer
-from synth.bounds.trees.column_generation import KNOWN, POOL, Restricted, Space
+from synth.bounds.trees.cheapest_trees import make_pricer
+from synth.bounds.trees.column_generation import KNOWN, POOL, FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 
-TOLERANCE = 1e-6
-PRICINGS = 4
-MOST_NEW, MOST_FOUND = (
-    10,
-    40,
-)  # trees of a unit that join in one pricing: of exact ones, and of those that a search finds
-MOST_EFFORT = 3  # turns of a search after one that found nothing
-SETTLING = 40
-CANDIDATES = 12
-NEARLY = 0.5
-LAST_CHUNKS = 12
-REACHES = (2, 4, 6, 10)
-OPTIONS = 500
+TOLERANCE = 1e-6  # tolerance for float comparisons of rounds and shares
+PRICINGS = 4  # maximum number of pricing rounds after a decision
+MOST_NEW = 10  # maximum number of trees of a unit that join in one round of exact pricing
+MOST_FOUND = 40  # maximum number of trees of a unit that join in one round of heuristic pricing
+MOST_EFFORT = 3  # turns of a heuristic search after one that found no new tree
+SETTLING = 40  # maximum number of pricing rounds before the first decision
+CANDIDATES = 12  # maximum number of trees that are tried for one decision
+NEARLY = 0.5  # the completion sub-problem is tried again when the remaining chunks have decreased by this factor
+LAST_CHUNKS = 12  # maximum number of remaining chunks for which it is tried
+REACHES = (2, 4, 6, 10)  # distances from the fractional rounds up to which whole rounds are enumerated
+OPTIONS = 500  # number of whole rounds beyond which the distance is not increased
 
 
 @dataclass
 class Partial:
-    """Chunks that are placed: the trees taken by each unit, the loads they make, the rounds of each step."""
+    """Placed chunks: the trees taken by each unit, their loads, and the rounds of each step."""
 
     taken: dict[int, list[Tree]]
     loads: np.ndarray
@@ -45,48 +43,50 @@ class Partial:
 
 
 class Pricer(Protocol):
-    """What finds cheap trees of a unit."""
+    """A pricer: returns cheap trees of a unit."""
 
     @property
     def exact(self) -> bool:
-        """Whether what it finds first is a cheapest."""
+        """True if the first tree that it returns is a cheapest."""
         ...
 
-    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, rounds: int) -> list[tuple[float, Tree]]:
-        """Trees with what they cost at ``prices[route, step - 1]``, a cheapest first."""
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
+        """Return trees with their costs at ``prices[route, step - 1]``, a cheapest first."""
         ...
 
 
 class Dive:
-    """Dives over the trees of one folded problem; the trees it prices stay in `master.trees`.
+    """Dives over the trees of one folded problem. The trees that it prices stay in `master.trees`.
 
-    `pricers` find cheap trees of each unit, where these are not trees from its holders to all who want it.
+    `pricers` replace the pricers of the units, for columns that are no trees from a unit's holders to all ranks that
+    want it.
     """
 
     def __init__(
-        self, space: Space, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
+        self, folded: FoldedProblem, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
         pricers: Mapping[int, Pricer] | None = None,
     ) -> None:  # fmt: skip
-        self.space, self.steps, self.chunks, self.rounds = space, steps, chunks, rounds
+        self.folded, self.steps, self.chunks, self.rounds = folded, steps, chunks, rounds
         self.random = np.random.default_rng(seed)
-        self.master = Restricted(space, steps, 1.0)
-        collective = space.collective
-        self.growers: Mapping[int, Pricer] = pricers or {
-            u: pricer(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units
+        self.master = RestrictedMaster(folded, steps, 1.0)
+        collective = folded.collective
+        self.pricers: Mapping[int, Pricer] = pricers or {
+            u: make_pricer(folded.network, steps, collective.pre[u], collective.post[u], seed + 31 * u)
+            for u in folded.units
         }
         for u, mine in trees.items():
             for tree in mine:
                 self.master.add(u, tree)
 
     def settle(self, until: float) -> Iterator[list[int]]:
-        """Whole rounds of each step for which the linear program over trees has a solution, the likeliest first.
+        """Yield whole rounds of each step for which the linear program over trees has a solution, the likeliest first.
 
-        Rounds that do not fit give a Benders cut, which rules out others.
+        Rounds without a solution give a Benders cut, which excludes other rounds.
         """
         state = self._nothing([1] * self.steps)
         if not self._solve(state, until, SETTLING):
             return
-        options = _near(self.master.rounds, self.rounds)
+        options = _nearest_rounds(self.master.rounds, self.rounds)
         while options.size and time.process_time() < until:
             first, options = options[0], options[1:]
             state = self._nothing([int(f) for f in first])
@@ -97,25 +97,25 @@ class Dive:
                 options = options[value <= self.rounds + TOLERANCE]
 
     def _nothing(self, floors: list[int]) -> Partial:
-        return Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), floors)
+        return Partial({u: [] for u in self.folded.units}, np.zeros((len(self.folded.capacity), self.steps)), floors)
 
     def run(
         self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]
     ) -> Partial | None:
-        """One dive at the given rounds, up to the CPU time `until` of this process. `finish` is asked to complete what
-        is nearly done."""
+        """Dive once at the rounds `floors`, up to the CPU time `until` of this process. `finish` completes a partial
+        solution that lacks few chunks."""
         state = self._nothing(floors)
         if not self._solve(state, until, SETTLING):
             return None
-        total = self.chunks * len(self.space.units)
-        asked = total
+        total = self.chunks * len(self.folded.units)
+        last_tried = total
         while time.process_time() < until:
             need = self._need(state)
-            left = sum(need.values())
-            if not left:
+            remaining = sum(need.values())
+            if not remaining:
                 return state
-            if left <= min(asked * NEARLY, LAST_CHUNKS):
-                asked = left
+            if remaining <= min(last_tried * NEARLY, LAST_CHUNKS):
+                last_tried = remaining
                 done = finish(state, need)
                 if done is not None:
                     return done
@@ -127,9 +127,10 @@ class Dive:
         return {u: self.chunks - len(mine) for u, mine in state.taken.items()}
 
     def _solve(self, state: Partial, until: float, pricings: int = PRICINGS) -> bool:
-        """Whether what is left fits, as far as the linear program over trees can tell, after pricing."""
+        """Return True if the linear program over trees has a solution for the remaining chunks, after pricing."""
         need = self._need(state)
-        self.master.ask({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
+        demand = {u: float(n) for u, n in need.items()}
+        self.master.set_demand(demand, state.loads, [float(f) for f in state.floors])
         effort = 1
         for _ in range(pricings):
             if not self.master.solve():
@@ -138,25 +139,25 @@ class Dive:
                 return True
             if time.process_time() > until:
                 return False
-            price = self.space.use @ self.master.prices
+            price = self.folded.use @ self.master.prices
             added = 0
             for u, n in need.items():
                 if not n:
                     continue
-                sure = self.growers[u].exact
-                known = () if sure else self.master.cheapest(u, price, KNOWN)
-                limit = self.master.worth[u] / self.space.weight[u] - 1e-7
-                for cost, tree in self.growers[u].search(price, known, POOL, effort)[
-                    : MOST_NEW if sure else MOST_FOUND
-                ]:
+                exact = self.pricers[u].exact
+                known = () if exact else self.master.cheapest(u, price, KNOWN)
+                maximum = MOST_NEW if exact else MOST_FOUND
+                limit = self.master.unit_duals[u] / self.folded.weight[u] - 1e-7
+                for cost, tree in self.pricers[u].search(price, known, POOL, effort)[:maximum]:
                     added += cost < limit and self.master.add(u, tree)
-            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.growers.values())):
+            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.pricers.values())):
                 return False
             effort = effort if added else MOST_EFFORT
         return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
 
     def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
-        """Take the trees that the linear program takes whole, else one of those it takes most of."""
+        """Fix the trees that the linear program takes whole; otherwise one of those with the largest shares. Return
+        False if no choice leaves the linear program feasible."""
         whole, part = [], []
         for u, shares in self.master.share.items():
             for i, share in enumerate(shares):
@@ -178,24 +179,24 @@ class Dive:
         return False
 
     def _take(self, state: Partial, unit: int, tree: Tree, times: int) -> None:
-        state.loads = state.loads + times * self.space.weight[unit] * self.space.loads(tree, self.steps)
+        state.loads = state.loads + times * self.folded.weight[unit] * self.folded.loads(tree, self.steps)
         if times > 0:
             state.taken[unit] += [tree] * times
         else:
             state.taken[unit].remove(tree)
 
 
-def _near(fractions: Sequence[float], total: int) -> np.ndarray:
-    """Whole vectors ≥ 1 with sum `total`, those nearest to `fractions` first; some thousands of them at most."""
-    found: list[tuple[float, list[int]]] = []
+def _nearest_rounds(fractions: Sequence[float], total: int) -> np.ndarray:
+    """Return integer vectors ≥ 1 with sum `total`, those nearest to `fractions` first, at most some thousands."""
+    result: list[tuple[float, list[int]]] = []
     for reach in REACHES:
-        found = []
+        result = []
         stack: list[tuple[float, list[int]]] = [(0.0, [])]
         while stack:
             far, head = stack.pop()
             rest = total - sum(head)
             if len(head) == len(fractions):
-                found.append((far, head))
+                result.append((far, head))
                 continue
             last = len(head) == len(fractions) - 1
             spare, here = reach - far, fractions[len(head)]
@@ -203,6 +204,6 @@ def _near(fractions: Sequence[float], total: int) -> np.ndarray:
                 away = far + abs(n - here)
                 if away <= reach and n >= 1:
                     stack.append((away, [*head, n]))
-        if len(found) > OPTIONS:
+        if len(result) > OPTIONS:
             break
-    return np.array([head for _, head in sorted(found)][: 4 * OPTIONS])
+    return np.array([head for _, head in sorted(result)][: 4 * OPTIONS])

@@ -1,9 +1,10 @@
-"""Whole numbers of chunks on known trees, with an automorphism group folded away: what CP-SAT chooses and dives fill.
+"""Restricted master heuristic: an integer program over known trees, folded by an automorphism group, solved by CP-SAT
+or by diving.
 
-Each chunk travels along a time-expanded tree; given enough cheap trees, a schedule with (C, S, R) is a choice of
-non-negative integers, how many chunks of a unit take which tree, that sum to C per unit and keep every load within
-bandwidth times rounds. Under a group there is one variable for each orbit of trees, one constraint for each orbit of
-links.
+Each chunk travels along a time-expanded tree. Given enough cheap trees, a schedule with (C, S, R) is a choice of
+non-negative integers: the number of chunks of a unit on each tree. They sum to C for each unit and keep every load
+within bandwidth times rounds. Under a group there is one variable for each orbit of trees and one constraint for each
+orbit of links.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.bounds.trees.column_generation import Columns, Space
+from synth.bounds.trees.column_generation import Columns, FoldedProblem
 from synth.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.tree_packing.completion import complete, solved
+from synth.encodings.tree_packing.completion import complete
 from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry.stabilisers import Generator, orbit, stabiliser
 
-DIVE_COLUMNS = 300
-COMPLETING_SECONDS = 3.0
-MAX_PLACES = 12_000
+DIVE_COLUMNS = 300  # maximum number of known trees of each unit that a dive begins with
+COMPLETING_SECONDS = 3.0  # limit of the completion sub-problem, in seconds of CP-SAT's deterministic time
+MAX_PLACES = 12_000  # maximum size of that sub-problem: chunks times routes times steps
 
 
 @dataclass(frozen=True)
-class Bundle:
+class TreeOrbit:
     """Trees of one unit that are used equally often: an orbit under the automorphisms that fix the unit."""
 
     unit: int
@@ -35,12 +36,13 @@ class Bundle:
 
 
 def move(tree: Tree, routes: Sequence[int]) -> Tree:
-    """The image of a tree under a permutation of routes."""
+    """Return the image of a tree under a permutation of routes."""
     return tuple(sorted((step, routes[route]) for step, route in tree))
 
 
 class Coset:
-    """For every unit of an orbit a permutation of routes that takes the least unit there, and what fixes the least."""
+    """For every unit of an orbit a permutation of routes that maps the least unit to it, and the least unit's
+    stabilizer."""
 
     def __init__(self, unit: int, generators: Sequence[Generator], routes: int) -> None:
         self.to: dict[int, tuple[int, ...]] = {unit: tuple(range(routes))}
@@ -53,9 +55,9 @@ class Coset:
         self.fixing = stabiliser(unit, generators, lambda g, u: g.units[u])
 
     def orbit(self, tree: Tree, limit: int) -> tuple[Tree, ...] | None:
-        """The images of `tree` under all that fixes the unit, None where there are more than `limit`."""
-        found = orbit(tree, self.fixing, lambda g, t: move(t, g.routes), limit)
-        return None if found is None else tuple(sorted(found))
+        """Return the images of `tree` under the stabilizer of the unit; None if there are more than `limit`."""
+        images = orbit(tree, self.fixing, lambda g, t: move(t, g.routes), limit)
+        return None if images is None else tuple(sorted(images))
 
 
 class Packing:
@@ -63,86 +65,87 @@ class Packing:
     subgroup)."""
 
     def __init__(self, columns: Columns, group: Sequence[Generator], chunks: int) -> None:
-        full = columns.space
-        self.space = Space(full.network, full.collective, group)
+        full = columns.folded
+        self.folded = FoldedProblem(full.network, full.collective, group)
         self.columns, self.steps, self.chunks = columns, columns.steps, chunks
         routes = len(full.network.routes)
         self.origin = {
             u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()
         }
-        self.cosets = {u: Coset(u, group, routes) for u in self.space.units}
+        self.cosets = {u: Coset(u, group, routes) for u in self.folded.units}
         self.loose = all(not coset.fixing for coset in self.cosets.values())
 
     def trees(self, unit: int, most: int) -> list[Tree]:
-        """Trees of a unit, as images of those of its representative: those in use first."""
+        """Return at most `most` trees of a unit, as images of those of its representative: those in use first."""
         rep, path = self.origin[unit]
         return [move(self.columns.trees[rep][i], path) for i in _order(self.columns, rep)[:most]]
 
-    def bundles(self, most: int) -> list[Bundle]:
-        """Trees that a schedule may use, tied together by what fixes their unit."""
-        found = []
+    def bundles(self, most: int) -> list[TreeOrbit]:
+        """Return orbits of the trees that a schedule may use, under the stabilizer of their unit."""
+        result = []
         for u, coset in self.cosets.items():
             seen: set[Tree] = set()
             for tree in self.trees(u, most):
                 if tree not in seen:
-                    orbit_ = coset.orbit(tree, self.chunks)
-                    seen.update(orbit_ or (tree,))
-                    if orbit_ is not None:
-                        found.append(Bundle(u, orbit_))
-        return found
+                    images = coset.orbit(tree, self.chunks)
+                    seen.update(images or (tree,))
+                    if images is not None:
+                        result.append(TreeOrbit(u, images))
+        return result
 
     def choose(
-        self, bundles: Sequence[Bundle], rounds: Sequence[int], seconds: float, seed: int
+        self, bundles: Sequence[TreeOrbit], rounds: Sequence[int], seconds: float, seed: int
     ) -> dict[int, list[Tree]] | None:
-        """Trees of each unit that fit into `rounds` of each step; None where none were found."""
-        from ortools.sat.python import cp_model
+        """Return trees of each unit that fit into `rounds` of each step; None if CP-SAT finds none."""
+        from synth.solvers.cp_sat import new_program, solved_program
 
-        model = cp_model.CpModel()
+        model = new_program()
         use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
         terms: dict[tuple[int, int], list] = {}
-        for unit, weight in self.space.weight.items():
+        for unit, weight in self.folded.weight.items():
             mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
             model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
             for b, x in mine:
-                loads = self.space.loads(b.trees[0], self.steps) * (weight * len(b.trees))
+                loads = self.folded.loads(b.trees[0], self.steps) * (weight * len(b.trees))
                 for o, t in zip(*np.nonzero(loads), strict=True):
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
-            model.add(sum(a * x for a, x in row) <= int(self.space.capacity[o]) * rounds[t])
-        solver = solved(model, seconds, seed)
+            model.add(sum(a * x for a, x in row) <= int(self.folded.capacity[o]) * rounds[t])
+        solver = solved_program(model, seconds, seed)
         if solver is None:
             return None
-        taken: dict[int, list[Tree]] = {u: [] for u in self.space.units}
+        taken: dict[int, list[Tree]] = {u: [] for u in self.folded.units}
         for b, x in zip(bundles, use, strict=True):
-            taken[b.unit] += [tree for tree in b.trees for _ in range(solver.value(x))]
+            for tree in b.trees:
+                taken[b.unit] += [tree] * solver.value(x)
         return taken
 
     def diver(self, rounds: int, seed: int) -> Dive:
-        """What dives in the folded problem, from the best trees of `columns`."""
+        """Return a dive in the folded problem that begins with the best trees of `columns`."""
         return Dive(
-            self.space,
+            self.folded,
             self.steps,
             self.chunks,
             rounds,
-            {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units},
+            {u: self.trees(u, DIVE_COLUMNS) for u in self.folded.units},
             seed,
         )
 
     def dive(self, rounds: Sequence[int], until: float, seed: int) -> dict[int, list[Tree]] | None:
-        """As `choose`, by diving, up to the CPU time `until` of this process; the trees it finds join `columns`."""
+        """Return trees as `choose` does, by diving, up to the CPU time `until` of this process; new trees join
+        `columns`."""
         dive = self.diver(sum(rounds), seed)
 
         def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
-            if sum(need.values()) * len(self.space.network.routes) * self.steps > MAX_PLACES:
+            if sum(need.values()) * len(self.folded.network.routes) * self.steps > MAX_PLACES:
                 return None
-            room = self.space.capacity[:, None] * np.array(partial.floors) - partial.loads
-            found = complete(
-                self.space, self.steps, room, need, min(COMPLETING_SECONDS, until - time.process_time()), seed
-            )
-            if found is None:
+            capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
+            seconds = min(COMPLETING_SECONDS, until - time.process_time())
+            last = complete(self.folded, self.steps, capacity, need, seconds, seed)
+            if last is None:
                 return None
             return Partial(
-                {u: mine + found.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors
+                {u: mine + last.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors
             )
 
         done = dive.run(list(rounds), until, finish)
@@ -150,11 +153,11 @@ class Packing:
         return None if done is None else done.taken
 
     def learn(self, dive: Dive, use: bool = False) -> None:
-        """Add the trees that a dive has found to `columns`; with `use`, what it makes of them is what comes first from
-        now on."""
-        for rep in self.columns.space.units if use else ():
+        """Add the trees of a dive to `columns`; with `use`, their multiplicities in its last solution replace the old
+        ones."""
+        for rep in self.columns.folded.units if use else ():
             self.columns.share[rep] = [0.0] * len(self.columns.trees[rep])
-        for u in self.space.units:
+        for u in self.folded.units:
             rep, path = self.origin[u]
             back = sorted(range(len(path)), key=path.__getitem__)
             mine, share = self.columns.trees[rep], self.columns.share[rep]
@@ -168,8 +171,8 @@ class Packing:
                     share[i] += amount
 
     def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
-        """The schedule in which chunk i of a unit takes its i-th tree, over all units."""
-        network, collective = self.space.network, self.space.collective
+        """Return the schedule in which chunk i of each unit takes its i-th tree."""
+        network, collective = self.folded.network, self.folded.collective
         sends: list[list[Send]] = [[] for _ in range(self.steps)]
         for unit, coset in self.cosets.items():
             for image, path in coset.to.items():
@@ -182,6 +185,6 @@ class Packing:
 
 
 def _order(columns: Columns, unit: int) -> list[int]:
-    """Trees of `unit`, those in use first, then by reduced cost, the newest first."""
+    """Return the indices of the trees of `unit`: those in use first, then by reduced cost, the newest first."""
     reduced, share = columns.reduced_costs(unit), columns.share[unit]
     return sorted(range(len(reduced)), key=lambda i: (-share[i], round(reduced[i], 6), -i))

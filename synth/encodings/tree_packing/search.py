@@ -1,10 +1,11 @@
-"""Schedules without SAT: whole numbers of chunks on the trees that column generation finds.
+"""Tree engine: schedules of whole chunks on the trees that column generation finds, without SAT.
 
-Column generation says how little R/C trees allow; `packing` makes whole chunks of its fractions, first with solutions
-that are invariant under all automorphisms, then under smaller and smaller groups.
+Column generation gives the least R/C that trees allow. The integer program
+(`synth.encodings.tree_packing.integer_program`) makes whole chunks of its fractions, first with solutions that are
+invariant under all automorphisms, then under smaller and smaller groups.
 
-Failing to find a schedule proves nothing: only some trees are tried. Seconds are CPU seconds of this process, so that a
-busy machine changes no answer.
+To find none proves nothing, as only some trees are tried. Seconds are CPU seconds of this process, so that a busy
+machine changes no answer.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from synth.model.schedule import Problem, Schedule
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
 
-MAX_COLUMNS = 1500
-GROWTH = 300
-VECTORS = 4  # ways to divide the rounds among the steps that are tried
-FIRST_SLICE = 0.5
-DIVE_SLICES = 30
-MAX_TURNS = 8
-MANY_CHUNKS = 100  # from here on dives go first
-MULTIPLES = 6  # numbers of chunks beyond the least, up to the one at which the fractional rounds are whole
-MULTIPLE_TURNS = 2
-APPROXIMATIONS = 4
+MAX_COLUMNS = 1500  # maximum number of known trees of each unit in the integer program
+GROWTH = 300  # maximum number of trees of each unit that join the columns before a turn
+VECTORS = 4  # maximum number of divisions of the rounds among the steps that are tried
+FIRST_SLICE = 0.5  # CP-SAT's limit in the first turn, in seconds; it doubles every two turns
+DIVE_SLICES = 30  # limit of a dive, as a multiple of CP-SAT's limit in the same turn
+MAX_TURNS = 8  # maximum number of turns for one problem
+MANY_CHUNKS = 100  # number of chunks from which dives come before CP-SAT
+MULTIPLES = 6  # maximum number of multiples tried beyond the least, up to the one at which the rounds are whole
+MULTIPLE_TURNS = 2  # maximum number of turns for each multiple
+APPROXIMATIONS = 4  # number of best roundings tried, beside the best, in `near`
 
 
 @dataclass(frozen=True)
 class _Clock:
-    """When the work began, in wall and CPU seconds, and the CPU time at which it has to end."""
+    """Start of the work, in wall and CPU seconds, and the CPU time at which it must end."""
 
     began: float
     cpu: float
@@ -63,10 +64,10 @@ class _Clock:
 def solve(
     problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None
 ) -> Verdict:
-    """A schedule for `problem`, or Unknown: nothing is proved when none is found.
+    """Search for a schedule for `problem`; Unknown, which proves nothing, if none is found.
 
-    For collectives that do not combine (reduce and reduce-scatter are the caller's to reverse). `groups` are generators
-    of the automorphism group and of subgroups of it to try, the largest first; `symmetry` finds them when not given.
+    For collectives that do not combine; callers reverse reduce and reduce-scatter. `groups` are generators of the
+    automorphism group and of subgroups to try, the largest first; `symmetry` computes them if not given.
     """
     budget = budget or Budget()
     clock = _Clock.start(budget)
@@ -104,10 +105,11 @@ def solve(
 def meet(
     network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None
 ) -> Verdict:
-    """A schedule of `steps` steps with R/C = `value`, of up to `most` chunks a unit; Unknown where none was found.
+    """Search for a schedule of `steps` steps with R/C = `value` and up to `most` chunks a unit; Unknown if none is
+    found.
 
-    One column generation serves all numbers of chunks; they are tried in rising order, and the one at which the rounds
-    of the fractional solution are whole.
+    One column generation serves all numbers of chunks. They are tried in ascending order, together with the number at
+    which the rounds of the fractional solution are whole.
     """
     budget = budget or Budget()
     clock = _Clock.start(budget)
@@ -141,10 +143,10 @@ def near(
     budget: Budget | None = None,
     close: float = 0.0,
 ) -> Verdict:
-    """A schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
+    """Search for a schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
 
-    The fractional solution's rounds times C, rounded up: the numbers of chunks that lose least by that are tried, the
-    best first. A fractional solution that is `close` to the bound, as a share of it, is good enough.
+    The rounds of the fractional solution, times C, are rounded up. The numbers of chunks that lose least by that are
+    tried, the best first. Column generation stops within a share `close` of the bound.
     """
     budget = budget or Budget()
     clock = _Clock.start(budget)
@@ -168,8 +170,8 @@ def near(
 
 
 def _roundings(rounds: Sequence[float], most: int) -> list[tuple[int, list[int]]]:
-    """(C, whole rounds of each step) that suffice for C chunks as `rounds` do for one, each with less R/C than all with
-    fewer chunks."""
+    """Return (C, whole rounds of each step) that suffice for C chunks as `rounds` do for one, each with less R/C than
+    all before it, which have fewer chunks."""
     found: list[tuple[int, list[int]]] = []
     for chunks in range(1, most + 1):
         vector = [max(1, ceil(chunks * r - 1e-6)) for r in rounds]
@@ -183,7 +185,7 @@ def _too_much(value: float) -> str:
 
 
 def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) -> Iterator[int]:
-    """Numbers m to try C = m·q and R = m·p with, R/C = p/q, R ≥ `steps`."""
+    """Yield the multiples m for which C = m·q and R = m·p are tried, where R/C = p/q and R ≥ `steps`."""
     p, q = value.numerator, value.denominator
     least = max(1, ceil(Fraction(steps, p)))
     even = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in rounds)) // q
@@ -201,10 +203,10 @@ def _whole(
     turns: int,
     given: Iterator[list[int]] | None = None,
 ) -> tuple[Schedule, dict[str, object]] | None:
-    """A schedule of so many rounds out of the trees of the packings, and how it was found; None where none was found in
-    so many turns.
+    """Return a schedule of `rounds` rounds on the trees of the packings, and details of the search; None if `turns`
+    turns give none.
 
-    `given`: how to divide the rounds among the steps, where that is known.
+    `given`: divisions of the rounds among the steps, if they are known.
     """
     columns = packings[0].columns
     whole = packings[0].diver(rounds, seed)
@@ -221,7 +223,7 @@ def _whole(
         found = _try(packings, vector, clock.until, seed + turn, FIRST_SLICE * 2 ** (turn // 2))
         if found is not None:
             packing, taken, how = found
-            return packing.schedule(taken, vector), {"orbits": len(packing.space.units), "turn": turn, "by": how}
+            return packing.schedule(taken, vector), {"orbits": len(packing.folded.units), "turn": turn, "by": how}
         turn += 1
     return None
 
@@ -229,10 +231,10 @@ def _whole(
 def _try(
     packings: Sequence[Packing], rounds: list[int], until: float, seed: int, slice_: float
 ) -> tuple[Packing, dict[int, list[Tree]], str] | None:
-    """Choose among known trees, and dive for new ones, group by group, at the given rounds of each step."""
+    """Choose among known trees by CP-SAT, and dive for new ones, group by group, at the given rounds of each step."""
     for packing in packings:
-        ways = ("choose", "dive") if packing.chunks < MANY_CHUNKS else ("dive", "choose")
-        for how in ways if packing.loose else ("choose",):
+        methods = ("choose", "dive") if packing.chunks < MANY_CHUNKS else ("dive", "choose")
+        for how in methods if packing.loose else ("choose",):
             end = min(until, time.process_time() + (slice_ if how == "choose" else DIVE_SLICES * slice_))
             if end <= time.process_time():
                 return None
@@ -248,10 +250,10 @@ def _try(
 def minimise(
     network: Network, collective: Collective, steps: int, chunks: Sequence[int], budget: Budget | None = None
 ) -> Schedule | None:
-    """The schedule of least R/C found at `steps` steps with one of the given numbers of chunks; None where none was
-    found.
+    """Return the schedule of least R/C found at `steps` steps with one of the numbers of chunks `chunks`; None if none
+    is found.
 
-    Starts for each C from what column generation allows and goes up by a round at a time while that still improves.
+    For each C it starts at the rounds that column generation allows, and adds a round at a time while that improves.
     """
     budget = budget or Budget()
     until = time.process_time() + (float("inf") if budget.seconds is None else budget.seconds)
