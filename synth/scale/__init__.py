@@ -11,7 +11,7 @@ Allgather, reduce-scatter, broadcast and reduce on any topology, without a list 
                                                                (shared NICs)
     from synth.scale.forests.build import build          # Fabric, collective -> Built: a Forest, its bound, the gap
                                                          between them
-    from synth.checker.spanning_forest import verify           # Forest -> Verified: trees, ways, symmetries, every
+    from bench.spanning_forest_check import verify         # Forest -> Verified: trees, ways, symmetries, every
                                                                load; trusts nothing here
     from synth.checker.certificates.throughput_cuts import check     # certificate, Topology -> seconds per GB of a
                                                                      shard that no schedule beats

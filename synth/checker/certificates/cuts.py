@@ -209,8 +209,8 @@ class Packing:
             u, v, b = p.links[i]
             need(j >= 0 and p.links[j] == (ranks[u], ranks[v], b), f"link {u} to {v} has no such image", place)
         places: dict[tuple, list[int]] = {}
-        for k, limit in enumerate(p.limits):
-            places.setdefault(limit, []).append(k)
+        for k, (inside, b) in enumerate(p.limits):
+            places.setdefault((tuple(sorted(inside)), b), []).append(k)
         images = [places.get((tuple(sorted(links[i] for i in inside)), b), []) for inside, b in p.limits]
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order

@@ -106,7 +106,7 @@ class Instance:
             self.peers[a].add(b)
         self.limits: list[tuple[tuple[int, ...], int]] = []  # a route as often as it is listed
         for k, limit in enumerate(topology["limits"]):
-            inside = tuple(sorted(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"]))
+            inside = tuple(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
             self.limits.append((inside, whole(limit["units"], 1, BIG, f"topology.limits[{k}]")))
 
     def _read_collective(self, collective: dict, n: int) -> None:

@@ -59,7 +59,7 @@ def build(
     """The best forest that the methods find, in their order; the search ends with one that meets the bound.
 
     `bound`: what `throughput` says, where the caller has it already; `sharper` is told of a sharper one as soon as it
-    is held. Not yet verified: pass `built.forest` to `synth.checker.spanning_forest.verify`. Raises InfeasibleError
+    is held. Not yet verified: pass `built.forest` to `bench.spanning_forest_check.verify`. Raises InfeasibleError
     where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no forest is found,
     TimeUp where a time limit (see
     `synth.solvers.processes.deadline`) ends the search before.
