@@ -11,9 +11,12 @@ from collections import Counter
 from fractions import Fraction
 
 from synth.checker.certificates import case_trees, single_chunk
-from synth.checker.certificates.instance import BIG, Instance, Orbits, keyed, listed, need, permutation, whole
+from synth.checker.certificates.instance import Instance
 from synth.checker.certificates.renumbering import renumbered
+from synth.checker.fields import mapping, need, permutation
+from synth.checker.orbits import Orbits
 from synth.errors import VerificationError, malformed
+from synth.model.documents.json_reader import items, number
 
 _CUTS = {"steps", "scale", "prices", "cuts", "generators"}
 KEYS = {  # kind: (fields it must have, fields it may have)
@@ -64,7 +67,7 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         return UNTIMED[kind](certificate, problem)
     layers = 1
     if kind in TIMED:
-        layers = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+        layers = number(certificate["steps"], "steps", 1, MOST_STEPS)
         need(layers == steps, f"is for {layers} steps, not {steps or 'any number'}", "steps")
     elif "steps" in must:
         need(certificate["steps"] is None, "is null where the bound is for every number of steps", "steps")
@@ -79,14 +82,14 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     if chunks is None:
         return Fraction(total, packing.scale)
     spare = sum(packing.slack) if kind in TIMED else 0
-    rounds = -(-(whole(chunks, 1, BIG, "chunks") * total + spare) // packing.scale)
+    rounds = -(-(number(chunks, "chunks", 1) * total + spare) // packing.scale)
     return Fraction(max(rounds, steps or 0), chunks)
 
 
 def _pair(certificate: dict, problem: Instance) -> tuple[int, int]:
     unit, rank = certificate["pair"]
-    wanted = problem.post[whole(unit, 0, len(problem.post), "pair")]
-    need(whole(rank, 0, problem.ranks, "pair") in wanted, "is no destination", "pair")
+    wanted = problem.post[number(unit, "pair", 0, len(problem.post))]
+    need(number(rank, "pair", 0, problem.ranks) in wanted, "is no destination", "pair")
     return unit, rank
 
 
@@ -97,7 +100,7 @@ def _distance(certificate: dict, problem: Instance) -> Fraction:
     else:
         unit, rank = _pair(certificate, problem)
         far = max((problem.hops(s)[rank] for s in problem.sources(unit, rank)), default=0)  # none: a sum of nothing
-    stated = whole(certificate["distance"], 0, BIG, "distance")
+    stated = number(certificate["distance"], "distance", 0)
     need(stated == far, f"says {stated}, found {far}", "distance")
     return Fraction(stated)
 
@@ -110,7 +113,7 @@ def nothing_to_do(problem: Instance) -> bool:
 
 def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     unit, rank = _pair(certificate, problem)
-    closed = {whole(n, 0, problem.ranks, "closed") for n in listed(certificate["closed"], "closed")}
+    closed = {number(n, "closed", 0, problem.ranks) for n in items(certificate["closed"], "closed")}
     need(rank not in closed, "holds the destination", "closed")
     # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not
     # proved here.
@@ -120,8 +123,8 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
 
 
 def _too_few(certificate: dict, problem: Instance) -> Fraction:
-    unit = whole(certificate["unit"], 0, len(problem.pre), "unit")
-    steps = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+    unit = number(certificate["unit"], "unit", 0, len(problem.pre))
+    steps = number(certificate["steps"], "steps", 1, MOST_STEPS)
     single_chunk.none_at_all(problem, unit, steps, certificate["proof"])
     return Fraction(steps + 1)
 
@@ -135,8 +138,8 @@ class Packing:
 
     def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
-        self.scale = whole(certificate["scale"], 1, BIG, "scale")
-        self.count = whole(certificate.get("count", 0), 0, BIG, "count")
+        self.scale = number(certificate["scale"], "scale", 1)
+        self.count = number(certificate.get("count", 0), "count", 0)
         problem.spend(
             layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits))
         )
@@ -147,10 +150,10 @@ class Packing:
             "limit": len(problem.limits),
         }
         self.orbits = {what: Orbits(size) for what, size in sizes.items()}
-        for g, generator in enumerate(listed(certificate["generators"], "generators")):
+        for g, generator in enumerate(items(certificate["generators"], "generators")):
             self._generator(generator, f"generators[{g}]")
         told: dict[tuple[str, int], tuple[int, ...]] = {}
-        for p, row in enumerate(listed(certificate["prices"], "prices")):
+        for p, row in enumerate(items(certificate["prices"], "prices")):
             what, orbit, prices = self._price(row, f"prices[{p}]")
             need(
                 told.setdefault((what, orbit), prices) == prices,
@@ -177,17 +180,17 @@ class Packing:
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
         """Which orbit of links or limits, and its price at each step."""
-        what, key, *rest = listed(row, place)
+        what, key, *rest = items(row, place)
         need(what in ("link", "limit"), "expected link or limit", place)
         if what == "link":
-            ends = whole(key, 0, self.problem.ranks, place), whole(rest.pop(0), 0, self.problem.ranks, place)
+            ends = number(key, place, 0, self.problem.ranks), number(rest.pop(0), place, 0, self.problem.ranks)
             name = (*ends, tuple(rest.pop(0))) if rest and type(rest[0]) is list else ends
             need(name in self.problem.names, f"no link {ends}", place)
             key = self.problem.names[name]
         orbits = self.orbits[what]
-        whole(key, 0, len(orbits.parent), place)
+        number(key, place, 0, len(orbits.parent))
         need(len(rest) == self.layers, f"expected {self.layers} prices", place)
-        return what, orbits.of(key), tuple(whole(y, 0, BIG, place) for y in rest)
+        return what, orbits.of(key), tuple(number(y, place, 0) for y in rest)
 
     def _generator(self, generator: list, place: str) -> None:
         """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
@@ -197,7 +200,7 @@ class Packing:
             + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True))
             + sum(len(a) for a, _ in p.limits)
         )
-        need(len(listed(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
+        need(len(items(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
         ranks, units = permutation(generator[0], p.ranks, place), permutation(generator[1], len(p.pre), place)
         if len(generator) == 3:
             links = permutation(generator[2], len(p.links), place)
@@ -233,7 +236,7 @@ class Packing:
             )
             total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
         sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
-        cuts, covers = keyed(certificate["cuts"], "cuts"), keyed(certificate.get("covers", {}), "covers")
+        cuts, covers = mapping(certificate["cuts"], "cuts"), mapping(certificate.get("covers", {}), "covers")
         for name in cuts | covers:
             unit = self.index(name, len(p.pre))
             size = sizes.pop(self.orbits["unit"].of(unit), 0)
@@ -252,7 +255,7 @@ class Packing:
             f"{name!r}",
             "cuts",
         )
-        return whole(int(name), 0, size, "cuts")
+        return number(int(name), "cuts", 0, size)
 
     def cut(self, row: list, place: str) -> tuple[int, list[int]]:
         """A weight and the time through which each rank is inside (-1: never)."""
@@ -261,11 +264,11 @@ class Packing:
             f"expected a weight and {self.problem.ranks} times",
             place,
         )
-        theta = [whole(x, -1, self.layers + 1, place) for x in row[1:]]
+        theta = [number(x, place, -1, self.layers + 1) for x in row[1:]]
         need(
             self.kind.startswith("deadline") or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place
         )
-        return whole(row[0], 0, BIG, place), theta
+        return number(row[0], place, 0), theta
 
     def entered(self, theta: list[int]) -> list[tuple[int, int]]:
         """The (link, step) that enter the cut: tail outside before the step, head inside after it."""
@@ -315,13 +318,13 @@ class Packing:
         """
         load: Counter[tuple[int, int]] = Counter()
         total = 0
-        for c, row in enumerate(listed(rows, place)):
+        for c, row in enumerate(items(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
             need(self.parts(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
             total += weight * self.sums(theta, unit)
             for entry in self.entered(theta):
                 load[entry] += weight
-        for c, row in enumerate(listed(covers or [], "covers")):
+        for c, row in enumerate(items(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
             for entry in entries:
@@ -333,12 +336,12 @@ class Packing:
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
         """weight × sends, and the (link, step) that count: into the rank after the time, or out of it by then."""
-        weight, side, rank, time, sends = listed(row, place)
+        weight, side, rank, time, sends = items(row, place)
         need(side in ("in", "out"), "expected in or out", place)
-        whole(weight, 0, BIG, place)
-        whole(time, 0, self.layers + 1, place)
+        number(weight, place, 0)
+        number(time, place, 0, self.layers + 1)
         found = self.problem.needs(
-            unit, side, whole(rank, 0, self.problem.ranks, place), time, whole(sends, 1, 9, place), self.layers
+            unit, side, number(rank, place, 0, self.problem.ranks), time, number(sends, place, 1, 9), self.layers
         )
         need(found, f"rank {rank} does not need {sends} sends", place)
         window = range(time + 1, self.layers + 1) if side == "in" else range(1, time + 1)

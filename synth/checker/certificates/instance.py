@@ -3,69 +3,15 @@ only."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from itertools import combinations
-from typing import Any
 
-from synth.errors import UncheckedError, VerificationError
-from synth.model.schedule import canonical
+from synth.checker.fields import need
+from synth.checker.fingerprints import problem_fingerprint
+from synth.errors import UncheckedError
+from synth.model.documents.json_reader import number
 
-BIG, MOST_WORK = 1 << 200, 4_000_000
-
-
-def need(truth: bool, message: str, place: str) -> None:
-    """Raises VerificationError where `truth` fails."""
-    if not truth:
-        raise VerificationError(message, place)
-
-
-def whole(x: object, low: int, high: int, place: str) -> int:
-    """`x`, which must be an integer (no boolean, no float) with low ≤ x < high."""
-    if type(x) is not int or not low <= x < high:
-        limit = high - 1 if high < BIG else "2^200"
-        raise VerificationError(f"expected a whole number from {low} to {limit}, found {str(x)[:40]}", place)
-    return x
-
-
-def listed(x: object, place: str) -> list:
-    """`x`, which must be a list."""
-    if type(x) is not list:
-        raise VerificationError("expected a list", place)
-    return x
-
-
-def keyed(x: Any, place: str) -> dict[str, Any]:
-    """`x`, which must be an object."""
-    if type(x) is not dict:
-        raise VerificationError("expected an object", place)
-    return x
-
-
-def permutation(x: object, size: int, place: str) -> list[int]:
-    """`x`, which must list 0..size-1 in some order."""
-    need(type(x) is list and len(x) == size and all(type(i) is int for i in x), f"expected {size} numbers", place)
-    need(sorted(x) == list(range(size)), f"is no permutation of 0..{size - 1}", place)  # type: ignore[type-var]
-    return x  # type: ignore[return-value]
-
-
-class Orbits:
-    """Which of 0..size-1 the permutations joined so far carry into one another."""
-
-    def __init__(self, size: int) -> None:
-        self.parent = list(range(size))
-
-    def of(self, x: int) -> int:
-        """The same number for all of an orbit."""
-        while self.parent[x] != x:
-            self.parent[x] = self.parent[self.parent[x]]
-            x = self.parent[x]
-        return x
-
-    def join(self, image: list[int]) -> None:
-        """Add a permutation."""
-        for x, y in enumerate(image):
-            self.parent[self.of(x)] = self.of(y)
+MOST_WORK = 4_000_000
 
 
 class Instance:
@@ -75,11 +21,10 @@ class Instance:
     """
 
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
-        task = {k: topology[k] for k in ("links", "limits")} | {k: collective[k] for k in ("pre", "post", "combining")}
-        self.digest = hashlib.sha256(canonical(task)).hexdigest()
+        self.digest = problem_fingerprint(topology, collective)
         self.work = MOST_WORK
-        self.ranks = n = whole(topology["ranks"], 1, 1 << 16, "topology.ranks")
-        whole(collective["ranks"], n, n + 1, "collective.ranks")
+        self.ranks = n = number(topology["ranks"], "topology.ranks", 1, 1 << 16)
+        number(collective["ranks"], "collective.ranks", n, n + 1)
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
         self._read_links(topology, bool(turned))
         self.combining = collective["combining"]
@@ -99,27 +44,27 @@ class Instance:
         self.peers: list[set[int]] = [set() for _ in range(self.ranks)]
         for i, (u, v, units, *via) in enumerate(topology["links"]):
             place = f"topology.links[{i}]"
-            ends = whole(u, 0, self.ranks, place), whole(v, 0, self.ranks, place)
+            ends = number(u, place, 0, self.ranks), number(v, place, 0, self.ranks)
             need(self.names.setdefault((*ends, *map(tuple, via)), i) == i, "appears twice", place)
             a, b = ends[::-1] if turned else ends
-            self.links.append((a, b, whole(units, 1, BIG, place)))
+            self.links.append((a, b, number(units, place, 1)))
             self.peers[a].add(b)
         self.limits: list[tuple[tuple[int, ...], int]] = []  # a route as often as it is listed
         for k, limit in enumerate(topology["limits"]):
             inside = tuple(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
-            self.limits.append((inside, whole(limit["units"], 1, BIG, f"topology.limits[{k}]")))
+            self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
 
     def _read_collective(self, collective: dict, n: int) -> None:
-        units = whole(collective["chunks"], 0, 1 << 21, "collective.chunks")
+        units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)
         held: list[set[int]] = [set() for _ in range(units)]
         self.post: list[dict[int, frozenset[int] | None]] = [{} for _ in range(units)]
         for unit, rank in collective["pre"]:
-            held[whole(unit, 0, units, "collective.pre")].add(whole(rank, 0, n, "collective.pre"))
+            held[number(unit, "collective.pre", 0, units)].add(number(rank, "collective.pre", 0, n))
         self.pre = [frozenset(rows) for rows in held]
         for unit, rank, *want in collective["post"]:
-            rows = self.post[whole(unit, 0, units, "collective.post")]
+            rows = self.post[number(unit, "collective.post", 0, units)]
             need(
-                whole(rank, 0, n, "collective.post") not in rows,
+                number(rank, "collective.post", 0, n) not in rows,
                 f"rank {rank} appears twice for {unit}",
                 "collective.post",
             )
@@ -127,7 +72,7 @@ class Instance:
 
     def _sum(self, want: list, unit: int, n: int) -> frozenset[int]:
         """The contributions that a rank wants where it does not want them all: some of those that there are."""
-        some = [whole(i, 0, n, "collective.post") for i in want[0]]
+        some = [number(i, "collective.post", 0, n) for i in want[0]]
         good = self.combining and len(want) == 1 and len(set(some)) == len(some) > 0
         need(
             good and self.pre[unit].issuperset(some),

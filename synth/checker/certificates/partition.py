@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.checker.certificates.throughput_cuts import need, same
+from synth.checker.certificates.throughput_cuts import same
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items
 from synth.model.topology import Topology, bandwidths, columns

@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from synth.checker.exact_sums import MOST, fits, total
+from synth.checker.exact_sums import MAX_SUM, fits, total
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents import json_reader
 from synth.model.process_groups import Group
@@ -61,26 +62,21 @@ def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fract
         raise VerificationError(malformed(error, "certificate")) from None
 
 
-def _need(truth: object, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
-
-
 def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
     json_reader.fields(certificate, "$", KEYS)
-    _need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
-    _need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
-    _need(
+    need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
+    need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
+    need(
         all(r.units > 0 for r in network.routes) and all(c.units > 0 for c in network.caps),
         "has links or limits of no units",
         "problem",
     )
-    _need(network.unit > 0, "has a unit of no bandwidth", "problem")
+    need(network.unit > 0, "has a unit of no bandwidth", "problem")
     own = _prices(certificate["routes"], len(network.routes), "routes")
     caps = _prices(certificate["caps"], len(network.caps), "caps")
     budget = sum((p * network.routes[i].units for i, p in own.items()), Fraction(0))
     budget += sum((p * network.caps[k].units for k, p in caps.items()), Fraction(0))
-    _need(budget > 0, "nothing has a price, so nothing is proved", "routes")
+    need(budget > 0, "nothing has a price, so nothing is proved", "routes")
     # whole numbers: every price and weight times `scale`
     rows = enumerate(json_reader.items(certificate["packings"], "packings"))
     packings = [_packing(row, network.ranks, len(groups), f"packings[{i}]") for i, row in rows]
@@ -101,31 +97,31 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     paid = [Fraction(0)] * len(groups)
     seen: set[int] = set()
     for i, (members, families) in enumerate(packings):
-        _need(not seen & set(members), "weighs a group of another packing again", f"packings[{i}]")
+        need(not seen & set(members), "weighs a group of another packing again", f"packings[{i}]")
         seen |= set(members)
-        _need(len(families) * len(ends) <= MOST_WORK, "is too much to check", f"packings[{i}]")
+        need(len(families) * len(ends) <= MOST_WORK, "is too much to check", f"packings[{i}]")
         load = np.zeros(len(ends), np.int64)
         for weight, leaving, label in families:
             a, b = (label[ends[:, 0]], label[ends[:, 1]]) if leaving else (label[ends[:, 1]], label[ends[:, 0]])
             load += np.where((a >= 0) & (a != b), int(weight * scale), 0)
-        _need((load <= price).all(), "weighs more than a route's price", f"packings[{i}]")
+        need((load <= price).all(), "weighs more than a route's price", f"packings[{i}]")
         for g in members:
             paid[g] = sum(
                 (weight * crossings(groups[g], leaving, label) for weight, leaving, label in families), Fraction(0)
             )
     asked = [g for g, group in enumerate(groups) if group.collective == "alltoall"]
     starts = sorted({r for g in asked for r in groups[g].ranks})
-    _need(len(starts) * len(ends) <= MOST_WORK, "asks for too many distances", "routes")
+    need(len(starts) * len(ends) <= MOST_WORK, "asks for too many distances", "routes")
     far = {r: _distances(ends, price, r, network.ranks) for r in starts}
     for g in asked:
         ranks = list(groups[g].ranks)
-        _need(
-            all((far[r][ranks] < MOST).all() for r in ranks),
+        need(
+            all((far[r][ranks] < MAX_SUM).all() for r in ranks),
             f"group {g} cannot be run: ranks do not reach each other",
             "problem",
         )
         paid[g] = max(paid[g], Fraction(sum(total(far[r][ranks]) for r in ranks), scale) * groups[g].part)
-    _need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
+    need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
     return sum(paid, Fraction(0)) / (budget * network.unit)
 
 
@@ -170,9 +166,9 @@ def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
     found: dict[int, Fraction] = {}
     for j, row in enumerate(json_reader.items(rows, place)):
         here = f"{place}[{j}]"
-        _need(isinstance(row, list) and len(row) == 2, "is no price", here)
+        need(isinstance(row, list) and len(row) == 2, "is no price", here)
         i = json_reader.number(row[0], f"{here}[0]", 0, count)
-        _need(i not in found, "is given a price again", here)
+        need(i not in found, "is given a price again", here)
         found[i] = json_reader.fraction(row[1], f"{here}[1]")
     return found
 
@@ -185,11 +181,11 @@ def _packing(
         json_reader.number(g, f"{place}.groups[{j}]", 0, groups)
         for j, g in enumerate(json_reader.items(row["groups"], f"{place}.groups"))
     ]
-    _need(members and len(set(members)) == len(members), "names no groups, or one twice", place)
+    need(members and len(set(members)) == len(members), "names no groups, or one twice", place)
     families = []
     for j, family in enumerate(json_reader.items(row["families"], f"{place}.families")):
         here = f"{place}.families[{j}]"
-        _need(
+        need(
             isinstance(family, list) and len(family) == 3, "expected a weight, a way and the region of each rank", here
         )
         weight, way, label = (
@@ -197,19 +193,19 @@ def _packing(
             family[1],
             json_reader.items(family[2], f"{here}[2]"),
         )
-        _need(way in ("leaving", "entering"), "is neither leaving nor entering", here)
+        need(way in ("leaving", "entering"), "is neither leaving nor entering", here)
         good = len(label) == ranks and all(type(x) is int and -1 <= x < ranks for x in label)
-        _need(good, f"gives no region for each of {ranks} ranks", here)
+        need(good, f"gives no region for each of {ranks} ranks", here)
         families.append((weight, way == "leaving", np.array(label, np.int64)))
     return members, families
 
 
 def _distances(ends: np.ndarray, price: np.ndarray, start: int, ranks: int) -> np.ndarray:
     """The cheapest way from `start` to every rank, by relaxation until nothing changes."""
-    far = np.full(ranks, MOST, np.int64)
+    far = np.full(ranks, MAX_SUM, np.int64)
     far[start] = 0
     for _ in range(ranks):
-        reached = far[ends[:, 0]] < MOST
+        reached = far[ends[:, 0]] < MAX_SUM
         fresh = far.copy()
         np.minimum.at(fresh, ends[reached, 1], far[ends[reached, 0]] + price[reached])
         if (fresh == far).all():

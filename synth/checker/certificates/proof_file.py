@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from synth.checker.certificates import lrat
-from synth.checker.certificates.instance import Instance
-from synth.checker.certificates.step_formula import Size, dimacs_hash, fingerprint, formula
+from synth.checker.certificates.step_formula import Size, dimacs_hash, formula
+from synth.checker.fingerprints import problem_fingerprint, size_fingerprint
 from synth.errors import UncheckedError, VerificationError
 from synth.model.documents import json_reader
 
@@ -33,7 +33,7 @@ def check(certificate: dict, topology: dict, collective: dict, size: Size, folde
     json_reader.fields(certificate, "certificate", KEYS)
     if certificate["kind"] != "lrat":
         raise VerificationError(f"kind {certificate['kind']!r}, expected 'lrat'", "certificate")
-    expected = {"problem": fingerprint(Instance(topology, collective, False), size), **size._asdict()}
+    expected = {"problem": size_fingerprint(problem_fingerprint(topology, collective), *size), **size._asdict()}
     for key, value in expected.items():
         if certificate[key] != value:
             raise VerificationError(f"{key} is {certificate[key]!r}, the problem has {value!r}", "certificate")

@@ -3,7 +3,7 @@ the checker."""
 
 from __future__ import annotations
 
-from synth.checker.certificates.instance import keyed, need, permutation
+from synth.checker.fields import mapping, need, permutation
 
 
 def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict, dict]:
@@ -14,13 +14,13 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
     documents.
     """
     place = "numbering"
-    wrong = keyed(numbering, place).keys() ^ {"ranks", "links", "limits", "units", "switches"}
+    wrong = mapping(numbering, place).keys() ^ {"ranks", "links", "limits", "units", "switches"}
     need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", place)
     ranks = permutation(numbering["ranks"], topology["ranks"], f"{place}.ranks")
     links = permutation(numbering["links"], len(topology["links"]), f"{place}.links")
     limits = permutation(numbering["limits"], len(topology["limits"]), f"{place}.limits")
     units = permutation(numbering["units"], collective["chunks"], f"{place}.units")
-    names = keyed(numbering["switches"], f"{place}.switches")
+    names = mapping(numbering["switches"], f"{place}.switches")
     need(all(type(name) is str for name in names.values()), "expected a name for each switch", f"{place}.switches")
     need(len(set(names.values())) == len(names), "gives two switches one name", f"{place}.switches")
 

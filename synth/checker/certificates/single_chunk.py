@@ -18,8 +18,10 @@ from itertools import combinations, count
 from typing import TYPE_CHECKING
 
 from synth.checker.certificates import lrat
-from synth.checker.certificates.instance import BIG, Instance, keyed, listed, need, whole
+from synth.checker.certificates.instance import Instance
+from synth.checker.fields import mapping, need
 from synth.errors import VerificationError
+from synth.model.documents.json_reader import items, number
 
 if TYPE_CHECKING:
     from synth.checker.certificates.cuts import Packing
@@ -139,12 +141,12 @@ def total(packing: Packing, given: dict) -> int:
     problem, found = packing.problem, 0
     need(problem.combining, "is for collectives that combine", "kind")
     sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))
-    for name, row in keyed(given, "chunk").items():
+    for name, row in mapping(given, "chunk").items():
         unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
-        least, proof = listed(row, place)
+        least, proof = items(row, place)
         size = sizes.pop(packing.orbits["unit"].of(unit), 0)
         need(size > 0, "is in the orbit of another unit", place)
-        found += size * whole(least, 1, BIG, place)
+        found += size * number(least, place, 1)
         lrat.check(clauses(problem, unit, packing.layers, packing.room, least), unpacked(proof, place))
     return found
 

@@ -31,7 +31,6 @@ from typing import NamedTuple
 from synth.checker.certificates.cardinality import Clauses
 from synth.checker.certificates.instance import Instance
 from synth.errors import UncheckedError, VerificationError
-from synth.model.schedule import canonical
 
 # Possible sends, and rounds of all steps, of a problem whose formula is written: about some gigabytes of clauses.
 MAX_SENDS = 4_000_000
@@ -43,11 +42,6 @@ class Size(NamedTuple):
     chunks: int
     steps: int
     rounds: int
-
-
-def fingerprint(problem: Instance, size: Size) -> str:
-    """SHA-256 of the problem and C, S and R, as a certificate names it; of the problem itself, not of its reversal."""
-    return hashlib.sha256(canonical([problem.digest, *size])).hexdigest()
 
 
 def dimacs_hash(variables: int, clauses: Sequence[Sequence[int]]) -> str:

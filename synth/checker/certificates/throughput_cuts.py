@@ -21,6 +21,7 @@ from array import array
 from fractions import Fraction
 from typing import Any
 
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_diff import size
 from synth.model.documents.json_reader import items
@@ -86,12 +87,6 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
-
-
-def need(truth: bool, message: str, place: str) -> None:
-    """Raises VerificationError at `place` unless `truth`."""
-    if not truth:
-        raise VerificationError(message, place)
 
 
 def same(certificate: dict, topology: Topology) -> None:

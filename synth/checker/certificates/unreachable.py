@@ -7,7 +7,8 @@ that starts inside ends inside. So no schedule, of whatever steps and chunks, ta
 
 from __future__ import annotations
 
-from synth.checker.certificates.throughput_cuts import COLLECTIVES, ROOTED, need, same
+from synth.checker.certificates.throughput_cuts import COLLECTIVES, ROOTED, same
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items
 from synth.model.topology import Topology, columns

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from synth.checker.certificates import cuts
 from synth.checker.certificates.instance import Instance
+from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
@@ -196,16 +197,6 @@ def _answer(row: dict, place: str) -> None:
     json_reader.one_of(row["verdict"], ("schedule", "infeasible", "undecided"), f"{place}.verdict")
 
 
-def _at_one(coll: dict, chunks: int) -> dict:
-    """The collective of a schedule, whose chunks of a unit are all alike (`synth.checker.schedule.collective`), with
-    one chunk of each unit."""
-
-    def keep(rows: list) -> list:
-        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
-
-    return coll | {"chunks": coll["chunks"] // chunks, "pre": keep(coll["pre"]), "post": keep(coll["post"])}
-
-
 def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[int, Fraction, bool], Fraction]:
     """S, R/C and whether that is optimal, and what is proved of R/C at S for any number of chunks."""
     json_reader.fields(entry, place, POINT)
@@ -217,7 +208,7 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
         raise VerificationError(
             f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology"
         )
-    asked = _at_one(inner["collective"], inner["chunks"])
+    asked = with_one_chunk(inner["collective"], inner["chunks"])
     if asked != doc["collective"]:
         differs = json_diff.told(asked, doc["collective"], "in $.collective")
         raise VerificationError(

@@ -20,6 +20,8 @@ from fractions import Fraction
 import numpy as np
 
 from synth.checker.exact_sums import fits
+from synth.checker.fields import need
+from synth.checker.orbits import orbit_labels
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import COPY, REDUCE, Bulk
 from synth.model.link_table import LinkTable, ends, members, widths
@@ -47,11 +49,6 @@ def bulk(given: Bulk) -> Checked:
     return _Replay(given).run()
 
 
-def _need(truth: object, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
-
-
 class _Replay:
     def __init__(self, given: Bulk) -> None:
         self.given, self.topology = given, given.topology
@@ -73,20 +70,20 @@ class _Replay:
         busiest = self._loads(orbit, size)
         starts, every = np.repeat(self.sources, self.per), np.ones(len(given.step), bool)
         if given.collective in ("reduce-scatter", "reduce"):
-            _need((given.kind == REDUCE).all(), "a reduction copies", "kind")
+            need((given.kind == REDUCE).all(), "a reduction copies", "kind")
             self._spread(starts, every, reverse=True, once=True)
         elif given.collective == "allreduce":
             self._allreduce()
         else:
-            _need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
+            need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
             self._spread(starts, every, reverse=False, once=False)
         return Checked(len(given.step) * size, size, given.steps, given.bandwidth, busiest)
 
     def _ranges(self) -> None:
         given = self.given
-        _need(given.collective in COLLECTIVES, "is none that is known", "collective")
-        _need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
-        _need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
+        need(given.collective in COLLECTIVES, "is none that is known", "collective")
+        need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
+        need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
         count = len(given.step)
         for name, most in (
             ("step", given.steps),
@@ -95,19 +92,19 @@ class _Replay:
             ("kind", 2),
         ):
             column = getattr(given, name)
-            _need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
-            _need(
+            need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
+            need(
                 count == 0 or (int(column.min()) >= 0 and int(column.max()) < most), f"lies outside 0..{most - 1}", name
             )
-        _need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
-        _need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
-        _need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
+        need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
+        need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
+        need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
         fits(sum(given.rounds.tolist()), "rounds", "rounds")
         rooted = given.collective in ROOTED
-        _need((given.root is not None) == rooted, "is for rooted collectives", "root")
-        _need(not rooted or (type(given.root) is int and 0 <= given.root < self.ranks), "is no rank", "root")
+        need((given.root is not None) == rooted, "is for rooted collectives", "root")
+        need(not rooted or (type(given.root) is int and 0 <= given.root < self.ranks), "is no rank", "root")
         slow = [m for m in (*self.links.sorts, *self.topology.limits) if m.bandwidth < 0]
-        _need(not slow, "a bandwidth is negative", "width")
+        need(not slow, "a bandwidth is negative", "width")
 
     def _enough(self, units: int, sources: int) -> None:
         """No chunk can be where it must without sends: said before a table of who holds what is made, whose size
@@ -117,12 +114,12 @@ class _Replay:
             least = (units - sources) * self.per  # a rank has what it sends itself
         else:
             least = rows * (self.ranks - 1) * (2 if given.collective == "allreduce" else 1)
-        _need(
+        need(
             len(given.step) >= least,
             f"lists {len(given.step)} sends, where so many chunks take {least} at least",
             "step",
         )
-        _need(
+        need(
             rows * self.ranks <= MOST_HELD,
             f"{rows} chunks for {self.ranks} ranks; at most {MOST_HELD} in all are followed",
             "chunks",
@@ -132,19 +129,19 @@ class _Replay:
         count = len(self.src)
         for p, path in enumerate(self.given.paths):
             place = f"paths[{p}]"
-            _need(path and all(0 <= i < count for i in path), "names no links", place)
+            need(path and all(0 <= i < count for i in path), "names no links", place)
             inner = self.dst[list(path[:-1])]
-            _need(
+            need(
                 (inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(),
                 "is not joined through switches",
                 place,
             )
-            _need(
+            need(
                 self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks,
                 "does not lead from rank to rank",
                 place,
             )
-            _need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
+            need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
 
     def _group(self) -> tuple[np.ndarray, int]:
         """The orbit of each link, and the order of the group."""
@@ -152,62 +149,45 @@ class _Replay:
         links = np.arange(len(self.src))
         if not moves:
             return links, 1
-        _need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
+        need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
         _, width = widths(self.topology.links)
         keys = self.src * self.nodes + self.dst
         order = np.argsort(keys, kind="stable")
-        _need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
-        orbit = links.copy()
+        need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
         held = members(self.topology.limits)
         slow = [m.bandwidth for m in self.topology.limits]
         named = Counter((np.sort(m).tobytes(), w) for m, w in zip(held, slow, strict=True))
         images = []
         for g, pi in enumerate(moves):
             place = f"generators[{g}]"
-            _need(
+            need(
                 len(pi) == self.nodes and (np.sort(pi) == np.arange(self.nodes)).all(),
                 "is no permutation of ranks and switches",
                 place,
             )
-            _need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
+            need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
             moved = pi[self.src] * self.nodes + pi[self.dst]
             at = np.searchsorted(keys[order], moved)
-            _need(
+            need(
                 (at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(),
                 "takes a link to none",
                 place,
             )
             image = order[at]
-            _need((width[image] == width).all(), "changes a bandwidth", place)
+            need((width[image] == width).all(), "changes a bandwidth", place)
             taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(held, slow, strict=True))
-            _need(taken == named, "takes a limit to none", place)
+            need(taken == named, "takes a limit to none", place)
             for other in moves[:g]:
-                _need((pi[other] == other[pi]).all(), "does not commute with those before", place)
+                need((pi[other] == other[pi]).all(), "does not commute with those before", place)
             images.append(image)
-        while True:  # labels sink to the least of each orbit
-            least = orbit.copy()
-            for image in images:
-                np.minimum.at(least, image, orbit)
-                np.minimum(least, orbit[image], out=least)
-            if (least == orbit).all():
-                break
-            orbit = least[least]
-        return orbit, self._order(moves)
+        return orbit_labels(len(links), images), self._order(moves)
 
     def _order(self, moves: list[np.ndarray]) -> int:
         """The order of a commuting group that acts freely on the ranks."""
-        label = np.arange(self.nodes)
-        while True:
-            least = label.copy()
-            for pi in moves:
-                np.minimum.at(least, pi, label)
-                np.minimum(least, label[pi], out=least)
-            if (least == label).all():
-                break
-            label = least[least]
+        label = orbit_labels(self.nodes, moves)
         self.orbit_of_rank = label[: self.ranks]
         sizes = np.unique(self.orbit_of_rank, return_counts=True)[1]
-        _need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
+        need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
         # an element is known by where it takes one rank or switch of each orbit, as the group commutes
         starts = np.unique(label)
         found = {starts.tobytes()}
@@ -216,7 +196,7 @@ class _Replay:
             for pi in moves:
                 made = pi[image]
                 if made.tobytes() not in found:
-                    _need(len(found) < sizes[0], "an element that is not the identity fixes a rank", "generators")
+                    need(len(found) < sizes[0], "an element that is not the identity fixes a rank", "generators")
                     found.add(made.tobytes())
                     queue.append(made)
         return int(sizes[0])
@@ -229,15 +209,15 @@ class _Replay:
             self.wanted = np.arange(self.moved)
             self.sources = self._sources(self.wanted)
             return
-        _need(
+        need(
             given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators"
         )
         listed = np.unique(given.chunk // self.per)
         # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
         first = listed if self.moved == self.ranks else listed // self.ranks
         sources = np.unique(first)
-        _need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
-        _need(
+        need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
+        need(
             len(sources) * group == self.ranks,
             f"lists units of {len(sources)} orbits of {self.ranks // group}",
             "chunk",
@@ -328,7 +308,7 @@ class _Replay:
             if once:
                 keys = place[now] * self.ranks + dst[now]
                 again = held[place[now], dst[now]].any() or len(np.unique(keys)) < len(keys)
-                _need(not again, "a contribution is counted twice", shown)
+                need(not again, "a contribution is counted twice", shown)
             held[place[now], dst[now]] = True
         if given.collective == "alltoall":
             done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, self.per)]
@@ -347,7 +327,7 @@ class _Replay:
         row_of = np.full(self.moved, -1, np.int64)
         row_of[self.wanted] = np.arange(len(self.wanted))
         row = row_of[chunk // self.per]
-        _need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
+        need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
         return row * self.per + chunk % self.per
 
     def _allreduce(self) -> None:
@@ -359,7 +339,7 @@ class _Replay:
         # the root of a chunk is the rank that never passes its sum on
         passes = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
         keys = place[up] * self.ranks + first[given.path[up]]
-        _need(len(np.unique(keys)) == len(keys), "a rank sends its sum twice", "kind")
+        need(len(np.unique(keys)) == len(keys), "a rank sends its sum twice", "kind")
         passes.ravel()[keys] = True
         lone = (~passes).sum(axis=1)
         bad = np.flatnonzero(lone != 1)
