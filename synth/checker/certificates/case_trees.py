@@ -1,5 +1,4 @@
-"""The certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first. Part of
-the checker."""
+"""Certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first."""
 
 from __future__ import annotations
 
@@ -12,11 +11,12 @@ from synth.model.documents.json_reader import items, number
 if TYPE_CHECKING:
     from synth.checker.certificates.cuts import Packing
 
+# Cases on one path of a tree, which is read by recursion.
 MOST_DEPTH = 100
 
 
 def least(packing: Packing, tree: dict, unit: int, place: str) -> int:
-    """The least Σ weights over the cases of a tree on "does rank n hold the chunk after step t?"."""
+    """Return the least Σ weights over the cases of a tree on "does rank n hold the chunk after step t?"."""
     need(not packing.problem.combining, "cases are for data that is held or not, not for sums", place)
     value = _least(packing, tree, unit, place, (), ())
     need(value is not None, "has no case that is possible", place)
@@ -48,7 +48,7 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
 
 
 def first_to_complete(packing: Packing, roots: dict) -> int:
-    """Allreduce: the least V over the ranks that may complete first, one per orbit.
+    """Return the least V of an allreduce over the ranks that may complete first, one of each orbit.
 
     Sends up to that moment must enter the cuts `before` (around that rank), sends after it must enter every other rank
     (`after`, a weight per rank), and all sends together the cuts `overall`.
@@ -68,8 +68,9 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
             for row in items(part[where], f"{place}.{where}"):
                 weight, theta = packing.cut(row, f"{place}.{where}")
                 ends = [rank] if where == "before" else p.pre[0]
-                parted = any(theta[i] < 0 for i in p.pre[0]) and any(theta[d] > 0 for d in ends)
-                need(parted, "does not part a contributor from a destination", f"{place}.{where}")
+                outside = any(theta[i] < 0 for i in p.pre[0])
+                inside = any(theta[d] > 0 for d in ends)
+                need(outside and inside, "does not part a contributor from a destination", f"{place}.{where}")
                 total += weight
                 for i, _ in packing.entered(theta):
                     early[i] += weight

@@ -1,4 +1,4 @@
-"""Re-checks any lower-bound certificate by sums of integers: no solver, no numpy, nothing of what made it.
+"""Lower-bound certificates of exact synthesis, checked by sums of integers: no solver, no numpy.
 
 The argument for each kind is in docs/proofs.md. In one line: sends of a chunk must enter every cut between where it is
 and where it must be; if the cuts entered by a send weigh no more than its price, and the prices of all bandwidth come
@@ -30,14 +30,14 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
 }
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
-MOST_STEPS = 1 << 14
+MOST_STEPS = 1 << 14  # of a certificate for one number of steps: prices are listed step by step
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
 
 
 def check(
     certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None
 ) -> Fraction:
-    """The bound that the certificate proves: on R/C for every schedule of `steps` steps, or of any number when None.
+    """Return the bound that the certificate proves: on R/C of schedules of `steps` steps, or of any number when None.
 
     `chunks`: on R/C at this many chunks per unit only (R is whole, and each step has a round). The documents are
     `Network.to_json()` and `Collective.to_json(1)`. Three kinds speak of something else and are taken with neither
@@ -106,9 +106,12 @@ def _distance(certificate: dict, problem: Instance) -> Fraction:
 
 
 def nothing_to_do(problem: Instance) -> bool:
-    """Whether each rank has all that it wants before the first step. True where nothing is wanted."""
-    wants = [(unit, rank) for unit, rows in enumerate(problem.post) for rank in rows]
-    return all(rank in source for unit, rank in wants for source in problem.sources(unit, rank))
+    """Return True where each rank has all that it wants before the first step."""
+    for unit, rows in enumerate(problem.post):
+        for rank in rows:
+            if not all(rank in source for source in problem.sources(unit, rank)):
+                return False
+    return True
 
 
 def _unreachable(certificate: dict, problem: Instance) -> Fraction:
@@ -152,34 +155,35 @@ class Packing:
         self.orbits = {what: Orbits(size) for what, size in sizes.items()}
         for g, generator in enumerate(items(certificate["generators"], "generators")):
             self._generator(generator, f"generators[{g}]")
-        told: dict[tuple[str, int], tuple[int, ...]] = {}
+        prices_of: dict[tuple[str, int], tuple[int, ...]] = {}  # by kind and orbit
         for p, row in enumerate(items(certificate["prices"], "prices")):
             what, orbit, prices = self._price(row, f"prices[{p}]")
             need(
-                told.setdefault((what, orbit), prices) == prices,
+                prices_of.setdefault((what, orbit), prices) == prices,
                 "differs from the price of a link or limit like it",
                 f"prices[{p}]",
             )
         free = (0,) * layers
-        self.prices = {
-            what: [told.get((what, self.orbits[what].of(k)), free) for k in range(sizes[what])]
-            for what in ("link", "limit")
-        }
+        self.prices: dict[str, list[tuple[int, ...]]] = {}
+        for what in ("link", "limit"):
+            orbits = self.orbits[what]
+            self.prices[what] = [prices_of.get((what, orbits.of(k)), free) for k in range(sizes[what])]
         room: list[list[int]] = [list(row) for row in self.prices["link"]]
         for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
             for i in links:
                 room[i] = [a + b for a, b in zip(room[i], row, strict=True)]
-        capacity = [units for _, _, units in problem.links] + [units for _, units in problem.limits]
-        rows = [*self.prices["link"], *self.prices["limit"]]
-        self.slack = [
-            self.scale - sum(b * row[t] for b, row in zip(capacity, rows, strict=True)) for t in range(layers)
-        ]
+        capacities = [part[-1] for part in (*problem.links, *problem.limits)]
+        self.slack = [self.scale] * layers  # by step: the scale less the price of all bandwidth
+        for units, row in zip(capacities, [*self.prices["link"], *self.prices["limit"]], strict=True):
+            self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
-        self.room = [[w - self.count for w in row] for row in room]
-        need(all(w >= 0 for row in self.room for w in row), "is more than the price of a link", "count")
+        self.room: list[list[int]] = []
+        for row in room:
+            self.room.append([w - self.count for w in row])
+        need(min(map(min, self.room), default=0) >= 0, "is more than the price of a link", "count")
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
-        """Which orbit of links or limits, and its price at each step."""
+        """Return the kind, the orbit of links or limits, and its price at each step."""
         what, key, *rest = items(row, place)
         need(what in ("link", "limit"), "expected link or limit", place)
         if what == "link":
@@ -193,7 +197,7 @@ class Packing:
         return what, orbits.of(key), tuple(number(y, place, 0) for y in rest)
 
     def _generator(self, generator: list, place: str) -> None:
-        """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
+        """Check a symmetry of links, limits and the collective, and join the orbits of what it maps to each other."""
         p = self.problem
         p.spend(
             p.ranks
@@ -214,19 +218,22 @@ class Packing:
         places: dict[tuple, list[int]] = {}
         for k, (inside, b) in enumerate(p.limits):
             places.setdefault((tuple(sorted(inside)), b), []).append(k)
-        images = [places.get((tuple(sorted(links[i] for i in inside)), b), []) for inside, b in p.limits]
+        images = []
+        for inside, b in p.limits:
+            image = tuple(sorted(links[i] for i in inside))
+            images.append(places.get((image, b), []))
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
         for u, w in enumerate(units):
-            post = {
-                ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()
-            }
+            post: dict[int, frozenset[int] | None] = {}
+            for r, want in p.post[u].items():
+                post[ranks[r]] = None if want is None else frozenset(map(ranks.__getitem__, want))
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
         for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
             self.orbits[what].join(image)
 
     def units(self, certificate: dict) -> int:
-        """Σ V over all units: one representative of each orbit is given, all of the orbit cost the same."""
+        """Return Σ V over all units: one of each orbit is given, and all of an orbit cost the same."""
         p, total = self.problem, 0
         if self.count:
             need(
@@ -249,7 +256,7 @@ class Packing:
         return total
 
     def index(self, name: str, size: int) -> int:
-        """The unit or rank that a key names, in its one spelling."""
+        """Return the unit or rank that a key names, in its one spelling."""
         need(
             type(name) is str and name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name,
             f"{name!r}",
@@ -258,7 +265,7 @@ class Packing:
         return number(int(name), "cuts", 0, size)
 
     def cut(self, row: list, place: str) -> tuple[int, list[int]]:
-        """A weight and the time through which each rank is inside (-1: never)."""
+        """Return the weight of a cut and the time through which each rank is inside (-1: never)."""
         need(
             type(row) is list and len(row) == 1 + self.problem.ranks,
             f"expected a weight and {self.problem.ranks} times",
@@ -271,37 +278,47 @@ class Packing:
         return number(row[0], place, 0), theta
 
     def entered(self, theta: list[int]) -> list[tuple[int, int]]:
-        """The (link, step) that enter the cut: tail outside before the step, head inside after it."""
+        """Return each (link, step) that enters the cut: tail outside before the step, head inside after it."""
         links = enumerate(self.problem.links)
         found = [(i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
         self.problem.spend(len(found) + len(self.problem.links) + self.problem.ranks)
         return found
 
     def absent(self, link: int, step: int, lacks: tuple) -> bool:
-        """Whether the case rules the send out: it would enter a rank that lacks the chunk later on."""
+        """Return True where the case rules the send out: it would enter a rank that lacks the chunk later on."""
         return any(self.problem.links[link][1] == n and step <= until for n, until in lacks)
 
     def parts(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
-        """Whether sources of the unit are outside, and inside, when it must be there, is a rank that needs data from
-        them."""
+        """Return True where the cut parts all of a source from a rank that must have its data.
+
+        The ranks of the source are outside the cut, and the rank is inside by the time when it must have the data.
+        """
         p = self.problem
         ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
         ends += [p.pre[unit] for n, t in has if theta[n] >= t]
         # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from
         # nothing.
-        return any(source and all(theta[s] < 0 for s in source) for source in ends)
+        for source in filter(None, ends):
+            if all(theta[s] < 0 for s in source):
+                return True
+        return False
 
     def sums(self, theta: list[int], unit: int) -> int:
-        """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that
-        are independent."""
+        """Return the least number of sends that must enter the cut.
+
+        It is the rank over GF(2) of the sums that are wanted inside, restricted to contributions from outside: what
+        enters must span them.
+        """
         p = self.problem
         if not p.special:
             return 1
         outside = [s for s in p.pre[unit] if theta[s] < 0]
         pivots: list[int] = []
-        for row in {
-            sum(1 << s for s in outside if p.wants(unit, d, s)) for d in p.post[unit] if theta[d] >= self.layers
-        }:
+        wanted: set[int] = set()  # bit s: the contribution of rank s
+        for d in p.post[unit]:
+            if theta[d] >= self.layers:
+                wanted.add(sum(1 << s for s in outside if p.wants(unit, d, s)))
+        for row in wanted:
             p.spend(len(outside) + len(pivots))
             for pivot in pivots:
                 row = min(row, row ^ pivot)
@@ -312,7 +329,7 @@ class Packing:
     def cuts(
         self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None
     ) -> int:
-        """Σ weights, after checking that they are cuts (and covers) and that every send pays for those it enters.
+        """Check that they are cuts (and covers), and that every send pays for those it enters; return Σ weights.
 
         In a case of a tree: `has` (rank, time) are destinations too, and no send enters a rank of `lacks` by its time.
         """
@@ -335,7 +352,7 @@ class Packing:
         return total
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
-        """weight × sends, and the (link, step) that count: into the rank after the time, or out of it by then."""
+        """Return weight × sends, and each (link, step) into the rank after the time, or out of it by then."""
         weight, side, rank, time, sends = items(row, place)
         need(side in ("in", "out"), "expected in or out", place)
         number(weight, place, 0)
@@ -345,5 +362,6 @@ class Packing:
         )
         need(found, f"rank {rank} does not need {sends} sends", place)
         window = range(time + 1, self.layers + 1) if side == "in" else range(1, time + 1)
-        ends = enumerate((v if side == "in" else u) for u, v, _ in self.problem.links)
-        return weight * sends, [(i, t) for i, end in ends if end == rank for t in window]
+        end = 1 if side == "in" else 0
+        counted = [i for i, link in enumerate(self.problem.links) if link[end] == rank]
+        return weight * sends, [(i, t) for i in counted for t in window]

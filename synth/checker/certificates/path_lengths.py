@@ -1,7 +1,7 @@
-"""Re-checks the certificate of an alltoall bound: lengths of links and limits, added up in whole numbers; no solver.
+"""The bound on alltoall: lengths of links and limits, added up in whole numbers; no solver.
 
 Give every link and every limit a length >= 0; a link's price is its length and those of the limits that hold it. A unit
-from s to t pays at least the price of the cheapest way, and in one second no more can be paid than Σ bandwidth ·
+from s to t pays at least the price of the cheapest path, and in one second no more can be paid than Σ bandwidth ·
 length. So all pairs take at least Σ distances / Σ bandwidth · length. Distances are found from one rank of each orbit
 under permutations that are checked to keep bandwidths and lengths. No sum can wrap: the greatest price and distance are
 shown to be small first, lengths are added up as Python integers.
@@ -24,10 +24,10 @@ from synth.model.link_table import ends, members, widths
 from synth.model.topology import Topology
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
-MAX_LENGTH = 1 << 40
+MAX_LENGTH = 1 << 40  # a length in a certificate is below: sums over a million links fit 64 bits
 # Bytes of nodes times starts whose distances are computed together; and nodes that are worth a turn of their own.
 TOGETHER, APART = 1 << 18, 8
-# The same in short integers, in which it and one length more have room.
+# Short integers, and what stands there for no path: it and one length more do not wrap.
 SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
 
@@ -57,7 +57,7 @@ class _Widths:
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
-    """The bound that the certificate proves: seconds per GB of one pair, for every alltoall on the topology.
+    """Return the bound that the certificate proves: seconds per GB of one pair, for every alltoall on the topology.
 
     Raises VerificationError, with the place, for anything that proves no bound.
     """
@@ -118,8 +118,10 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
 def _orbits(
     generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarray, ranks: int, nodes: int
 ) -> np.ndarray:
-    """The orbit of each rank under the generators, each of which must keep links and limits, their bandwidths and
-    lengths."""
+    """Return the orbit of each rank under the generators.
+
+    Each must keep links and limits, their bandwidths and lengths.
+    """
     images: list[np.ndarray] = []
     keys = widths.src * nodes + widths.dst
     order = np.lexsort((own, widths.link, keys))
@@ -164,9 +166,9 @@ def _limit_rows(
 
 
 def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: int, nodes: int) -> list[int]:
-    """For each start the sum of its distances to all ranks, by relaxation until nothing changes; many starts at a time.
+    """Return for each start the sum of its distances to all ranks, by relaxation (Bellman and Ford).
 
-    In the shortest integers that hold every distance and what is beyond: this is bound by memory.
+    Many starts are relaxed at once. Distances are in the shortest integers that hold them, as this is bound by memory.
     """
     longest = nodes * int(price.max(initial=0))
     kind, beyond = next(((k, b) for k, b in SHORT if longest < b), (np.int64, MAX_SUM))

@@ -1,9 +1,9 @@
-"""Re-checks the bound on process groups that run at once: prices of links and limits, added up in fractions; no solver.
+"""The bound on process groups that run at once: prices of links and limits, added up in fractions; no solver.
 
 Give every route and every cap of the network a price >= 0 per chunk; a chunk over a route pays the route's and those of
 its caps. In one second no more can be paid than Σ bandwidth · price. Each group must pay at least
 
-- an alltoall: for each pair the price of the cheapest way between the two;
+- an alltoall: for each pair the price of the cheapest path between the two;
 - any collective: Σ weights · crossings, over *families* of disjoint regions (sets of ranks) whose weights, added up
 over the
   regions that a route leaves (or enters), are at most the route's price. Crossings of a region are the bytes that must
@@ -34,6 +34,7 @@ from synth.model.process_groups import Group
 from synth.model.topology import Network
 
 KEYS = {"kind", "problem", "routes", "caps", "packings"}
+# Families, or ranks that distances start from, times links of one certificate: array operations stay bounded.
 MOST_WORK = 200_000_000
 
 ALTERED = (
@@ -52,7 +53,7 @@ def digest(network: Network, groups: Sequence[Group]) -> str:
 
 
 def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
-    """The bound that the certificate proves: the least seconds of all groups together, with `Group.size` in GB.
+    """Return the bound that the certificate proves: the least seconds of all groups together, with `Group.size` in GB.
 
     Raises VerificationError, with the place, for anything that proves no bound.
     """
@@ -67,7 +68,7 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
     need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
     need(
-        all(r.units > 0 for r in network.routes) and all(c.units > 0 for c in network.caps),
+        all(part.units > 0 for part in (*network.routes, *network.caps)),
         "has links or limits of no units",
         "problem",
     )
@@ -84,9 +85,8 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     scale = lcm(*(x.denominator for x in (*own.values(), *caps.values(), *weights)))
     fits(int(sum(weights) * scale), "weights", "packings")
     times = {k: np.unique(np.array(network.caps[k].routes, np.int64), return_counts=True) for k in caps}
-    dearest = sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items()) + sum(
-        int(p * scale) for p in own.values()
-    )
+    dearest = sum(int(p * scale) for p in own.values())
+    dearest += sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items())
     fits(dearest * network.ranks, "the prices of a way", "routes")
     price = np.zeros(len(network.routes), np.int64)
     for i, p in own.items():
@@ -126,8 +126,10 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
 
 
 def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
-    """Relative bytes that must leave (or enter) the regions of a family, all added up; `label`: each rank's region, or
-    -1."""
+    """Return the relative bytes that must leave (or enter) the regions of a family, all added up.
+
+    `label[rank]` is the rank's region, or -1.
+    """
     m = len(group.ranks)
     home = label[list(group.ranks)]
     held = np.bincount(home[home >= 0], minlength=1).tolist()
@@ -138,7 +140,9 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
     if group.collective == "allreduce":
         whole = 2 * (len(sizes) - 1) if (label >= 0).all() else 0
         return max(whole, len(apart)) * group.part
-    out = sum(apart) if (group.collective == "allgather") == leaving else sum(m - n for n in apart)
+    inside = sum(apart)
+    # a region is left by the shards inside it, and entered by those outside; a reduction is the reversal
+    out = inside if (group.collective == "allgather") == leaving else m * len(apart) - inside
     if group.collective in ("allgather", "reduce-scatter"):
         return out * group.part
     # one region at most holds the root
@@ -147,9 +151,9 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
 
 
 def keeps(network: Network, moved: Sequence[Any]) -> bool:
-    """Whether `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
+    """Return True where `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
 
-    False too where two links join the same ranks, so that it does not say which goes where.
+    False too where two links join the same ranks, so that the image of each is not determined.
     """
     ends = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
     good = len(moved) == network.ranks and all(type(r) is int and 0 <= r < network.ranks for r in moved)
@@ -158,8 +162,11 @@ def keeps(network: Network, moved: Sequence[Any]) -> bool:
     image = [ends.get((moved[r.src], moved[r.dst])) for r in network.routes]
     if any(j is None or network.routes[j].units != r.units for j, r in zip(image, network.routes, strict=True)):
         return False
-    limits = Counter((c.units, tuple(sorted(c.routes))) for c in network.caps)
-    return limits == Counter((c.units, tuple(sorted(image[i] for i in c.routes))) for c in network.caps)  # type: ignore[type-var]
+    limits, images = Counter(), Counter()
+    for cap in network.caps:
+        limits[cap.units, tuple(sorted(cap.routes))] += 1
+        images[cap.units, tuple(sorted(image[i] for i in cap.routes))] += 1  # type: ignore[type-var]
+    return limits == images
 
 
 def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
@@ -201,7 +208,7 @@ def _packing(
 
 
 def _distances(ends: np.ndarray, price: np.ndarray, start: int, ranks: int) -> np.ndarray:
-    """The cheapest way from `start` to every rank, by relaxation until nothing changes."""
+    """Return the price of the cheapest path from `start` to every rank, by relaxation (Bellman and Ford)."""
     far = np.full(ranks, MAX_SUM, np.int64)
     far[start] = 0
     for _ in range(ranks):

@@ -1,5 +1,4 @@
-"""A problem with its ranks, links, limits and units numbered otherwise: the same problem, so the same bounds. Part of
-the checker."""
+"""The same problem with other numbers of ranks, links, limits and units: a bound of one is a bound of the other."""
 
 from __future__ import annotations
 
@@ -24,20 +23,21 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
     need(all(type(name) is str for name in names.values()), "expected a name for each switch", f"{place}.switches")
     need(len(set(names.values())) == len(names), "gives two switches one name", f"{place}.switches")
 
-    def via(rows: list) -> list:
-        return [[names[name] for name in row] for row in rows]
+    def renamed(path: list) -> list:
+        return [names[name] for name in path]
 
     moved: list = [None] * len(links)
     for (u, v, width, *way), i in zip(topology["links"], links, strict=True):
-        moved[i] = [ranks[u], ranks[v], width, *via(way)]
+        moved[i] = [ranks[u], ranks[v], width, *map(renamed, way)]
     shared: list = [None] * len(limits)
     for limit, k in zip(topology["limits"], limits, strict=True):
         shared[k] = {
-            "links": [[ranks[u], ranks[v], *via(way)] for u, v, *way in limit["links"]],
+            "links": [[ranks[u], ranks[v], *map(renamed, way)] for u, v, *way in limit["links"]],
             "units": limit["units"],
         }
     pre = sorted([units[u], ranks[r]] for u, r in collective["pre"])
-    post = sorted(
-        [units[u], ranks[r], *[sorted(ranks[i] for i in want) for want in wants]] for u, r, *wants in collective["post"]
-    )
+    post = []
+    for u, r, *wants in collective["post"]:
+        post.append([units[u], ranks[r], *[sorted(map(ranks.__getitem__, want)) for want in wants]])
+    post.sort()
     return topology | {"links": moved, "limits": shared}, collective | {"pre": pre, "post": post}

@@ -24,7 +24,7 @@ rounds are R at most; each link and each limit carries at most its units times t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -96,8 +96,8 @@ def _formula(problem: Instance, size: Size) -> tuple[int, list[list[int]]]:
             rows.append([])
             continue
         for start in starts:
-            rows.extend([x + start if x > 0 else x - start for x in row] for row in chunk.rows)
-            received.extend([x + start for x in row] for row in chunk.received)
+            rows.extend(_shifted(chunk.rows, start))
+            received.extend(_shifted(chunk.received, start))
     result = Clauses(variables, rows)
     if spare and size.steps > 1:
         result.at_most([list(levels) for levels in more], spare, ())
@@ -105,6 +105,16 @@ def _formula(problem: Instance, size: Size) -> tuple[int, list[list[int]]]:
         result.at_most_one(row)
     _bound_loads(result, problem, units, more)
     return result.variables, result.rows
+
+
+def _shifted(rows: Sequence[Sequence[int]], start: int) -> Iterator[list[int]]:
+    """Yield the clauses of one chunk with `start` added to their variables."""
+
+    def literal(x: int) -> int:
+        return x + start if x > 0 else x - start
+
+    for row in rows:
+        yield list(map(literal, row))
 
 
 class _Sends(NamedTuple):

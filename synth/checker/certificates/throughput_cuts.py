@@ -1,5 +1,4 @@
-"""Re-checks throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no
-numpy.
+"""Throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no numpy.
 
 ``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
 outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one
@@ -32,7 +31,7 @@ KEYS = {
     "throughput-cut": {"kind", "topology", "collective", "root", "inside", "limits"},
     "throughput-cuts": {"kind", "topology", "collective", "root", "cuts", "limits", "potentials"},
 }
-MOST_WORK = 40_000_000
+MOST_WORK = 40_000_000  # cuts times links of one certificate: what is added up in fractions stays bounded
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
 COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
@@ -68,7 +67,7 @@ def digest(topology: Topology) -> str:
 
 
 def _words(numbers: Any) -> bytes:
-    """Whole numbers, one after another or in an array, in eight bytes each, the least first."""
+    """Return whole numbers, of an array or one after another, in eight bytes each, the least significant first."""
     if hasattr(numbers, "astype"):
         return numbers.astype("<i8").tobytes()
     words = array("q", numbers)
@@ -78,7 +77,7 @@ def _words(numbers: Any) -> bytes:
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
-    """The bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
+    """Return the bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
 
     Algorithmic bandwidth is at most shards / bound (one shard for broadcast, reduce and allreduce, else one for each
     rank). Raises VerificationError, with the place, for anything that proves no bound.
@@ -90,7 +89,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
 
 
 def same(certificate: dict, topology: Topology) -> None:
-    """Raises VerificationError unless it is `topology` that the certificate speaks about."""
+    """Raise VerificationError unless it is `topology` that the certificate speaks about."""
     need(
         certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology"
     )
@@ -146,7 +145,7 @@ def _limit(k: int, topology: Topology, place: str) -> int:
 
 
 def _cut(rows: list, root: int | None, one: bool, topology: Topology, place: str) -> tuple[list[bool], int]:
-    """Which nodes are inside, and how many shards must leave: `one`, or that of each rank inside."""
+    """Return which nodes are inside, and how many shards must leave: 1 where `one`, else that of each rank inside."""
     nodes = topology.ranks + len(topology.switches)
     inside = [False] * nodes
     for first, last in items(rows, place):
@@ -167,8 +166,10 @@ def _ratio(
     turned: bool,
     topology: Topology,
 ) -> Fraction:
-    """Shards by the price of all bandwidth: limits at theirs, each link at what a byte on it counts beyond its limits'
-    prices."""
+    """Return shards by the price of all bandwidth.
+
+    A limit has its own price, a link what a byte on it counts beyond the prices of its limits.
+    """
     paid: dict[int, Fraction | int] = {}
     for k, price in limits.items():
         for i in set(topology.limits[k].links):
