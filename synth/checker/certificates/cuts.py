@@ -294,14 +294,15 @@ class Packing:
         The ranks of the source are outside the cut, and the rank is inside by the time when it must have the data.
         """
         p = self.problem
+
+        def outside(source: frozenset[int]) -> bool:
+            return bool(source) and all(theta[s] < 0 for s in source)
+
         ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
         ends += [p.pre[unit] for n, t in has if theta[n] >= t]
         # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from
         # nothing.
-        for source in filter(None, ends):
-            if all(theta[s] < 0 for s in source):
-                return True
-        return False
+        return any(map(outside, ends))
 
     def sums(self, theta: list[int], unit: int) -> int:
         """Return the least number of sends that must enter the cut.

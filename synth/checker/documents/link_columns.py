@@ -1,5 +1,4 @@
-"""Reads the links and limits of a machine in a JSON document, as columns: what makes a document of a large machine
-stand for itself.
+"""The links and limits of a machine in a JSON document, as columns: the document needs no machine known by name.
 
     unit      the declared GB/s of one unit, null to derive it
     switches  names; the ends of links from `ranks` on are switches, in this order
@@ -25,12 +24,14 @@ from synth.model.link_table import LinkTable, Members, Sort
 from synth.model.rational import printable
 from synth.model.topology import KINDS, Limit, Topology
 
-MOST = 1 << 25  # numbers that all lists of a document may hold
+MAX_NUMBERS = 1 << 25  # in all lists of a document, unpacked
 
 
 def read(doc: dict) -> Topology:
-    """The machine that the `topology` of a document holds. Raises VerificationError, with the place, for one that makes
-    no sense."""
+    """Return the machine that the `topology` of a document holds.
+
+    Raises VerificationError, with the place, for one that makes no sense.
+    """
     place = "topology"
     json_reader.fields(doc, place, LINKS | {"name", "ranks"}, {"unit_gbps"})
     json_reader.text(doc["name"], f"{place}.name")
@@ -41,7 +42,7 @@ def read(doc: dict) -> Topology:
     for i, name in enumerate(json_reader.items(switches, f"{place}.switches")):
         json_reader.text(name, f"{place}.switches[{i}]")
     sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
-    links, room = doc["links"], [MOST]
+    links, room = doc["links"], [MAX_NUMBERS]
     need(
         isinstance(links, dict) and links.keys() == {"src", "dst", "sort"},
         "expected src, dst and sort",
@@ -90,7 +91,7 @@ def _sort(row: list, place: str) -> Sort:
 
 
 def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
-    """The numbers of a packed list, each at least 0 and below `most`; `room` is what may still be unpacked."""
+    """Return the numbers of a packed list, each at least 0 and below `most`; room[0] counts those still allowed."""
     need(isinstance(rows, list), "expected a list", place)
     parts: list[np.ndarray] = []
     plain: list[int] = []

@@ -1,5 +1,4 @@
-"""Verification of what `synth groups` writes: the joint bound from its prices, the schedule replayed, every figure
-computed again."""
+"""Documents of `synth groups`: the joint bound is checked, the schedule replayed, and every figure computed again."""
 
 from __future__ import annotations
 
@@ -22,8 +21,9 @@ KEYS = {"schema", "topology", "groups", "bound", "unit_bytes", "seconds", "gap",
 
 
 def document(doc: dict) -> list[str]:
-    """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for
-    another document.
+    """Return what is established about the groups, a line each.
+
+    Raises VerificationError with the place, FormatError for another document.
 
     Bounds of groups on their own that carry no certificate have a line that is
     `synth.model.documents.json_reader.Unchecked`.
@@ -58,10 +58,12 @@ def document(doc: dict) -> list[str]:
 def _alone(
     rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool
 ) -> list[str]:
-    """The bound of each group with the machine to itself: by a certificate, or as an image of a group before that has
-    one."""
+    """Check the bound of each group with the machine to itself, and return lines on them.
+
+    It is proved by a certificate of its own, or as that of the image of an earlier group, which has one.
+    """
     proved: dict[int, Fraction] = {}
-    left = 0
+    unproved = 0
     for i, row in enumerate(rows):
         place, group = f"$.groups[{i}]", groups[i]
         if row["alone_seconds"] is None and row["slowdown"] is None and cut_short:  # a time limit came before
@@ -88,12 +90,13 @@ def _alone(
                 "is no automorphism of the machine, or has links that it does not tell apart",
                 here,
             )
-            image = {moved[r] for r in like.ranks}, None if like.root is None else moved[like.root]
+            root = None if like.root is None else moved[like.root]
+            image = {moved[r] for r in like.ranks}, root
             same = (like.collective, like.size, *image) == (group.collective, group.size, set(group.ranks), group.root)
             need(same, f"does not take group {pair[0]} to this one", here)
             proved[i] = proved[pair[0]]
         else:
-            left += 1
+            unproved += 1
             continue
         need(
             proved[i] >= own,
@@ -102,14 +105,14 @@ def _alone(
         )
     lines = [f"bounds of {counted(len(proved), 'group')} with the machine to itself: checked"] if proved else []
     return (
-        [*lines, Unchecked(f"the bounds of {counted(left, 'group')} alone, which carry no certificate")]
-        if left
+        [*lines, Unchecked(f"the bounds of {counted(unproved, 'group')} alone, which carry no certificate")]
+        if unproved
         else lines
     )
 
 
 def _network(doc: object) -> Network:
-    """The machine, read strictly, whether or not a schedule runs on it."""
+    """Read the machine strictly, also where no schedule runs on it."""
     place = "$.topology"
     if not isinstance(doc, dict):
         raise FormatError("names its topology without its links; write it anew with `synth groups`", place=place)

@@ -1,7 +1,6 @@
-"""Independent replay of bulk schedules in NumPy, by orbits: nothing given is believed, and no code is shared with
-builders.
+"""Independent replay of compressed schedules in NumPy, by orbits: it shares no code with what builds them.
 
-What is checked: each path leads over links from a rank through switches to a rank; each generator maps links onto links
+Checks: each path leads over links from a rank through switches to a rank; each generator maps links onto links
 and limits onto limits of the same bandwidth; the generators commute and no element but the identity fixes a rank, so
 that the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
 sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each
@@ -27,15 +26,17 @@ from synth.model.compressed_schedule import COPY, REDUCE, Bulk
 from synth.model.link_table import LinkTable, ends, members, widths
 from synth.model.scale_frontier import COLLECTIVES, ROOTED
 
-MOST_STEPS = 1 << 22
+MOST_STEPS = 1 << 22  # each is an entry of arrays
 MOST_GENERATORS = 64  # of which each but the first at least doubles the group, or adds nothing
 MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was established: `sends` of the whole schedule, `group` images of each, `bandwidth` R / C, `busiest` load
-    over room."""
+    """The result of a replay: `sends` of the whole schedule, `group` images of each listed one, `bandwidth` R / C.
+
+    `busiest` is the greatest load of a link or limit in a step, as a part of its capacity in that step.
+    """
 
     sends: int
     group: int
@@ -107,8 +108,10 @@ class _Replay:
         need(not slow, "a bandwidth is negative", "width")
 
     def _enough(self, units: int, sources: int) -> None:
-        """No chunk can be where it must without sends: said before a table of who holds what is made, whose size
-        numbers alone set."""
+        """Check that as many sends are listed as the chunks need, and that the chunks are not too many.
+
+        A table of which rank holds which chunk is made later. A few numbers of the document set its size.
+        """
         given, rows = self.given, units * self.per
         if given.collective == "alltoall":
             least = (units - sources) * self.per  # a rank has what it sends itself
@@ -144,7 +147,7 @@ class _Replay:
             need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
 
     def _group(self) -> tuple[np.ndarray, int]:
-        """The orbit of each link, and the order of the group."""
+        """Return the orbit of each link, and the order of the group, after checking the generators."""
         moves = [np.array(pi, np.int64) for pi in self.given.generators]
         links = np.arange(len(self.src))
         if not moves:
@@ -183,7 +186,7 @@ class _Replay:
         return orbit_labels(len(links), images), self._order(moves)
 
     def _order(self, moves: list[np.ndarray]) -> int:
-        """The order of a commuting group that acts freely on the ranks."""
+        """Return the order of a commuting group, after checking that it acts freely on the ranks."""
         label = orbit_labels(self.nodes, moves)
         self.orbit_of_rank = label[: self.ranks]
         sizes = np.unique(self.orbit_of_rank, return_counts=True)[1]
@@ -202,7 +205,7 @@ class _Replay:
         return int(sizes[0])
 
     def _units(self, group: int) -> None:
-        """The listed units: one of each orbit, no more."""
+        """Find the listed units: exactly one of each orbit."""
         given = self.given
         if group == 1:
             self._enough(self.moved, self.ranks)
@@ -237,7 +240,7 @@ class _Replay:
         return np.full(len(units), given.root if given.root is not None else 0)
 
     def _loads(self, orbit: np.ndarray, group: int) -> Fraction:
-        """The greatest load over room of any link or limit in any step. Raises where it exceeds 1."""
+        """Return the greatest load of a link or limit in a step, as a part of its capacity, which is 1 at most."""
         given, names = self.given, self.topology.limits
         unit = self.topology.unit_bandwidth()
         sizes = np.bincount(orbit, minlength=len(orbit))
@@ -251,7 +254,8 @@ class _Replay:
         fits(len(given.step) * max(map(len, given.paths), default=0) * group * max(1, len(inside)), "loads", "step")
         wide, which = widths(self.topology.links)
         narrow, of_limit = widths(names)
-        room, limit_room = ([int(width / unit) for width in each] for each in (wide, narrow))
+        room = [int(width / unit) for width in wide]
+        limit_room = [int(width / unit) for width in narrow]
         busiest = Fraction(0)
         order = np.argsort(given.step, kind="stable")
         bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
@@ -284,8 +288,10 @@ class _Replay:
         return f"link {self.src[i]} -> {self.dst[i]}"
 
     def _spread(self, starts: np.ndarray, mask: np.ndarray, *, reverse: bool, once: bool) -> None:
-        """Copies from where each listed chunk starts to all who want it; backwards in time for reductions, where all
-        receive once."""
+        """Follow copies from the start of each listed chunk to all ranks that want it.
+
+        Reductions are followed backwards in time; there each rank receives `once`.
+        """
         given = self.given
         first, last = given.ends
         step, chunk, path = given.step[mask], given.chunk[mask], given.path[mask]
@@ -323,7 +329,7 @@ class _Replay:
             )
 
     def _places(self, chunk: np.ndarray) -> np.ndarray:
-        """The row of each chunk among the listed ones."""
+        """Return the row of each chunk among the listed ones."""
         row_of = np.full(self.moved, -1, np.int64)
         row_of[self.wanted] = np.arange(len(self.wanted))
         row = row_of[chunk // self.per]
@@ -331,7 +337,7 @@ class _Replay:
         return row * self.per + chunk % self.per
 
     def _allreduce(self) -> None:
-        """Each chunk is summed up a tree to a root of its own, then copied from there, after the last sum arrived."""
+        """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived."""
         given = self.given
         first, last = given.ends
         up = given.kind == REDUCE
@@ -361,7 +367,10 @@ class _Replay:
 def _fullest(
     load: np.ndarray, which: np.ndarray, room: list[int], rounds: int, named: Callable[[int], str], place: str
 ) -> Iterator[Fraction]:
-    """The greatest load over room times rounds for each room; item i has room[which[i]]. Raises where one exceeds 1."""
+    """Yield the greatest load over room times rounds for each room; item i has room[which[i]].
+
+    Raises VerificationError where one exceeds 1.
+    """
     most = np.zeros(len(room), np.int64)
     np.maximum.at(most, which, load)
     for k, found in enumerate(most.tolist()):

@@ -22,7 +22,7 @@ from synth.model.schedule import Schedule
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay established: C, S, R and the number of sends between ranks."""
+    """The result of a replay: C, S, R and the number of sends between ranks."""
 
     chunks: int
     steps: int
@@ -71,8 +71,7 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
 
 
 def _machine(doc: Any, place: str) -> Fabric:
-    """The topology of a document: beside its links and limits a name, a unit above 0, and no latency or one for each
-    link."""
+    """Read the topology of a document: links, limits, a name, a unit above 0, and no latency or one for each link."""
     fabric, fields = Fabric.read(doc, place), doc
     json_reader.text(fields["name"], f"{place}.name")
     if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
