@@ -280,9 +280,11 @@ class Packing:
     def entered(self, theta: list[int]) -> list[tuple[int, int]]:
         """Return each (link, step) that enters the cut: tail outside before the step, head inside after it."""
         links = enumerate(self.problem.links)
-        found = [(i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
-        self.problem.spend(len(found) + len(self.problem.links) + self.problem.ranks)
-        return found
+        crossing = [
+            (i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)
+        ]
+        self.problem.spend(len(crossing) + len(self.problem.links) + self.problem.ranks)
+        return crossing
 
     def absent(self, link: int, step: int, lacks: tuple) -> bool:
         """Return True where the case rules the send out: it would enter a rank that lacks the chunk later on."""
@@ -358,10 +360,10 @@ class Packing:
         need(side in ("in", "out"), "expected in or out", place)
         number(weight, place, 0)
         number(time, place, 0, self.layers + 1)
-        found = self.problem.needs(
+        is_needed = self.problem.needs(
             unit, side, number(rank, place, 0, self.problem.ranks), time, number(sends, place, 1, 9), self.layers
         )
-        need(found, f"rank {rank} does not need {sends} sends", place)
+        need(is_needed, f"rank {rank} does not need {sends} sends", place)
         window = range(time + 1, self.layers + 1) if side == "in" else range(1, time + 1)
         end = 1 if side == "in" else 0
         counted = [i for i, link in enumerate(self.problem.links) if link[end] == rank]

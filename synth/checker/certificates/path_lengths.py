@@ -33,12 +33,12 @@ SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
 def digest_runs(topology: Topology) -> str:
     """SHA-256 of ranks, links and limits with exact bandwidths."""
-    found = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
+    sha256 = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
     widths = _Widths(topology)
-    found.update(repr(list(map(str, widths.names))).encode())
+    sha256.update(repr(list(map(str, widths.names))).encode())
     for column in (widths.src, widths.dst, widths.link, widths.limit, widths.members, widths.counts):
-        found.update(column.tobytes())
-    return found.hexdigest()
+        sha256.update(column.tobytes())
+    return sha256.hexdigest()
 
 
 class _Widths:
@@ -68,8 +68,8 @@ def check(certificate: dict, topology: Topology) -> Fraction:
 
 
 def _lengths(runs: list, count: int, place: str) -> np.ndarray:
-    found: list[np.ndarray] = []
-    given = 0
+    parts: list[np.ndarray] = []
+    count_so_far = 0
     for i, row in enumerate(items(runs, place)):
         need(
             isinstance(row, list) and len(row) == 2 and type(row[0]) is type(row[1]) is int,
@@ -77,11 +77,15 @@ def _lengths(runs: list, count: int, place: str) -> np.ndarray:
             f"{place}[{i}]",
         )
         times, length = row
-        need(0 < times <= count - given and 0 <= length < MAX_LENGTH, "is no stretch of lengths >= 0", f"{place}[{i}]")
-        found.append(np.full(times, length, np.int64))
-        given += times
-    need(given == count, f"gives {given} lengths for {count}", place)
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+        need(
+            0 < times <= count - count_so_far and 0 <= length < MAX_LENGTH,
+            "is no stretch of lengths >= 0",
+            f"{place}[{i}]",
+        )
+        parts.append(np.full(times, length, np.int64))
+        count_so_far += times
+    need(count_so_far == count, f"gives {count_so_far} lengths for {count}", place)
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:
@@ -187,7 +191,7 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
         turns.append((count, src[links], price[links]))
     rest = np.flatnonzero(np.arange(len(dst)) - first[dst] >= len(turns))
     src, dst, price = src[rest], dst[rest], price[rest]
-    found: list[int] = []
+    sums: list[int] = []
     together = max(1, TOGETHER // (nodes * np.dtype(kind).itemsize))
     for at in range(0, len(starts), together):
         some = starts[at : at + together]
@@ -211,7 +215,7 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
             "topology",
         )
         if int(reached.max()) < MAX_SUM // ranks:
-            found += reached.sum(axis=1).tolist()
+            sums += reached.sum(axis=1).tolist()
         else:
-            found += [sum(row) for row in reached.tolist()]
-    return found
+            sums += [sum(row) for row in reached.tolist()]
+    return sums

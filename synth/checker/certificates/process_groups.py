@@ -45,11 +45,11 @@ ALTERED = (
 
 def digest(network: Network, groups: Sequence[Group]) -> str:
     """SHA-256 of the links, limits and groups that a certificate speaks about."""
-    found = hashlib.sha256(f"{network.ranks} {network.unit}\n".encode())
-    found.update("\n".join(f"{r.src} {r.dst} {r.units}" for r in network.routes).encode())
-    found.update("".join(f"\n{c.units} {c.routes}" for c in network.caps).encode())
-    found.update("".join(f"\n{g.ranks} {g.collective} {g.size} {g.root}" for g in groups).encode())
-    return found.hexdigest()
+    sha256 = hashlib.sha256(f"{network.ranks} {network.unit}\n".encode())
+    sha256.update("\n".join(f"{r.src} {r.dst} {r.units}" for r in network.routes).encode())
+    sha256.update("".join(f"\n{c.units} {c.routes}" for c in network.caps).encode())
+    sha256.update("".join(f"\n{g.ranks} {g.collective} {g.size} {g.root}" for g in groups).encode())
+    return sha256.hexdigest()
 
 
 def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
@@ -170,14 +170,14 @@ def keeps(network: Network, moved: Sequence[Any]) -> bool:
 
 
 def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
-    found: dict[int, Fraction] = {}
+    prices: dict[int, Fraction] = {}
     for j, row in enumerate(json_reader.items(rows, place)):
         here = f"{place}[{j}]"
         need(isinstance(row, list) and len(row) == 2, "is no price", here)
         i = json_reader.number(row[0], f"{here}[0]", 0, count)
-        need(i not in found, "is given a price again", here)
-        found[i] = json_reader.fraction(row[1], f"{here}[1]")
-    return found
+        need(i not in prices, "is given a price again", here)
+        prices[i] = json_reader.fraction(row[1], f"{here}[1]")
+    return prices
 
 
 def _packing(

@@ -125,8 +125,8 @@ def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[
         (x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]
     ]
     problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
-    made = list(formula(problem, unit, steps))
-    return [*made, *cheaper(costs, least, 1 + max((abs(x) for clause in made for x in clause), default=0))]
+    rules = list(formula(problem, unit, steps))
+    return [*rules, *cheaper(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
 
 
 def none_at_all(problem: Instance, unit: int, steps: int, proof: object) -> None:
@@ -147,7 +147,7 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
 
 def total(packing: Packing, given: dict) -> int:
     """Return Σ V over all units: `given` names one unit of each orbit, with its least price V and the proof."""
-    problem, found = packing.problem, 0
+    problem, sum_of_prices = packing.problem, 0
     need(problem.combining, "is for collectives that combine", "kind")
     sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))
     for name, row in mapping(given, "chunk").items():
@@ -155,9 +155,9 @@ def total(packing: Packing, given: dict) -> int:
         least, proof = items(row, place)
         size = sizes.pop(packing.orbits["unit"].of(unit), 0)
         need(size > 0, "is in the orbit of another unit", place)
-        found += size * number(least, place, 1)
+        sum_of_prices += size * number(least, place, 1)
         lrat.check(clauses(problem, unit, packing.layers, packing.room, least), unpacked(proof, place))
-    return found
+    return sum_of_prices
 
 
 def packed(lines: Sequence[str]) -> str:

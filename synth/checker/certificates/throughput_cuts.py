@@ -39,7 +39,7 @@ COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 def digest(topology: Topology) -> str:
     """SHA-256 of what a certificate speaks about: ranks, links and limits with exact bandwidths."""
-    found = hashlib.sha256(
+    sha256 = hashlib.sha256(
         f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode()
     )
     numbers: dict[Fraction, int] = {}
@@ -49,21 +49,21 @@ def digest(topology: Topology) -> str:
     order = sorted(numbers)
     place = {n: order.index(value) for value, n in numbers.items()}
     number = {key: place[n] for key, n in number.items()}
-    found.update(" ".join(map(str, order)).encode())
+    sha256.update(" ".join(map(str, order)).encode())
     table: Any = topology.links
     if hasattr(table, "sorts"):  # of very many links the arrays themselves, which hold the same numbers
         ranked = {value: i for i, value in enumerate(order)}
         wide = [ranked.get(sort.bandwidth, -1) for sort in table.sorts]  # one that no link has may be in none
-        found.update(_words(table.src) + _words(table.dst) + _words(map(wide.__getitem__, table.sort.tolist())))
+        sha256.update(_words(table.src) + _words(table.dst) + _words(map(wide.__getitem__, table.sort.tolist())))
     else:
         src, dst, width = columns(table)
         for column in (src, dst, map(number.__getitem__, map(id, width))):
-            found.update(_words(column))
+            sha256.update(_words(column))
     for limit in topology.limits:
-        found.update(
+        sha256.update(
             _words((number[id(limit.bandwidth)], len(limit.links))) + _words(getattr(limit.links, "array", limit.links))
         )
-    return found.hexdigest()
+    return sha256.hexdigest()
 
 
 def _words(numbers: Any) -> bytes:

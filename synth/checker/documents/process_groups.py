@@ -125,7 +125,7 @@ def _network(doc: object) -> Network:
 
 
 def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
-    found = []
+    groups = []
     for i, row in enumerate(json_reader.items(rows, "$.groups")):
         place = f"$.groups[{i}]"
         json_reader.fields(row, place, GROUP, {"root", "name", "alone_certificate", "alone_as"})
@@ -139,9 +139,9 @@ def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
             json_reader.fraction(row["bytes"], f"{place}.bytes"),
             json_reader.text(row.get("name", ""), f"{place}.name"),
         )
-        found.append(Group(members, collective, size, root, name))
+        groups.append(Group(members, collective, size, root, name))
     try:
-        return checked(found, ranks)
+        return checked(groups, ranks)
     except UsageError as error:
         raise VerificationError(str(error), "$.groups") from None
 
