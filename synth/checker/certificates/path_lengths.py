@@ -16,7 +16,7 @@ import numpy as np
 
 from synth.checker.exact_sums import MAX_SUM, fits, total
 from synth.checker.fields import need
-from synth.checker.orbits import orbit_labels
+from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_diff import size
 from synth.model.documents.json_reader import items

@@ -20,7 +20,7 @@ import numpy as np
 
 from synth.checker.exact_sums import fits
 from synth.checker.fields import need
-from synth.checker.orbits import orbit_labels
+from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import COPY, REDUCE, Bulk
 from synth.model.link_table import LinkTable, ends, members, widths
