@@ -131,8 +131,8 @@ def inside(method: str, name: str) -> dict:
     """One row in this process, every library loaded before the clock starts."""
     import resource
 
+    from bench.spanning_forest_check import verify
     from synth.checker.certificates.throughput_cuts import check
-    from synth.checker.spanning_forest import verify
     from synth.scale.bounds.throughput_cut import throughput
     from synth.scale.fabric.fabric import fabric
     from synth.scale.forests.build import build

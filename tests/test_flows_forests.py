@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth.checker.spanning_forest import verify
+from bench.spanning_forest_check import verify
 from synth.errors import VerificationError
 from synth.model.spanning_forest import Forest
 from synth.model.topology import Topology

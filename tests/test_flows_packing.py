@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from bench.spanning_forest_check import verify
 from synth import bounds
 from synth.checker.certificates import throughput_cuts
-from synth.checker.spanning_forest import verify
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
 from synth.model.spanning_forest import Forest

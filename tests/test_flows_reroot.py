@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from bench import spanning_forest_check as spanning_forest
 from synth import topologies
-from synth.checker import spanning_forest
 from synth.checker.certificates import throughput_cuts
 from synth.checker.documents import scale_frontier
 from synth.errors import UndecidedError

@@ -50,7 +50,7 @@ def lengths(machine: Topology, links: list, limits: list = (), generators: list 
 @pytest.mark.parametrize("power", [31, 52, 53, 59, 60])
 def test_lengths_are_added_up_without_wrapping(power, monkeypatch):
     """Links that come to 2^64 together cost nothing, and a bound that two ranks are far beyond was proved."""
-    monkeypatch.setattr(path_lengths, "MOST", 1 << 61)  # so that a few links do what took millions
+    monkeypatch.setattr(path_lengths, "MAX_LENGTH", 1 << 61)  # so that a few links do what took millions
     count = 1 << 64 - power if power > 55 else 64
     machine, long = parallel(count, 1), 1 << power
     proved = path_lengths.check(lengths(machine, [[count, long], [1, long], [1, 0]]), machine)
@@ -65,7 +65,7 @@ def test_a_length_is_a_small_whole_number(long):
 
 
 def test_lengths_of_many_limits_add_up_without_wrapping(monkeypatch):
-    monkeypatch.setattr(path_lengths, "MOST", 1 << 61)
+    monkeypatch.setattr(path_lengths, "MAX_LENGTH", 1 << 61)
     machine = parallel(1, 1, tuple(Limit(f"l{i}", (0, 1, 2), Fraction(1)) for i in range(16)))
     with pytest.raises(VerificationError, match="the lengths of a way add up to"):
         path_lengths.check(lengths(machine, [[3, 0]], [[16, 1 << 60]]), machine)

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from bench.spanning_forest_check import verify
 from synth import topologies
 from synth.checker.certificates import throughput_cuts
 from synth.checker.certificates.path_lengths import digest_runs
 from synth.checker.documents import schedule_archive
-from synth.checker.spanning_forest import verify
 from synth.model.link_table import LinkTable, Members, Sort, ends, members, widths
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.bounds.throughput_cut import throughput

@@ -38,8 +38,9 @@ def test_every_row_has_a_claim_and_a_function() -> None:
 
 
 @pytest.mark.parametrize("name", functions())
-def test_the_function_is_there(name: str) -> None:
+def test_the_function_is_there_and_of_the_checker(name: str) -> None:
     words = name.split(".")
+    assert words[:2] == ["synth", "checker"]
     for size in range(len(words) - 1, 0, -1):
         try:
             found: object = import_module(".".join(words[:size]))

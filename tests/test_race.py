@@ -165,12 +165,14 @@ def test_fewer_rounds_than_steps():
 
 
 def test_a_proof_on_request(tmp_path):
-    from synth.encodings.lrat_proofs import check_proof
+    from synth.checker.certificates import proof_file
+    from synth.checker.certificates.step_formula import Size
 
     problem = dgx1("allgather", 3, 2, 4)
     verdict = solved(problem, proof=tmp_path)
     assert isinstance(verdict, Unsat)
-    check_proof(verdict.cost.detail["certificate"], problem, tmp_path)
+    documents = problem.network.to_json(), problem.collective.to_json(1)
+    assert proof_file.check(verdict.cost.detail["certificate"], *documents, Size(3, 2, 4), tmp_path) > 0
 
 
 def descendants(pid):

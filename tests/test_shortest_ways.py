@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from bench import agreement, small
-from synth.checker.spanning_forest import verify
+from bench.spanning_forest_check import verify
 from synth.model.frontier import Frontier
 from synth.scale import search
 from synth.scale.fabric.fabric import fabric

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.checker.certificates import lrat
-from synth.encodings.lrat_proofs import check_proof, dimacs_hash, formula, write_proof
+from synth.checker.certificates import lrat, proof_file
+from synth.checker.certificates.step_formula import Size, dimacs_hash
+from synth.encodings.lrat_proofs import formula, write_proof
 from synth.errors import MissingDependencyError, SynthError, UncheckedError, VerificationError
 from synth.model.collective import collective
 from synth.model.schedule import Problem
@@ -23,6 +24,12 @@ from synth.topologies import topology
 
 SOLVERS = (Cadical, CpSat, MiniCard, Z3Sat)
 clause = st.lists(st.integers(1, 6).flatmap(lambda v: st.sampled_from([v, -v])), min_size=1, max_size=3)
+
+
+def check_proof(certificate, problem, folder):
+    """Check a certificate against the documents of a problem."""
+    size = Size(problem.chunks, problem.steps, problem.rounds)
+    return proof_file.check(certificate, problem.network.to_json(), problem.collective.to_json(1), size, folder)
 
 
 def of(clauses, counts=()):

@@ -17,6 +17,7 @@ from bench.forge.check import closed, packed
 from bench.forge.operators import certificates, schedules
 from bench.forge.seeds import Case
 from synth.checker.certificates import cuts, path_lengths, process_groups, throughput_cuts
+from synth.checker.certificates.step_formula import dimacs_hash
 from synth.checker.documents import link_columns, scale_frontier
 from synth.checker.schedule import replay as verify
 from synth.encodings import lrat_proofs
@@ -107,7 +108,7 @@ def _refutation(case: Case) -> None:
             "steps": problem.steps,
             "rounds": problem.rounds,
         }
-        certificate["cnf"] = lrat_proofs.dimacs_hash(*lrat_proofs.formula(problem))
+        certificate["cnf"] = dimacs_hash(*lrat_proofs.formula(problem))
         content = case.files[certificate["file"]]
         certificate |= {"sha256": hashlib.sha256(packed(content)).hexdigest(), "lemmas": len(content["lrat"])}
 

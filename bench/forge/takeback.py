@@ -98,12 +98,12 @@ def _v5() -> list[Patch]:
 
 
 def _v6() -> list[Patch]:
-    mended = groupcheck._need
+    mended = groupcheck.need
 
     def need(truth: object, message: str, place: str) -> None:
         mended(truth or message == "has links or limits of no units", message, place)
 
-    return [(process_groups, "_network", Network.from_json), (groupcheck, "_need", need)]
+    return [(process_groups, "_network", Network.from_json), (groupcheck, "need", need)]
 
 
 def _v7() -> list[Patch]:

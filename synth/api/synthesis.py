@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.scale import known
-from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError, VerificationError, malformed
+from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.collective import Collective
-from synth.model.documents.json_reader import ARCHIVED, MACHINE
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Budget, Unsat, Verdict
 from synth.model.rational import counted
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from synth.model.scale_frontier import Large
 
 
-LARGE_SCHEMA, GROUPS_SCHEMA = "synth.large/1", "synth.groups/1"
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
 
 
@@ -350,48 +347,7 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
     what is wrong, FormatError for a file that is none of these.
     """
-    if isinstance(given, str | Path) and Path(given).suffix == ".npz":
-        from synth.checker.documents import scale_frontier, schedule_archive
+    from synth.checker.documents.dispatch import check_document
 
-        return [scale_frontier.schedule(schedule_archive.load(Path(given))), ARCHIVED]
-    collecting = gc.isenabled()
-    # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
-    gc.disable()
-    try:
-        return _verified(given, proof)
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None) -> list[str]:
-    """`verify` of anything but a compressed schedule."""
-    from synth.checker.documents import exact_frontier, refutation
-
-    if isinstance(given, dict):
-        doc = given
-    elif isinstance(given, Frontier | Schedule):
-        doc = given.to_json()
-    else:
-        doc = exact_frontier.read(Path(given))
-    try:
-        if doc.get("schema") == LARGE_SCHEMA:
-            from synth.checker.documents import scale_frontier
-
-            folder = Path(given).parent if isinstance(given, str | Path) else Path()
-            return scale_frontier.document(doc, folder, lambda: known(doc["topology"]["name"]))
-        if doc.get("schema") == "synth.infeasible/1" and isinstance(doc.get("collective"), str):
-            from synth.checker.documents import scale_frontier
-
-            return [scale_frontier.infeasible(doc), MACHINE]
-        if doc.get("schema") == GROUPS_SCHEMA:
-            from synth.checker.documents import process_groups
-
-            return process_groups.document(doc)
-        if doc.get("schema") == refutation.SCHEMA:
-            return refutation.verify(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
-        return exact_frontier.document(doc)
-    except SynthError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error)) from None
+    source = given.to_json() if isinstance(given, Frontier | Schedule) else given
+    return check_document(source, proof, known)

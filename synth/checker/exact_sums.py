@@ -9,15 +9,15 @@ import numpy as np
 
 from synth.errors import VerificationError
 
-MOST = 1 << 62  # a sum of two that are smaller is still an int64
+MAX_SUM = 1 << 62  # a sum of two that are smaller is still an int64
 _LOW = (1 << 31) - 1
 
 
 def fits(most: int, what: str, place: str) -> None:
     """Raises VerificationError unless `most`, a Python integer that no sum of `what` exceeds, leaves room in an
     int64."""
-    if most >= MOST:
-        raise VerificationError(f"{what} add up to {most}; sums up to {MOST - 1} are checked", place)
+    if most >= MAX_SUM:
+        raise VerificationError(f"{what} add up to {most}; sums up to {MAX_SUM - 1} are checked", place)
 
 
 def total(values: np.ndarray) -> int:

@@ -6,7 +6,7 @@ Allgather, reduce-scatter, broadcast and reduce on any topology, without a list 
     from synth.scale.bounds.throughput_cut import throughput
     from synth.scale.bounds.multi_cut_lp import multi_cut_bound
     from synth.scale.forests.build import build
-    from synth.checker.spanning_forest import verify
+    from bench.spanning_forest_check import verify
     from synth.checker.certificates.throughput_cuts import check
 
     built = build(fabric(topology("dgx-a100*8")))

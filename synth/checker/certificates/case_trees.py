@@ -1,21 +1,22 @@
-"""The certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first. Part of
-the checker."""
+"""Certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from synth.checker.certificates.instance import BIG, keyed, listed, need, whole
+from synth.checker.fields import mapping, need
+from synth.model.documents.json_reader import items, number
 
 if TYPE_CHECKING:
     from synth.checker.certificates.cuts import Packing
 
+# Cases on one path of a tree, which is read by recursion.
 MOST_DEPTH = 100
 
 
 def least(packing: Packing, tree: dict, unit: int, place: str) -> int:
-    """The least Σ weights over the cases of a tree on "does rank n hold the chunk after step t?"."""
+    """Return the least Σ weights over the cases of a tree on "does rank n hold the chunk after step t?"."""
     need(not packing.problem.combining, "cases are for data that is held or not, not for sums", place)
     value = _least(packing, tree, unit, place, (), ())
     need(value is not None, "has no case that is possible", place)
@@ -27,7 +28,7 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
     if tree.keys() == {"cuts"}:
         return packing.cuts(tree["cuts"], unit, f"{place}.cuts", has=has, lacks=lacks)
     if tree.keys() == {"dead"}:
-        theta = packing.cut([0, *listed(tree["dead"], f"{place}.dead")], f"{place}.dead")[1]
+        theta = packing.cut([0, *items(tree["dead"], f"{place}.dead")], f"{place}.dead")[1]
         need(packing.parts(theta, unit, has), "does not part a source from a destination", f"{place}.dead")
         for i, t in packing.entered(theta):
             need(
@@ -37,8 +38,8 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
             )
         return None
     need(tree.keys() == {"node", "has", "not"}, "expected node, has and not, or cuts, or dead", place)
-    n, t = listed(tree["node"], f"{place}.node")
-    node = whole(n, 0, packing.problem.ranks, f"{place}.node"), whole(t, 0, packing.layers + 1, f"{place}.node")
+    n, t = items(tree["node"], f"{place}.node")
+    node = number(n, f"{place}.node", 0, packing.problem.ranks), number(t, f"{place}.node", 0, packing.layers + 1)
     cases = (
         _least(packing, tree["has"], unit, f"{place}.has", (*has, node), lacks),
         _least(packing, tree["not"], unit, f"{place}.not", has, (*lacks, node)),
@@ -47,16 +48,16 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
 
 
 def first_to_complete(packing: Packing, roots: dict) -> int:
-    """Allreduce: the least V over the ranks that may complete first, one per orbit.
+    """Return the least V of an allreduce over the ranks that may complete first, one of each orbit.
 
     Sends up to that moment must enter the cuts `before` (around that rank), sends after it must enter every other rank
     (`after`, a weight per rank), and all sends together the cuts `overall`.
     """
     p, values = packing.problem, {}
     need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
-    for name, fields in keyed(roots, "roots").items():
+    for name, fields in mapping(roots, "roots").items():
         rank, place = packing.index(name, p.ranks), f"roots.{name}"
-        part = keyed(fields, place)
+        part = mapping(fields, place)
         need(
             rank in p.pre[0] and part.keys() == {"before", "after", "overall"}, "expected before, after, overall", place
         )
@@ -64,18 +65,19 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
         late: Counter[int] = Counter()
         total = 0
         for where in ("before", "overall"):
-            for row in listed(part[where], f"{place}.{where}"):
+            for row in items(part[where], f"{place}.{where}"):
                 weight, theta = packing.cut(row, f"{place}.{where}")
                 ends = [rank] if where == "before" else p.pre[0]
-                parted = any(theta[i] < 0 for i in p.pre[0]) and any(theta[d] > 0 for d in ends)
-                need(parted, "does not part a contributor from a destination", f"{place}.{where}")
+                outside = any(theta[i] < 0 for i in p.pre[0])
+                inside = any(theta[d] > 0 for d in ends)
+                need(outside and inside, "does not part a contributor from a destination", f"{place}.{where}")
                 total += weight
                 for i, _ in packing.entered(theta):
                     early[i] += weight
                     late[i] += weight if where == "overall" else 0
-        need(len(listed(part["after"], f"{place}.after")) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")
+        need(len(items(part["after"], f"{place}.after")) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")
         for n, weight in enumerate(part["after"]):
-            total += whole(weight, 0, BIG, f"{place}.after[{n}]")
+            total += number(weight, f"{place}.after[{n}]", 0)
             need(
                 weight == 0 or (n in p.pre[0] and n != rank),
                 "is not a rank that completes later",

@@ -1,4 +1,4 @@
-"""Re-checks any lower-bound certificate by sums of integers: no solver, no numpy, nothing of what made it.
+"""Lower-bound certificates of exact synthesis, checked by sums of integers: no solver, no numpy.
 
 The argument for each kind is in docs/proofs.md. In one line: sends of a chunk must enter every cut between where it is
 and where it must be; if the cuts entered by a send weigh no more than its price, and the prices of all bandwidth come
@@ -11,9 +11,12 @@ from collections import Counter
 from fractions import Fraction
 
 from synth.checker.certificates import case_trees, single_chunk
-from synth.checker.certificates.instance import BIG, Instance, Orbits, keyed, listed, need, permutation, whole
+from synth.checker.certificates.instance import Instance
 from synth.checker.certificates.renumbering import renumbered
+from synth.checker.fields import mapping, need, permutation
+from synth.checker.orbits import Orbits
 from synth.errors import VerificationError, malformed
+from synth.model.documents.json_reader import items, number
 
 _CUTS = {"steps", "scale", "prices", "cuts", "generators"}
 KEYS = {  # kind: (fields it must have, fields it may have)
@@ -27,14 +30,14 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
 }
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
-MOST_STEPS = 1 << 14
+MOST_STEPS = 1 << 14  # of a certificate for one number of steps: prices are listed step by step
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
 
 
 def check(
     certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None
 ) -> Fraction:
-    """The bound that the certificate proves: on R/C for every schedule of `steps` steps, or of any number when None.
+    """Return the bound that the certificate proves: on R/C of schedules of `steps` steps, or of any number when None.
 
     `chunks`: on R/C at this many chunks per unit only (R is whole, and each step has a round). The documents are
     `Network.to_json()` and `Collective.to_json(1)`. Three kinds speak of something else and are taken with neither
@@ -64,7 +67,7 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         return UNTIMED[kind](certificate, problem)
     layers = 1
     if kind in TIMED:
-        layers = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+        layers = number(certificate["steps"], "steps", 1, MOST_STEPS)
         need(layers == steps, f"is for {layers} steps, not {steps or 'any number'}", "steps")
     elif "steps" in must:
         need(certificate["steps"] is None, "is null where the bound is for every number of steps", "steps")
@@ -79,14 +82,14 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     if chunks is None:
         return Fraction(total, packing.scale)
     spare = sum(packing.slack) if kind in TIMED else 0
-    rounds = -(-(whole(chunks, 1, BIG, "chunks") * total + spare) // packing.scale)
+    rounds = -(-(number(chunks, "chunks", 1) * total + spare) // packing.scale)
     return Fraction(max(rounds, steps or 0), chunks)
 
 
 def _pair(certificate: dict, problem: Instance) -> tuple[int, int]:
     unit, rank = certificate["pair"]
-    wanted = problem.post[whole(unit, 0, len(problem.post), "pair")]
-    need(whole(rank, 0, problem.ranks, "pair") in wanted, "is no destination", "pair")
+    wanted = problem.post[number(unit, "pair", 0, len(problem.post))]
+    need(number(rank, "pair", 0, problem.ranks) in wanted, "is no destination", "pair")
     return unit, rank
 
 
@@ -97,20 +100,23 @@ def _distance(certificate: dict, problem: Instance) -> Fraction:
     else:
         unit, rank = _pair(certificate, problem)
         far = max((problem.hops(s)[rank] for s in problem.sources(unit, rank)), default=0)  # none: a sum of nothing
-    stated = whole(certificate["distance"], 0, BIG, "distance")
+    stated = number(certificate["distance"], "distance", 0)
     need(stated == far, f"says {stated}, found {far}", "distance")
     return Fraction(stated)
 
 
 def nothing_to_do(problem: Instance) -> bool:
-    """Whether each rank has all that it wants before the first step. True where nothing is wanted."""
-    wants = [(unit, rank) for unit, rows in enumerate(problem.post) for rank in rows]
-    return all(rank in source for unit, rank in wants for source in problem.sources(unit, rank))
+    """Return True where each rank has all that it wants before the first step."""
+    for unit, rows in enumerate(problem.post):
+        for rank in rows:
+            if not all(rank in source for source in problem.sources(unit, rank)):
+                return False
+    return True
 
 
 def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     unit, rank = _pair(certificate, problem)
-    closed = {whole(n, 0, problem.ranks, "closed") for n in listed(certificate["closed"], "closed")}
+    closed = {number(n, "closed", 0, problem.ranks) for n in items(certificate["closed"], "closed")}
     need(rank not in closed, "holds the destination", "closed")
     # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not
     # proved here.
@@ -120,8 +126,8 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
 
 
 def _too_few(certificate: dict, problem: Instance) -> Fraction:
-    unit = whole(certificate["unit"], 0, len(problem.pre), "unit")
-    steps = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+    unit = number(certificate["unit"], "unit", 0, len(problem.pre))
+    steps = number(certificate["steps"], "steps", 1, MOST_STEPS)
     single_chunk.none_at_all(problem, unit, steps, certificate["proof"])
     return Fraction(steps + 1)
 
@@ -135,8 +141,8 @@ class Packing:
 
     def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
-        self.scale = whole(certificate["scale"], 1, BIG, "scale")
-        self.count = whole(certificate.get("count", 0), 0, BIG, "count")
+        self.scale = number(certificate["scale"], "scale", 1)
+        self.count = number(certificate.get("count", 0), "count", 0)
         problem.spend(
             layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits))
         )
@@ -147,57 +153,58 @@ class Packing:
             "limit": len(problem.limits),
         }
         self.orbits = {what: Orbits(size) for what, size in sizes.items()}
-        for g, generator in enumerate(listed(certificate["generators"], "generators")):
+        for g, generator in enumerate(items(certificate["generators"], "generators")):
             self._generator(generator, f"generators[{g}]")
-        told: dict[tuple[str, int], tuple[int, ...]] = {}
-        for p, row in enumerate(listed(certificate["prices"], "prices")):
+        prices_of: dict[tuple[str, int], tuple[int, ...]] = {}  # by kind and orbit
+        for p, row in enumerate(items(certificate["prices"], "prices")):
             what, orbit, prices = self._price(row, f"prices[{p}]")
             need(
-                told.setdefault((what, orbit), prices) == prices,
+                prices_of.setdefault((what, orbit), prices) == prices,
                 "differs from the price of a link or limit like it",
                 f"prices[{p}]",
             )
         free = (0,) * layers
-        self.prices = {
-            what: [told.get((what, self.orbits[what].of(k)), free) for k in range(sizes[what])]
-            for what in ("link", "limit")
-        }
+        self.prices: dict[str, list[tuple[int, ...]]] = {}
+        for what in ("link", "limit"):
+            orbits = self.orbits[what]
+            self.prices[what] = [prices_of.get((what, orbits.of(k)), free) for k in range(sizes[what])]
         room: list[list[int]] = [list(row) for row in self.prices["link"]]
         for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
             for i in links:
                 room[i] = [a + b for a, b in zip(room[i], row, strict=True)]
-        capacity = [units for _, _, units in problem.links] + [units for _, units in problem.limits]
-        rows = [*self.prices["link"], *self.prices["limit"]]
-        self.slack = [
-            self.scale - sum(b * row[t] for b, row in zip(capacity, rows, strict=True)) for t in range(layers)
-        ]
+        capacities = [part[-1] for part in (*problem.links, *problem.limits)]
+        self.slack = [self.scale] * layers  # by step: the scale less the price of all bandwidth
+        for units, row in zip(capacities, [*self.prices["link"], *self.prices["limit"]], strict=True):
+            self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
-        self.room = [[w - self.count for w in row] for row in room]
-        need(all(w >= 0 for row in self.room for w in row), "is more than the price of a link", "count")
+        self.room: list[list[int]] = []
+        for row in room:
+            self.room.append([w - self.count for w in row])
+        need(min(map(min, self.room), default=0) >= 0, "is more than the price of a link", "count")
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
-        """Which orbit of links or limits, and its price at each step."""
-        what, key, *rest = listed(row, place)
+        """Return the kind, the orbit of links or limits, and its price at each step."""
+        what, key, *rest = items(row, place)
         need(what in ("link", "limit"), "expected link or limit", place)
         if what == "link":
-            ends = whole(key, 0, self.problem.ranks, place), whole(rest.pop(0), 0, self.problem.ranks, place)
+            ends = number(key, place, 0, self.problem.ranks), number(rest.pop(0), place, 0, self.problem.ranks)
             name = (*ends, tuple(rest.pop(0))) if rest and type(rest[0]) is list else ends
             need(name in self.problem.names, f"no link {ends}", place)
             key = self.problem.names[name]
         orbits = self.orbits[what]
-        whole(key, 0, len(orbits.parent), place)
+        number(key, place, 0, len(orbits.parent))
         need(len(rest) == self.layers, f"expected {self.layers} prices", place)
-        return what, orbits.of(key), tuple(whole(y, 0, BIG, place) for y in rest)
+        return what, orbits.of(key), tuple(number(y, place, 0) for y in rest)
 
     def _generator(self, generator: list, place: str) -> None:
-        """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
+        """Check a symmetry of links, limits and the collective, and join the orbits of what it maps to each other."""
         p = self.problem
         p.spend(
             p.ranks
             + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True))
             + sum(len(a) for a, _ in p.limits)
         )
-        need(len(listed(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
+        need(len(items(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
         ranks, units = permutation(generator[0], p.ranks, place), permutation(generator[1], len(p.pre), place)
         if len(generator) == 3:
             links = permutation(generator[2], len(p.links), place)
@@ -209,21 +216,24 @@ class Packing:
             u, v, b = p.links[i]
             need(j >= 0 and p.links[j] == (ranks[u], ranks[v], b), f"link {u} to {v} has no such image", place)
         places: dict[tuple, list[int]] = {}
-        for k, limit in enumerate(p.limits):
-            places.setdefault(limit, []).append(k)
-        images = [places.get((tuple(sorted(links[i] for i in inside)), b), []) for inside, b in p.limits]
+        for k, (inside, b) in enumerate(p.limits):
+            places.setdefault((tuple(sorted(inside)), b), []).append(k)
+        images = []
+        for inside, b in p.limits:
+            image = tuple(sorted(links[i] for i in inside))
+            images.append(places.get((image, b), []))
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
         for u, w in enumerate(units):
-            post = {
-                ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()
-            }
+            post: dict[int, frozenset[int] | None] = {}
+            for r, want in p.post[u].items():
+                post[ranks[r]] = None if want is None else frozenset(map(ranks.__getitem__, want))
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
         for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
             self.orbits[what].join(image)
 
     def units(self, certificate: dict) -> int:
-        """Σ V over all units: one representative of each orbit is given, all of the orbit cost the same."""
+        """Return Σ V over all units: one of each orbit is given, and all of an orbit cost the same."""
         p, total = self.problem, 0
         if self.count:
             need(
@@ -233,7 +243,7 @@ class Packing:
             )
             total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
         sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
-        cuts, covers = keyed(certificate["cuts"], "cuts"), keyed(certificate.get("covers", {}), "covers")
+        cuts, covers = mapping(certificate["cuts"], "cuts"), mapping(certificate.get("covers", {}), "covers")
         for name in cuts | covers:
             unit = self.index(name, len(p.pre))
             size = sizes.pop(self.orbits["unit"].of(unit), 0)
@@ -246,59 +256,72 @@ class Packing:
         return total
 
     def index(self, name: str, size: int) -> int:
-        """The unit or rank that a key names, in its one spelling."""
+        """Return the unit or rank that a key names, in its one spelling."""
         need(
             type(name) is str and name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name,
             f"{name!r}",
             "cuts",
         )
-        return whole(int(name), 0, size, "cuts")
+        return number(int(name), "cuts", 0, size)
 
     def cut(self, row: list, place: str) -> tuple[int, list[int]]:
-        """A weight and the time through which each rank is inside (-1: never)."""
+        """Return the weight of a cut and the time through which each rank is inside (-1: never)."""
         need(
             type(row) is list and len(row) == 1 + self.problem.ranks,
             f"expected a weight and {self.problem.ranks} times",
             place,
         )
-        theta = [whole(x, -1, self.layers + 1, place) for x in row[1:]]
+        theta = [number(x, place, -1, self.layers + 1) for x in row[1:]]
         need(
             self.kind.startswith("deadline") or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place
         )
-        return whole(row[0], 0, BIG, place), theta
+        return number(row[0], place, 0), theta
 
     def entered(self, theta: list[int]) -> list[tuple[int, int]]:
-        """The (link, step) that enter the cut: tail outside before the step, head inside after it."""
+        """Return each (link, step) that enters the cut: tail outside before the step, head inside after it."""
         links = enumerate(self.problem.links)
-        found = [(i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
-        self.problem.spend(len(found) + len(self.problem.links) + self.problem.ranks)
-        return found
+        crossing = [
+            (i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)
+        ]
+        self.problem.spend(len(crossing) + len(self.problem.links) + self.problem.ranks)
+        return crossing
 
     def absent(self, link: int, step: int, lacks: tuple) -> bool:
-        """Whether the case rules the send out: it would enter a rank that lacks the chunk later on."""
+        """Return True where the case rules the send out: it would enter a rank that lacks the chunk later on."""
         return any(self.problem.links[link][1] == n and step <= until for n, until in lacks)
 
     def parts(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
-        """Whether sources of the unit are outside, and inside, when it must be there, is a rank that needs data from
-        them."""
+        """Return True where the cut parts all of a source from a rank that must have its data.
+
+        The ranks of the source are outside the cut, and the rank is inside by the time when it must have the data.
+        """
         p = self.problem
+
+        def outside(source: frozenset[int]) -> bool:
+            return bool(source) and all(theta[s] < 0 for s in source)
+
         ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
         ends += [p.pre[unit] for n, t in has if theta[n] >= t]
         # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from
         # nothing.
-        return any(source and all(theta[s] < 0 for s in source) for source in ends)
+        return any(map(outside, ends))
 
     def sums(self, theta: list[int], unit: int) -> int:
-        """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that
-        are independent."""
+        """Return the least number of sends that must enter the cut.
+
+        It is the rank over GF(2) of the sums that are wanted inside, restricted to contributions from outside: what
+        enters must span them.
+        """
         p = self.problem
         if not p.special:
             return 1
         outside = [s for s in p.pre[unit] if theta[s] < 0]
         pivots: list[int] = []
-        for row in {
-            sum(1 << s for s in outside if p.wants(unit, d, s)) for d in p.post[unit] if theta[d] >= self.layers
-        }:
+        wanted: set[int] = set()  # bit s: the contribution of rank s
+        for d in p.post[unit]:
+            if theta[d] >= self.layers:
+                wanted.add(sum(1 << s for s in outside if p.wants(unit, d, s)))
+        for row in wanted:
             p.spend(len(outside) + len(pivots))
             for pivot in pivots:
                 row = min(row, row ^ pivot)
@@ -309,19 +332,19 @@ class Packing:
     def cuts(
         self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None
     ) -> int:
-        """Σ weights, after checking that they are cuts (and covers) and that every send pays for those it enters.
+        """Check that they are cuts (and covers), and that every send pays for those it enters; return Σ weights.
 
         In a case of a tree: `has` (rank, time) are destinations too, and no send enters a rank of `lacks` by its time.
         """
         load: Counter[tuple[int, int]] = Counter()
         total = 0
-        for c, row in enumerate(listed(rows, place)):
+        for c, row in enumerate(items(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
             need(self.parts(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
             total += weight * self.sums(theta, unit)
             for entry in self.entered(theta):
                 load[entry] += weight
-        for c, row in enumerate(listed(covers or [], "covers")):
+        for c, row in enumerate(items(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
             for entry in entries:
@@ -332,15 +355,16 @@ class Packing:
         return total
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
-        """weight × sends, and the (link, step) that count: into the rank after the time, or out of it by then."""
-        weight, side, rank, time, sends = listed(row, place)
+        """Return weight × sends, and each (link, step) into the rank after the time, or out of it by then."""
+        weight, side, rank, time, sends = items(row, place)
         need(side in ("in", "out"), "expected in or out", place)
-        whole(weight, 0, BIG, place)
-        whole(time, 0, self.layers + 1, place)
-        found = self.problem.needs(
-            unit, side, whole(rank, 0, self.problem.ranks, place), time, whole(sends, 1, 9, place), self.layers
+        number(weight, place, 0)
+        number(time, place, 0, self.layers + 1)
+        is_needed = self.problem.needs(
+            unit, side, number(rank, place, 0, self.problem.ranks), time, number(sends, place, 1, 9), self.layers
         )
-        need(found, f"rank {rank} does not need {sends} sends", place)
+        need(is_needed, f"rank {rank} does not need {sends} sends", place)
         window = range(time + 1, self.layers + 1) if side == "in" else range(1, time + 1)
-        ends = enumerate((v if side == "in" else u) for u, v, _ in self.problem.links)
-        return weight * sends, [(i, t) for i, end in ends if end == rank for t in window]
+        end = 1 if side == "in" else 0
+        counted = [i for i, link in enumerate(self.problem.links) if link[end] == rank]
+        return weight * sends, [(i, t) for i in counted for t in window]

@@ -1,71 +1,17 @@
-"""What a certificate speaks about, read from the documents with every number checked. Part of the checker: values
-only."""
+"""The problem that a certificate is about, read from documents with every number checked."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from itertools import combinations
-from typing import Any
 
-from synth.errors import UncheckedError, VerificationError
-from synth.model.schedule import canonical
+from synth.checker.fields import need
+from synth.checker.fingerprints import problem_fingerprint
+from synth.errors import UncheckedError
+from synth.model.documents.json_reader import number
 
-BIG, MOST_WORK = 1 << 200, 4_000_000
-
-
-def need(truth: bool, message: str, place: str) -> None:
-    """Raises VerificationError where `truth` fails."""
-    if not truth:
-        raise VerificationError(message, place)
-
-
-def whole(x: object, low: int, high: int, place: str) -> int:
-    """`x`, which must be an integer (no boolean, no float) with low ≤ x < high."""
-    if type(x) is not int or not low <= x < high:
-        limit = high - 1 if high < BIG else "2^200"
-        raise VerificationError(f"expected a whole number from {low} to {limit}, found {str(x)[:40]}", place)
-    return x
-
-
-def listed(x: object, place: str) -> list:
-    """`x`, which must be a list."""
-    if type(x) is not list:
-        raise VerificationError("expected a list", place)
-    return x
-
-
-def keyed(x: Any, place: str) -> dict[str, Any]:
-    """`x`, which must be an object."""
-    if type(x) is not dict:
-        raise VerificationError("expected an object", place)
-    return x
-
-
-def permutation(x: object, size: int, place: str) -> list[int]:
-    """`x`, which must list 0..size-1 in some order."""
-    need(type(x) is list and len(x) == size and all(type(i) is int for i in x), f"expected {size} numbers", place)
-    need(sorted(x) == list(range(size)), f"is no permutation of 0..{size - 1}", place)  # type: ignore[type-var]
-    return x  # type: ignore[return-value]
-
-
-class Orbits:
-    """Which of 0..size-1 the permutations joined so far carry into one another."""
-
-    def __init__(self, size: int) -> None:
-        self.parent = list(range(size))
-
-    def of(self, x: int) -> int:
-        """The same number for all of an orbit."""
-        while self.parent[x] != x:
-            self.parent[x] = self.parent[self.parent[x]]
-            x = self.parent[x]
-        return x
-
-    def join(self, image: list[int]) -> None:
-        """Add a permutation."""
-        for x, y in enumerate(image):
-            self.parent[self.of(x)] = self.of(y)
+# Elementary sums and comparisons that are made for one certificate, as `Instance.spend` counts them.
+MOST_WORK = 4_000_000
 
 
 class Instance:
@@ -75,11 +21,10 @@ class Instance:
     """
 
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
-        task = {k: topology[k] for k in ("links", "limits")} | {k: collective[k] for k in ("pre", "post", "combining")}
-        self.digest = hashlib.sha256(canonical(task)).hexdigest()
+        self.digest = problem_fingerprint(topology, collective)
         self.work = MOST_WORK
-        self.ranks = n = whole(topology["ranks"], 1, 1 << 16, "topology.ranks")
-        whole(collective["ranks"], n, n + 1, "collective.ranks")
+        self.ranks = n = number(topology["ranks"], "topology.ranks", 1, 1 << 16)
+        number(collective["ranks"], "collective.ranks", n, n + 1)
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
         self._read_links(topology, bool(turned))
         self.combining = collective["combining"]
@@ -88,8 +33,10 @@ class Instance:
         if turned:
             need(self.combining and not self.special, "only sums of all contributions can be turned round", "reversed")
             # A unit that no rank wants would be wanted by all its contributors and held by nobody: it asks for nothing.
-            wanted = [held if rows else () for held, rows in zip(self.pre, self.post, strict=True)]
-            self.pre, self.post = [frozenset(rows) for rows in self.post], [dict.fromkeys(held) for held in wanted]
+            wanted: list[dict[int, frozenset[int] | None]] = []
+            for held, rows in zip(self.pre, self.post, strict=True):
+                wanted.append(dict.fromkeys(held) if rows else {})
+            self.pre, self.post = [frozenset(rows) for rows in self.post], wanted
             self.combining = any(len(held) > 1 for held in self.pre)
         self._hops: dict[frozenset[int], list[float]] = {}
 
@@ -99,35 +46,37 @@ class Instance:
         self.peers: list[set[int]] = [set() for _ in range(self.ranks)]
         for i, (u, v, units, *via) in enumerate(topology["links"]):
             place = f"topology.links[{i}]"
-            ends = whole(u, 0, self.ranks, place), whole(v, 0, self.ranks, place)
+            ends = number(u, place, 0, self.ranks), number(v, place, 0, self.ranks)
             need(self.names.setdefault((*ends, *map(tuple, via)), i) == i, "appears twice", place)
             a, b = ends[::-1] if turned else ends
-            self.links.append((a, b, whole(units, 1, BIG, place)))
+            self.links.append((a, b, number(units, place, 1)))
             self.peers[a].add(b)
-        self.limits: list[tuple[tuple[int, ...], int]] = []  # a route as often as it is listed
+        self.limits: list[
+            tuple[tuple[int, ...], int]
+        ] = []  # links as the limit lists them, which counts one as often as it lists it
         for k, limit in enumerate(topology["limits"]):
-            inside = tuple(sorted(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"]))
-            self.limits.append((inside, whole(limit["units"], 1, BIG, f"topology.limits[{k}]")))
+            inside = tuple(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
+            self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
 
     def _read_collective(self, collective: dict, n: int) -> None:
-        units = whole(collective["chunks"], 0, 1 << 21, "collective.chunks")
+        units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)
         held: list[set[int]] = [set() for _ in range(units)]
         self.post: list[dict[int, frozenset[int] | None]] = [{} for _ in range(units)]
         for unit, rank in collective["pre"]:
-            held[whole(unit, 0, units, "collective.pre")].add(whole(rank, 0, n, "collective.pre"))
+            held[number(unit, "collective.pre", 0, units)].add(number(rank, "collective.pre", 0, n))
         self.pre = [frozenset(rows) for rows in held]
         for unit, rank, *want in collective["post"]:
-            rows = self.post[whole(unit, 0, units, "collective.post")]
+            rows = self.post[number(unit, "collective.post", 0, units)]
             need(
-                whole(rank, 0, n, "collective.post") not in rows,
+                number(rank, "collective.post", 0, n) not in rows,
                 f"rank {rank} appears twice for {unit}",
                 "collective.post",
             )
             rows[rank] = self._sum(want, unit, n) if want else None
 
     def _sum(self, want: list, unit: int, n: int) -> frozenset[int]:
-        """The contributions that a rank wants where it does not want them all: some of those that there are."""
-        some = [whole(i, 0, n, "collective.post") for i in want[0]]
+        """Read the contributions that a rank wants where it does not want them all."""
+        some = [number(i, "collective.post", 0, n) for i in want[0]]
         good = self.combining and len(want) == 1 and len(set(some)) == len(some) > 0
         need(
             good and self.pre[unit].issuperset(some),
@@ -137,32 +86,33 @@ class Instance:
         return frozenset(some)
 
     def spend(self, work: int) -> None:
-        """Raises UncheckedError once more work was asked for than is done for one certificate."""
+        """Count `work`, and raise UncheckedError where one certificate has taken more than `MOST_WORK` in all."""
         self.work -= work
         if self.work < 0:
             raise UncheckedError("is too large to check", "$")
 
     def sources(self, unit: int, dst: int) -> list[frozenset[int]]:
-        """Sets of ranks from each of which data must reach `dst`: the holders, or every wanted contributor by itself.
+        """Return the sets of ranks from each of which data must reach `dst`: the holders, or each wanted contributor.
 
-        Data that nobody holds have one empty set of holders, from which there is no way; a sum of nothing has no set.
+        Data that nobody holds have one empty set of holders, which reaches no rank. A sum of nothing has no set.
         """
         if not self.combining:
             return [self.pre[unit]]
         want = self.post[unit][dst]
-        return [frozenset((i,)) for i in (self.pre[unit] if want is None else want & self.pre[unit])]
+        contributors = self.pre[unit] if want is None else want & self.pre[unit]
+        return [frozenset((i,)) for i in contributors]
 
     def wants(self, unit: int, dst: int, contributor: int) -> bool:
-        """Whether `dst` must end with that rank's contribution."""
+        """Return True where `dst` must end with that rank's contribution."""
         want = self.post[unit][dst]
         return want is None or contributor in want
 
     def symmetric(self, unit: int) -> bool:
-        """Whether the ranks that contribute are those that want it all: an allreduce among them."""
+        """Return True where the ranks that contribute are those that want the sum of all: an allreduce among them."""
         return self.combining and not self.special and self.pre[unit] == frozenset(self.post[unit])
 
     def hops(self, start: frozenset[int]) -> list[float]:
-        """Fewest links from the nearest of `start` to each rank."""
+        """Return the fewest links from the nearest of `start` to each rank, infinite where there is no path."""
         if start not in self._hops:
             self.spend(self.ranks + len(self.links))
             far, queue = self._hops.setdefault(start, [float("inf")] * self.ranks), deque(start)
@@ -177,20 +127,25 @@ class Instance:
         return self._hops[start]
 
     def needs(self, unit: int, side: str, rank: int, time: int, sends: int, steps: int) -> bool:
-        """Whether fewer than `sends` sends into `rank` after step `time` (or out of it by then) leave something
-        undone."""
+        """Return True where `rank` needs `sends` sends: into it after step `time`, or out of it by then.
+
+        `side` is "in" or "out". That many are needed where fewer, of any neighbours, cannot bring all that is missing.
+        """
         if side == "in":
             need(rank in self.post[unit], "is no destination", "covers")
             missing = [s for s in self.sources(unit, rank) if self.hops(s)[rank] > time]
-            brings = [
-                {s for s in missing if self.hops(s)[b] <= steps - 1} for b in range(self.ranks) if rank in self.peers[b]
-            ]
+            brings = []
+            for b in [b for b in range(self.ranks) if rank in self.peers[b]]:
+                brings.append({s for s in missing if self.hops(s)[b] <= steps - 1})
         else:
             own = self.hops(frozenset((rank,)))
             missing = [
                 d for d in self.post[unit] if frozenset((rank,)) in self.sources(unit, d) and own[d] > steps - time
             ]
-            brings = [{d for d in missing if self.hops(frozenset((b,)))[d] <= steps - 1} for b in self.peers[rank]]
+            brings = []
+            for b in self.peers[rank]:
+                distances = self.hops(frozenset((b,)))
+                brings.append({d for d in missing if distances[d] <= steps - 1})
         for size in range(min(sends, len(brings) + 1)):
             for some in combinations(brings, size):
                 self.spend(1 + len(missing))

@@ -1,4 +1,4 @@
-"""A small checker of LRAT refutations: reverse unit propagation along given hints, nothing else.
+"""Refutations in LRAT: reverse unit propagation along the hints of each step, and no other rule.
 
 Format: Cruz-Filipe et al., "Efficient certified RAT verification", CADE 2017, text form, without the RAT steps: a line
 ``id literals 0 hints 0`` adds a clause, ``id d ids 0`` forgets some. Standard library only.
@@ -12,7 +12,7 @@ from synth.errors import VerificationError
 
 
 def check(clauses: Iterable[Sequence[int]], lines: Iterable[str]) -> int:
-    """Checks that `lines` refute `clauses` (numbered from 1). Returns how many steps were checked.
+    """Check that `lines` refute `clauses` (numbered from 1), and return the number of steps that were checked.
 
     Raises VerificationError, with the line, for a step that does not follow and for a proof that never ends.
     """
@@ -44,18 +44,18 @@ def check(clauses: Iterable[Sequence[int]], lines: Iterable[str]) -> int:
 
 
 def _follows(known: dict[int, Sequence[int]], clause: Sequence[int], hints: Sequence[int], place: str) -> None:
-    """The negation of `clause` propagates along `hints` into a conflict."""
+    """Check that the negation of `clause` propagates along `hints` into a conflict."""
     true = {-x for x in clause}
     if any(x in true for x in clause):
         return  # a tautology
     for hint in hints:
-        given = known.get(hint)
-        if given is None:
+        row = known.get(hint)
+        if row is None:
             raise VerificationError(f"clause {hint} is unknown here", place)
-        left = {x for x in given if -x not in true}
-        if not left:
+        rest = {x for x in row if -x not in true}
+        if not rest:
             return
-        if len(left) > 1:
+        if len(rest) > 1:
             raise VerificationError(f"clause {hint} is not a unit here", place)
-        true |= left
+        true |= rest
     raise VerificationError("the hints end without a conflict", place)

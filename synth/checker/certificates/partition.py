@@ -1,4 +1,4 @@
-"""Re-checks the bound on allreduce by a partition of the ranks: added up in fractions; no solver, no numpy.
+"""The bound on allreduce by a partition of the ranks, added up in fractions: no solver, no numpy.
 
 Let the ranks lie in m parts. Before the first rank has the sum of a byte, the contribution of every other part has left
 it: m - 1 crossings between parts. From then on every other part must still be entered: m - 1 more. Each crossing leaves
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.checker.certificates.throughput_cuts import need, same
+from synth.checker.certificates.throughput_cuts import same
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items
 from synth.model.topology import Topology, bandwidths, columns
@@ -23,7 +24,7 @@ ENTERING = "entering"
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
-    """The bound that the certificate proves: seconds per GB of the buffer, for every allreduce on the topology.
+    """Return the bound that the certificate proves: seconds per GB of the buffer, for every allreduce on the topology.
 
     `regions`: for each part its ranks and switches; a rank lies in exactly one. `limits`: for each region the limits
     that pay for the links they hold instead of the links. `entering`, true or not there: what enters regions is added
@@ -41,7 +42,8 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(not entering or certificate[ENTERING] is True, "is true or left out", ENTERING)
     need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
     same(certificate, topology)
-    regions, limits = ([items(row, key) for row in items(certificate[key], key)] for key in ("regions", "limits"))
+    regions = [items(row, "regions") for row in items(certificate["regions"], "regions")]
+    limits = [items(row, "limits") for row in items(certificate["limits"], "limits")]
     nodes = topology.ranks + len(topology.switches)
     need(
         len(regions) == len(limits) and len(regions) >= 2,

@@ -1,7 +1,7 @@
-"""Re-checks the certificate of an alltoall bound: lengths of links and limits, added up in whole numbers; no solver.
+"""The bound on alltoall: lengths of links and limits, added up in whole numbers; no solver.
 
 Give every link and every limit a length >= 0; a link's price is its length and those of the limits that hold it. A unit
-from s to t pays at least the price of the cheapest way, and in one second no more can be paid than Σ bandwidth ·
+from s to t pays at least the price of the cheapest path, and in one second no more can be paid than Σ bandwidth ·
 length. So all pairs take at least Σ distances / Σ bandwidth · length. Distances are found from one rank of each orbit
 under permutations that are checked to keep bandwidths and lengths. No sum can wrap: the greatest price and distance are
 shown to be small first, lengths are added up as Python integers.
@@ -14,8 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.checker.exact_sums import MOST as FAR
-from synth.checker.exact_sums import fits, total
+from synth.checker.exact_sums import MAX_SUM, fits, total
+from synth.checker.fields import need
+from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_diff import size
 from synth.model.documents.json_reader import items
@@ -23,22 +24,21 @@ from synth.model.link_table import ends, members, widths
 from synth.model.topology import Topology
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
-MOST = 1 << 40
-# Bytes of nodes times starts whose distances are found together; nodes that are worth a turn of their own. FAR: no way
-# is so long.
+MAX_LENGTH = 1 << 40  # a length in a certificate is below: sums over a million links fit 64 bits
+# Bytes of nodes times starts whose distances are computed together; and nodes that are worth a turn of their own.
 TOGETHER, APART = 1 << 18, 8
-# The same in short integers, in which it and one length more have room.
+# Short integers, and what stands there for no path: it and one length more do not wrap.
 SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
 
 def digest_runs(topology: Topology) -> str:
     """SHA-256 of ranks, links and limits with exact bandwidths."""
-    found = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
+    sha256 = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
     widths = _Widths(topology)
-    found.update(repr(list(map(str, widths.names))).encode())
+    sha256.update(repr(list(map(str, widths.names))).encode())
     for column in (widths.src, widths.dst, widths.link, widths.limit, widths.members, widths.counts):
-        found.update(column.tobytes())
-    return found.hexdigest()
+        sha256.update(column.tobytes())
+    return sha256.hexdigest()
 
 
 class _Widths:
@@ -57,7 +57,7 @@ class _Widths:
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
-    """The bound that the certificate proves: seconds per GB of one pair, for every alltoall on the topology.
+    """Return the bound that the certificate proves: seconds per GB of one pair, for every alltoall on the topology.
 
     Raises VerificationError, with the place, for anything that proves no bound.
     """
@@ -67,32 +67,31 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
-def _need(truth: object, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
-
-
 def _lengths(runs: list, count: int, place: str) -> np.ndarray:
-    found: list[np.ndarray] = []
-    given = 0
+    parts: list[np.ndarray] = []
+    count_so_far = 0
     for i, row in enumerate(items(runs, place)):
-        _need(
+        need(
             isinstance(row, list) and len(row) == 2 and type(row[0]) is type(row[1]) is int,
             "expected [times, length]",
             f"{place}[{i}]",
         )
         times, length = row
-        _need(0 < times <= count - given and 0 <= length < MOST, "is no stretch of lengths >= 0", f"{place}[{i}]")
-        found.append(np.full(times, length, np.int64))
-        given += times
-    _need(given == count, f"gives {given} lengths for {count}", place)
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+        need(
+            0 < times <= count - count_so_far and 0 <= length < MAX_LENGTH,
+            "is no stretch of lengths >= 0",
+            f"{place}[{i}]",
+        )
+        parts.append(np.full(times, length, np.int64))
+        count_so_far += times
+    need(count_so_far == count, f"gives {count_so_far} lengths for {count}", place)
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:
-    _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
-    _need(certificate["kind"] == "alltoall-lengths", "is no alltoall-lengths", "kind")
-    _need(
+    need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    need(certificate["kind"] == "alltoall-lengths", "is no alltoall-lengths", "kind")
+    need(
         certificate["topology"] == digest_runs(topology),
         f"speaks about another topology than {size(topology)}",
         "topology",
@@ -104,28 +103,30 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     price = own.copy()
     holder = np.repeat(np.arange(len(limit)), widths.counts)
     both = holder * np.int64(len(price) or 1) + widths.members
-    _need(len(np.unique(both)) == len(both), "has a limit that lists a link twice", "topology")
+    need(len(np.unique(both)) == len(both), "has a limit that lists a link twice", "topology")
     shared = int(np.bincount(widths.members, minlength=1).max(initial=0))  # limits that one link is in
     dearest = int(own.max(initial=0)) + shared * int(limit.max(initial=0))
     fits(nodes * dearest, "the lengths of a way", "links")
     np.add.at(price, widths.members, limit[holder])
     paid = sum((w * total(own[widths.link == i]) for i, w in enumerate(widths.names)), Fraction(0))
     paid += sum((w * total(limit[widths.limit == i]) for i, w in enumerate(widths.names)), Fraction(0))
-    _need(paid > 0, "proves nothing: every length is 0, or that of links that carry nothing", "links")
-    _need(ranks > 1, "proves nothing: one rank has no other to send to", "topology")
+    need(paid > 0, "proves nothing: every length is 0, or that of links that carry nothing", "links")
+    need(ranks > 1, "proves nothing: one rank has no other to send to", "topology")
     label = _orbits(certificate["generators"], widths, own, limit, ranks, nodes)
     starts, times = np.unique(label, return_counts=True)
     far = sum(n * far for n, far in zip(times.tolist(), _distances(widths, price, starts, ranks, nodes), strict=True))
-    _need(far > 0, "proves nothing: no way has a length", "links")
+    need(far > 0, "proves nothing: no way has a length", "links")
     return Fraction(far) / paid
 
 
 def _orbits(
     generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarray, ranks: int, nodes: int
 ) -> np.ndarray:
-    """The orbit of each rank under the generators, each of which must keep links and limits, their bandwidths and
-    lengths."""
-    label = np.arange(ranks)
+    """Return the orbit of each rank under the generators.
+
+    Each must keep links and limits, their bandwidths and lengths.
+    """
+    images: list[np.ndarray] = []
     keys = widths.src * nodes + widths.dst
     order = np.lexsort((own, widths.link, keys))
     rows = np.stack([keys[order], widths.link[order], own[order]])
@@ -134,9 +135,9 @@ def _orbits(
     named = sorted(_limit_rows(widths.members, starts, widths, limit))
     for g, row in enumerate(items(generators, "generators")):
         place = f"generators[{g}]"
-        _need(isinstance(row, list) and all(type(n) is int and 0 <= n < nodes for n in row), "is no permutation", place)
+        need(isinstance(row, list) and all(type(n) is int and 0 <= n < nodes for n in row), "is no permutation", place)
         pi = np.array(row, np.int64)
-        _need(
+        need(
             pi.shape == (nodes,) and (np.sort(pi) == np.arange(nodes)).all() and (pi[:ranks] < ranks).all(),
             "is no permutation",
             place,
@@ -144,33 +145,18 @@ def _orbits(
         moved = pi[widths.src] * nodes + pi[widths.dst]
         image_order = np.lexsort((own, widths.link, moved))
         image = np.stack([moved[image_order], widths.link[image_order], own[image_order]])
-        _need((image == rows).all(), "does not keep the links", place)
-        _need(single or not len(limit), "cannot be followed: two links join the same ends", place)
+        need((image == rows).all(), "does not keep the links", place)
+        need(single or not len(limit), "cannot be followed: two links join the same ends", place)
         if len(limit):
             target = np.empty(len(keys), np.int64)
             target[image_order] = order
-            _need(
+            need(
                 sorted(_limit_rows(target[widths.members], starts, widths, limit)) == named,
                 "does not keep the limits",
                 place,
             )
-        for _ in range(ranks):
-            least = label.copy()
-            np.minimum.at(least, pi[:ranks], label)
-            np.minimum(least, label[pi[:ranks]], out=least)
-            if (least == label).all():
-                break
-            label = least[least]
-    for _ in range(ranks):  # labels of several generators sink together
-        least = label.copy()
-        for row in generators:
-            pi = np.array(row[:ranks], np.int64)
-            np.minimum.at(least, pi, label)
-            np.minimum(least, label[pi], out=least)
-        if (least == label).all():
-            break
-        label = least
-    return label
+        images.append(pi[:ranks])
+    return orbit_labels(ranks, images)
 
 
 def _limit_rows(
@@ -184,12 +170,12 @@ def _limit_rows(
 
 
 def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: int, nodes: int) -> list[int]:
-    """For each start the sum of its distances to all ranks, by relaxation until nothing changes; many starts at a time.
+    """Return for each start the sum of its distances to all ranks, by relaxation (Bellman and Ford).
 
-    In the shortest integers that hold every distance and what is beyond: this is bound by memory.
+    Many starts are relaxed at once. Distances are in the shortest integers that hold them, as this is bound by memory.
     """
     longest = nodes * int(price.max(initial=0))
-    kind, beyond = next(((k, b) for k, b in SHORT if longest < b), (np.int64, FAR))
+    kind, beyond = next(((k, b) for k, b in SHORT if longest < b), (np.int64, MAX_SUM))
     price = price.astype(kind)
     entered = np.bincount(widths.dst, minlength=nodes)
     place = np.empty(
@@ -205,7 +191,7 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
         turns.append((count, src[links], price[links]))
     rest = np.flatnonzero(np.arange(len(dst)) - first[dst] >= len(turns))
     src, dst, price = src[rest], dst[rest], price[rest]
-    found: list[int] = []
+    sums: list[int] = []
     together = max(1, TOGETHER // (nodes * np.dtype(kind).itemsize))
     for at in range(0, len(starts), together):
         some = starts[at : at + together]
@@ -223,13 +209,13 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
         reached = far[place[:ranks]].T
         lost = np.flatnonzero((reached >= beyond).any(axis=1))
         first_lost = int(some[lost[0]]) if len(lost) else None
-        _need(
+        need(
             not len(lost),
             f"rank {first_lost} does not reach every rank: the alltoall is impossible, not slow",
             "topology",
         )
-        if int(reached.max()) < FAR // ranks:
-            found += reached.sum(axis=1).tolist()
+        if int(reached.max()) < MAX_SUM // ranks:
+            sums += reached.sum(axis=1).tolist()
         else:
-            found += [sum(row) for row in reached.tolist()]
-    return found
+            sums += [sum(row) for row in reached.tolist()]
+    return sums

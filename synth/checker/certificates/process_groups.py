@@ -1,9 +1,9 @@
-"""Re-checks the bound on process groups that run at once: prices of links and limits, added up in fractions; no solver.
+"""The bound on process groups that run at once: prices of links and limits, added up in fractions; no solver.
 
 Give every route and every cap of the network a price >= 0 per chunk; a chunk over a route pays the route's and those of
 its caps. In one second no more can be paid than Σ bandwidth · price. Each group must pay at least
 
-- an alltoall: for each pair the price of the cheapest way between the two;
+- an alltoall: for each pair the price of the cheapest path between the two;
 - any collective: Σ weights · crossings, over *families* of disjoint regions (sets of ranks) whose weights, added up
 over the
   regions that a route leaves (or enters), are at most the route's price. Crossings of a region are the bytes that must
@@ -26,13 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from synth.checker.exact_sums import MOST, fits, total
+from synth.checker.exact_sums import MAX_SUM, fits, total
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents import json_reader
 from synth.model.process_groups import Group
 from synth.model.topology import Network
 
 KEYS = {"kind", "problem", "routes", "caps", "packings"}
+# Families, or ranks that distances start from, times links of one certificate: array operations stay bounded.
 MOST_WORK = 200_000_000
 
 ALTERED = (
@@ -43,15 +45,15 @@ ALTERED = (
 
 def digest(network: Network, groups: Sequence[Group]) -> str:
     """SHA-256 of the links, limits and groups that a certificate speaks about."""
-    found = hashlib.sha256(f"{network.ranks} {network.unit}\n".encode())
-    found.update("\n".join(f"{r.src} {r.dst} {r.units}" for r in network.routes).encode())
-    found.update("".join(f"\n{c.units} {c.routes}" for c in network.caps).encode())
-    found.update("".join(f"\n{g.ranks} {g.collective} {g.size} {g.root}" for g in groups).encode())
-    return found.hexdigest()
+    sha256 = hashlib.sha256(f"{network.ranks} {network.unit}\n".encode())
+    sha256.update("\n".join(f"{r.src} {r.dst} {r.units}" for r in network.routes).encode())
+    sha256.update("".join(f"\n{c.units} {c.routes}" for c in network.caps).encode())
+    sha256.update("".join(f"\n{g.ranks} {g.collective} {g.size} {g.root}" for g in groups).encode())
+    return sha256.hexdigest()
 
 
 def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
-    """The bound that the certificate proves: the least seconds of all groups together, with `Group.size` in GB.
+    """Return the bound that the certificate proves: the least seconds of all groups together, with `Group.size` in GB.
 
     Raises VerificationError, with the place, for anything that proves no bound.
     """
@@ -61,26 +63,21 @@ def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fract
         raise VerificationError(malformed(error, "certificate")) from None
 
 
-def _need(truth: object, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
-
-
 def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
     json_reader.fields(certificate, "$", KEYS)
-    _need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
-    _need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
-    _need(
-        all(r.units > 0 for r in network.routes) and all(c.units > 0 for c in network.caps),
+    need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
+    need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
+    need(
+        all(part.units > 0 for part in (*network.routes, *network.caps)),
         "has links or limits of no units",
         "problem",
     )
-    _need(network.unit > 0, "has a unit of no bandwidth", "problem")
+    need(network.unit > 0, "has a unit of no bandwidth", "problem")
     own = _prices(certificate["routes"], len(network.routes), "routes")
     caps = _prices(certificate["caps"], len(network.caps), "caps")
     budget = sum((p * network.routes[i].units for i, p in own.items()), Fraction(0))
     budget += sum((p * network.caps[k].units for k, p in caps.items()), Fraction(0))
-    _need(budget > 0, "nothing has a price, so nothing is proved", "routes")
+    need(budget > 0, "nothing has a price, so nothing is proved", "routes")
     # whole numbers: every price and weight times `scale`
     rows = enumerate(json_reader.items(certificate["packings"], "packings"))
     packings = [_packing(row, network.ranks, len(groups), f"packings[{i}]") for i, row in rows]
@@ -88,9 +85,8 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     scale = lcm(*(x.denominator for x in (*own.values(), *caps.values(), *weights)))
     fits(int(sum(weights) * scale), "weights", "packings")
     times = {k: np.unique(np.array(network.caps[k].routes, np.int64), return_counts=True) for k in caps}
-    dearest = sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items()) + sum(
-        int(p * scale) for p in own.values()
-    )
+    dearest = sum(int(p * scale) for p in own.values())
+    dearest += sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items())
     fits(dearest * network.ranks, "the prices of a way", "routes")
     price = np.zeros(len(network.routes), np.int64)
     for i, p in own.items():
@@ -101,37 +97,39 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     paid = [Fraction(0)] * len(groups)
     seen: set[int] = set()
     for i, (members, families) in enumerate(packings):
-        _need(not seen & set(members), "weighs a group of another packing again", f"packings[{i}]")
+        need(not seen & set(members), "weighs a group of another packing again", f"packings[{i}]")
         seen |= set(members)
-        _need(len(families) * len(ends) <= MOST_WORK, "is too much to check", f"packings[{i}]")
+        need(len(families) * len(ends) <= MOST_WORK, "is too much to check", f"packings[{i}]")
         load = np.zeros(len(ends), np.int64)
         for weight, leaving, label in families:
             a, b = (label[ends[:, 0]], label[ends[:, 1]]) if leaving else (label[ends[:, 1]], label[ends[:, 0]])
             load += np.where((a >= 0) & (a != b), int(weight * scale), 0)
-        _need((load <= price).all(), "weighs more than a route's price", f"packings[{i}]")
+        need((load <= price).all(), "weighs more than a route's price", f"packings[{i}]")
         for g in members:
             paid[g] = sum(
                 (weight * crossings(groups[g], leaving, label) for weight, leaving, label in families), Fraction(0)
             )
     asked = [g for g, group in enumerate(groups) if group.collective == "alltoall"]
     starts = sorted({r for g in asked for r in groups[g].ranks})
-    _need(len(starts) * len(ends) <= MOST_WORK, "asks for too many distances", "routes")
+    need(len(starts) * len(ends) <= MOST_WORK, "asks for too many distances", "routes")
     far = {r: _distances(ends, price, r, network.ranks) for r in starts}
     for g in asked:
         ranks = list(groups[g].ranks)
-        _need(
-            all((far[r][ranks] < MOST).all() for r in ranks),
+        need(
+            all((far[r][ranks] < MAX_SUM).all() for r in ranks),
             f"group {g} cannot be run: ranks do not reach each other",
             "problem",
         )
         paid[g] = max(paid[g], Fraction(sum(total(far[r][ranks]) for r in ranks), scale) * groups[g].part)
-    _need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
+    need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
     return sum(paid, Fraction(0)) / (budget * network.unit)
 
 
 def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
-    """Relative bytes that must leave (or enter) the regions of a family, all added up; `label`: each rank's region, or
-    -1."""
+    """Return the relative bytes that must leave (or enter) the regions of a family, all added up.
+
+    `label[rank]` is the rank's region, or -1.
+    """
     m = len(group.ranks)
     home = label[list(group.ranks)]
     held = np.bincount(home[home >= 0], minlength=1).tolist()
@@ -142,7 +140,9 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
     if group.collective == "allreduce":
         whole = 2 * (len(sizes) - 1) if (label >= 0).all() else 0
         return max(whole, len(apart)) * group.part
-    out = sum(apart) if (group.collective == "allgather") == leaving else sum(m - n for n in apart)
+    inside = sum(apart)
+    # a region is left by the shards inside it, and entered by those outside; a reduction is the reversal
+    out = inside if (group.collective == "allgather") == leaving else m * len(apart) - inside
     if group.collective in ("allgather", "reduce-scatter"):
         return out * group.part
     # one region at most holds the root
@@ -151,9 +151,9 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
 
 
 def keeps(network: Network, moved: Sequence[Any]) -> bool:
-    """Whether `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
+    """Return True where `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
 
-    False too where two links join the same ranks, so that it does not say which goes where.
+    False too where two links join the same ranks, so that the image of each is not determined.
     """
     ends = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
     good = len(moved) == network.ranks and all(type(r) is int and 0 <= r < network.ranks for r in moved)
@@ -162,19 +162,22 @@ def keeps(network: Network, moved: Sequence[Any]) -> bool:
     image = [ends.get((moved[r.src], moved[r.dst])) for r in network.routes]
     if any(j is None or network.routes[j].units != r.units for j, r in zip(image, network.routes, strict=True)):
         return False
-    limits = Counter((c.units, tuple(sorted(c.routes))) for c in network.caps)
-    return limits == Counter((c.units, tuple(sorted(image[i] for i in c.routes))) for c in network.caps)  # type: ignore[type-var]
+    limits, images = Counter(), Counter()
+    for cap in network.caps:
+        limits[cap.units, tuple(sorted(cap.routes))] += 1
+        images[cap.units, tuple(sorted(image[i] for i in cap.routes))] += 1  # type: ignore[type-var]
+    return limits == images
 
 
 def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
-    found: dict[int, Fraction] = {}
+    prices: dict[int, Fraction] = {}
     for j, row in enumerate(json_reader.items(rows, place)):
         here = f"{place}[{j}]"
-        _need(isinstance(row, list) and len(row) == 2, "is no price", here)
+        need(isinstance(row, list) and len(row) == 2, "is no price", here)
         i = json_reader.number(row[0], f"{here}[0]", 0, count)
-        _need(i not in found, "is given a price again", here)
-        found[i] = json_reader.fraction(row[1], f"{here}[1]")
-    return found
+        need(i not in prices, "is given a price again", here)
+        prices[i] = json_reader.fraction(row[1], f"{here}[1]")
+    return prices
 
 
 def _packing(
@@ -185,11 +188,11 @@ def _packing(
         json_reader.number(g, f"{place}.groups[{j}]", 0, groups)
         for j, g in enumerate(json_reader.items(row["groups"], f"{place}.groups"))
     ]
-    _need(members and len(set(members)) == len(members), "names no groups, or one twice", place)
+    need(members and len(set(members)) == len(members), "names no groups, or one twice", place)
     families = []
     for j, family in enumerate(json_reader.items(row["families"], f"{place}.families")):
         here = f"{place}.families[{j}]"
-        _need(
+        need(
             isinstance(family, list) and len(family) == 3, "expected a weight, a way and the region of each rank", here
         )
         weight, way, label = (
@@ -197,19 +200,19 @@ def _packing(
             family[1],
             json_reader.items(family[2], f"{here}[2]"),
         )
-        _need(way in ("leaving", "entering"), "is neither leaving nor entering", here)
+        need(way in ("leaving", "entering"), "is neither leaving nor entering", here)
         good = len(label) == ranks and all(type(x) is int and -1 <= x < ranks for x in label)
-        _need(good, f"gives no region for each of {ranks} ranks", here)
+        need(good, f"gives no region for each of {ranks} ranks", here)
         families.append((weight, way == "leaving", np.array(label, np.int64)))
     return members, families
 
 
 def _distances(ends: np.ndarray, price: np.ndarray, start: int, ranks: int) -> np.ndarray:
-    """The cheapest way from `start` to every rank, by relaxation until nothing changes."""
-    far = np.full(ranks, MOST, np.int64)
+    """Return the price of the cheapest path from `start` to every rank, by relaxation (Bellman and Ford)."""
+    far = np.full(ranks, MAX_SUM, np.int64)
     far[start] = 0
     for _ in range(ranks):
-        reached = far[ends[:, 0]] < MOST
+        reached = far[ends[:, 0]] < MAX_SUM
         fresh = far.copy()
         np.minimum.at(fresh, ends[reached, 1], far[ends[reached, 0]] + price[reached])
         if (fresh == far).all():

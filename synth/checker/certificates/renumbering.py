@@ -1,9 +1,8 @@
-"""A problem with its ranks, links, limits and units numbered otherwise: the same problem, so the same bounds. Part of
-the checker."""
+"""The same problem with other numbers of ranks, links, limits and units: a bound of one is a bound of the other."""
 
 from __future__ import annotations
 
-from synth.checker.certificates.instance import keyed, need, permutation
+from synth.checker.fields import mapping, need, permutation
 
 
 def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict, dict]:
@@ -14,30 +13,31 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
     documents.
     """
     place = "numbering"
-    wrong = keyed(numbering, place).keys() ^ {"ranks", "links", "limits", "units", "switches"}
+    wrong = mapping(numbering, place).keys() ^ {"ranks", "links", "limits", "units", "switches"}
     need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", place)
     ranks = permutation(numbering["ranks"], topology["ranks"], f"{place}.ranks")
     links = permutation(numbering["links"], len(topology["links"]), f"{place}.links")
     limits = permutation(numbering["limits"], len(topology["limits"]), f"{place}.limits")
     units = permutation(numbering["units"], collective["chunks"], f"{place}.units")
-    names = keyed(numbering["switches"], f"{place}.switches")
+    names = mapping(numbering["switches"], f"{place}.switches")
     need(all(type(name) is str for name in names.values()), "expected a name for each switch", f"{place}.switches")
     need(len(set(names.values())) == len(names), "gives two switches one name", f"{place}.switches")
 
-    def via(rows: list) -> list:
-        return [[names[name] for name in row] for row in rows]
+    def renamed(path: list) -> list:
+        return [names[name] for name in path]
 
     moved: list = [None] * len(links)
     for (u, v, width, *way), i in zip(topology["links"], links, strict=True):
-        moved[i] = [ranks[u], ranks[v], width, *via(way)]
+        moved[i] = [ranks[u], ranks[v], width, *map(renamed, way)]
     shared: list = [None] * len(limits)
     for limit, k in zip(topology["limits"], limits, strict=True):
         shared[k] = {
-            "links": [[ranks[u], ranks[v], *via(way)] for u, v, *way in limit["links"]],
+            "links": [[ranks[u], ranks[v], *map(renamed, way)] for u, v, *way in limit["links"]],
             "units": limit["units"],
         }
     pre = sorted([units[u], ranks[r]] for u, r in collective["pre"])
-    post = sorted(
-        [units[u], ranks[r], *[sorted(ranks[i] for i in want) for want in wants]] for u, r, *wants in collective["post"]
-    )
+    post = []
+    for u, r, *wants in collective["post"]:
+        post.append([units[u], ranks[r], *[sorted(map(ranks.__getitem__, want)) for want in wants]])
+    post.sort()
     return topology | {"links": moved, "limits": shared}, collective | {"pre": pre, "post": post}

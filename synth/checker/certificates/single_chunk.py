@@ -1,5 +1,4 @@
-"""The least that one chunk of a combining collective pays, with a proof in steps of LRAT. Part of the checker: no
-solver.
+"""The least price of one chunk of a combining collective, with a proof in steps of LRAT.
 
 Chunks of a schedule share bandwidth and nothing else: the sends of each are a schedule for one chunk. So if every
 schedule of S steps for one chunk of a unit pays at least V at the prices given, C chunks pay at least C·V. That none
@@ -14,17 +13,20 @@ import binascii
 import lzma
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations, count
+from itertools import combinations, count, islice
 from typing import TYPE_CHECKING
 
 from synth.checker.certificates import lrat
-from synth.checker.certificates.instance import BIG, Instance, keyed, listed, need, whole
+from synth.checker.certificates.instance import Instance
+from synth.checker.fields import mapping, need
 from synth.errors import VerificationError
+from synth.model.documents.json_reader import items, number
 
 if TYPE_CHECKING:
     from synth.checker.certificates.cuts import Packing
 
-MOST_PACKED, MOST_TEXT = 20_000, 1 << 20  # characters of a proof as it stands in a certificate, and bytes of its lines
+# Characters of a packed proof in a certificate, and bytes of its lines: what is unpacked stays small.
+MOST_PACKED, MOST_TEXT = 20_000, 1 << 20
 
 
 class Names:
@@ -39,16 +41,21 @@ class Names:
 
     def __init__(self, problem: Instance, unit: int, steps: int) -> None:
         self.fresh = count(1)
-        ranks, sources = range(problem.ranks), sorted(problem.pre[unit])
-        self.has = [[{i: next(self.fresh) for i in sources} for _ in ranks] for _ in range(steps + 1)]
-        self.keep = [[next(self.fresh) for _ in ranks] for _ in range(steps)]
-        self.own = [[next(self.fresh) for _ in ranks] for _ in range(steps)]
-        self.sent = [[(next(self.fresh), next(self.fresh)) for _ in problem.links] for _ in range(steps)]
+        ranks, sources = problem.ranks, sorted(problem.pre[unit])
+        self.has: list[list[dict[int, int]]] = []
+        for _ in range(steps + 1):
+            self.has.append([dict(zip(sources, self.fresh, strict=False)) for _ in range(ranks)])
+        self.keep = [list(islice(self.fresh, ranks)) for _ in range(steps)]
+        self.own = [list(islice(self.fresh, ranks)) for _ in range(steps)]
+        self.sent: list[list[tuple[int, int]]] = []
+        for _ in range(steps):
+            self.sent.append([(next(self.fresh), next(self.fresh)) for _ in problem.links])
 
 
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
-    """Clauses that every schedule of `steps` steps for one chunk of `unit` fulfils. Variables as in `Names`, then
-    auxiliary ones.
+    """Yield the clauses that every schedule of `steps` steps for one chunk of `unit` fulfils.
+
+    Variables are those of `Names`, then auxiliary ones.
 
     What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts
     twice: of the things that would bring one contribution at most one is there, and the contribution is held exactly
@@ -88,8 +95,9 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
 
 
 def cheaper(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
-    """Clauses that can be fulfilled if the true ones of the ``(variable, cost)`` cost less than `least`. New variables
-    from `fresh` on.
+    """Yield clauses that can be fulfilled if the true ones of the ``(variable, cost)`` cost less than `least`.
+
+    New variables are numbered from `fresh` on.
 
     Row by row, sums[j - 1] is true if the costs so far come to j or more (Hölldobler, Manthey and Steinke, "A compact
     encoding of pseudo-Boolean constraints into SAT", KI 2012).
@@ -108,54 +116,57 @@ def cheaper(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterato
 
 
 def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
-    """What a schedule of `steps` steps for one chunk of `unit` fulfils if its sends cost less than `least`;
-    ``prices[link][step]``."""
+    """Return the clauses that a schedule for one chunk of `unit` fulfils if its sends cost less than `least`.
+
+    It has `steps` steps; a send costs ``prices[link][step]``.
+    """
     sent = Names(problem, unit, steps).sent
     costs = [
         (x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]
     ]
     problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
-    made = list(formula(problem, unit, steps))
-    return [*made, *cheaper(costs, least, 1 + max((abs(x) for clause in made for x in clause), default=0))]
+    rules = list(formula(problem, unit, steps))
+    return [*rules, *cheaper(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
 
 
 def none_at_all(problem: Instance, unit: int, steps: int, proof: object) -> None:
-    """No schedule for a chunk of `unit` has so few steps. Raises VerificationError where the proof does not show it."""
+    """Check the proof that no schedule for a chunk of `unit` has as few as `steps` steps.
+
+    Raises VerificationError where the proof does not show it.
+    """
     need(problem.combining, "is for collectives that combine", "kind")
     problem.spend(_clause_count(problem, unit, steps))
     lrat.check(list(formula(problem, unit, steps)), unpacked(proof, "proof"))
 
 
 def _clause_count(problem: Instance, unit: int, steps: int) -> int:
-    """About how many clauses and variables `formula` has."""
+    """Return about how many clauses and variables `formula` has."""
     degree = Counter(v for _, v, _ in problem.links)
-    return (
-        steps * (len(problem.pre[unit]) + 1) * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks)))
-    )
+    return steps * (len(problem.pre[unit]) + 1) * sum((2 * degree[n] + 2) ** 2 for n in range(problem.ranks))
 
 
 def total(packing: Packing, given: dict) -> int:
-    """Σ V over all units, of each orbit of which one is given: its name with the least that it pays, and the proof."""
-    problem, found = packing.problem, 0
+    """Return Σ V over all units: `given` names one unit of each orbit, with its least price V and the proof."""
+    problem, sum_of_prices = packing.problem, 0
     need(problem.combining, "is for collectives that combine", "kind")
     sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))
-    for name, row in keyed(given, "chunk").items():
+    for name, row in mapping(given, "chunk").items():
         unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
-        least, proof = listed(row, place)
+        least, proof = items(row, place)
         size = sizes.pop(packing.orbits["unit"].of(unit), 0)
         need(size > 0, "is in the orbit of another unit", place)
-        found += size * whole(least, 1, BIG, place)
+        sum_of_prices += size * number(least, place, 1)
         lrat.check(clauses(problem, unit, packing.layers, packing.room, least), unpacked(proof, place))
-    return found
+    return sum_of_prices
 
 
 def packed(lines: Sequence[str]) -> str:
-    """A proof as it stands in a certificate: its lines, compressed, in base 64."""
+    """Return a proof as it stands in a certificate: its lines, compressed, in base 64."""
     return base64.b64encode(lzma.compress("\n".join(lines).encode("ascii"))).decode("ascii")
 
 
 def unpacked(text: object, place: str) -> list[str]:
-    """The lines of a proof. Raises VerificationError for what is no such text, or is too long."""
+    """Return the lines of a packed proof. Raises VerificationError for any other text, or one that is too long."""
     need(
         isinstance(text, str) and len(text) <= MOST_PACKED,
         f"expected at most {MOST_PACKED} characters of base 64",

@@ -1,5 +1,4 @@
-"""Re-checks throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no
-numpy.
+"""Throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no numpy.
 
 ``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
 outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one
@@ -21,6 +20,7 @@ from array import array
 from fractions import Fraction
 from typing import Any
 
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_diff import size
 from synth.model.documents.json_reader import items
@@ -31,7 +31,7 @@ KEYS = {
     "throughput-cut": {"kind", "topology", "collective", "root", "inside", "limits"},
     "throughput-cuts": {"kind", "topology", "collective", "root", "cuts", "limits", "potentials"},
 }
-MOST_WORK = 40_000_000
+MOST_WORK = 40_000_000  # cuts times links of one certificate: what is added up in fractions stays bounded
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
 COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
@@ -39,7 +39,7 @@ COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 def digest(topology: Topology) -> str:
     """SHA-256 of what a certificate speaks about: ranks, links and limits with exact bandwidths."""
-    found = hashlib.sha256(
+    sha256 = hashlib.sha256(
         f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode()
     )
     numbers: dict[Fraction, int] = {}
@@ -49,25 +49,25 @@ def digest(topology: Topology) -> str:
     order = sorted(numbers)
     place = {n: order.index(value) for value, n in numbers.items()}
     number = {key: place[n] for key, n in number.items()}
-    found.update(" ".join(map(str, order)).encode())
+    sha256.update(" ".join(map(str, order)).encode())
     table: Any = topology.links
     if hasattr(table, "sorts"):  # of very many links the arrays themselves, which hold the same numbers
         ranked = {value: i for i, value in enumerate(order)}
         wide = [ranked.get(sort.bandwidth, -1) for sort in table.sorts]  # one that no link has may be in none
-        found.update(_words(table.src) + _words(table.dst) + _words(map(wide.__getitem__, table.sort.tolist())))
+        sha256.update(_words(table.src) + _words(table.dst) + _words(map(wide.__getitem__, table.sort.tolist())))
     else:
         src, dst, width = columns(table)
         for column in (src, dst, map(number.__getitem__, map(id, width))):
-            found.update(_words(column))
+            sha256.update(_words(column))
     for limit in topology.limits:
-        found.update(
+        sha256.update(
             _words((number[id(limit.bandwidth)], len(limit.links))) + _words(getattr(limit.links, "array", limit.links))
         )
-    return found.hexdigest()
+    return sha256.hexdigest()
 
 
 def _words(numbers: Any) -> bytes:
-    """Whole numbers, one after another or in an array, in eight bytes each, the least first."""
+    """Return whole numbers, of an array or one after another, in eight bytes each, the least significant first."""
     if hasattr(numbers, "astype"):
         return numbers.astype("<i8").tobytes()
     words = array("q", numbers)
@@ -77,7 +77,7 @@ def _words(numbers: Any) -> bytes:
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
-    """The bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
+    """Return the bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
 
     Algorithmic bandwidth is at most shards / bound (one shard for broadcast, reduce and allreduce, else one for each
     rank). Raises VerificationError, with the place, for anything that proves no bound.
@@ -88,14 +88,8 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
-def need(truth: bool, message: str, place: str) -> None:
-    """Raises VerificationError at `place` unless `truth`."""
-    if not truth:
-        raise VerificationError(message, place)
-
-
 def same(certificate: dict, topology: Topology) -> None:
-    """Raises VerificationError unless it is `topology` that the certificate speaks about."""
+    """Raise VerificationError unless it is `topology` that the certificate speaks about."""
     need(
         certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology"
     )
@@ -151,7 +145,7 @@ def _limit(k: int, topology: Topology, place: str) -> int:
 
 
 def _cut(rows: list, root: int | None, one: bool, topology: Topology, place: str) -> tuple[list[bool], int]:
-    """Which nodes are inside, and how many shards must leave: `one`, or that of each rank inside."""
+    """Return which nodes are inside, and how many shards must leave: 1 where `one`, else that of each rank inside."""
     nodes = topology.ranks + len(topology.switches)
     inside = [False] * nodes
     for first, last in items(rows, place):
@@ -172,8 +166,10 @@ def _ratio(
     turned: bool,
     topology: Topology,
 ) -> Fraction:
-    """Shards by the price of all bandwidth: limits at theirs, each link at what a byte on it counts beyond its limits'
-    prices."""
+    """Return shards by the price of all bandwidth.
+
+    A limit has its own price, a link what a byte on it counts beyond the prices of its limits.
+    """
     paid: dict[int, Fraction | int] = {}
     for k, price in limits.items():
         for i in set(topology.limits[k].links):

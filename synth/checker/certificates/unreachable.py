@@ -1,5 +1,4 @@
-"""Re-checks the proof that data cannot reach a rank of a machine of any size: a set that no link leaves; no solver, no
-numpy.
+"""The proof that data cannot reach a rank of a machine of any size: a set that no link leaves; no solver, no numpy.
 
 ``unreachable``: `closed` holds the rank that the data start from and not the rank that must have them, and every link
 that starts inside ends inside. So no schedule, of whatever steps and chunks, takes them there.
@@ -7,7 +6,8 @@ that starts inside ends inside. So no schedule, of whatever steps and chunks, ta
 
 from __future__ import annotations
 
-from synth.checker.certificates.throughput_cuts import COLLECTIVES, ROOTED, need, same
+from synth.checker.certificates.throughput_cuts import COLLECTIVES, ROOTED, same
+from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items
 from synth.model.topology import Topology, columns
@@ -16,8 +16,10 @@ KEYS = {"kind", "topology", "collective", "root", "pair", "closed"}
 
 
 def check(certificate: dict, topology: Topology) -> tuple[int, int]:
-    """The rank whose data are wanted and the rank that they cannot reach. Raises VerificationError, with the place, for
-    no proof."""
+    """Return the rank whose data are wanted and the rank that they cannot reach.
+
+    Raises VerificationError, with the place, for no proof.
+    """
     try:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:

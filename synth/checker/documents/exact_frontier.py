@@ -1,5 +1,4 @@
-"""What `synth verify` does: replays schedules, re-checks certificates and the claims of a frontier. No solver is
-imported."""
+"""Documents of exact synthesis: schedules replayed, certificates and the claims of a frontier checked; no solver."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from synth.checker.certificates import cuts
 from synth.checker.certificates.instance import Instance
+from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
@@ -18,7 +18,7 @@ from synth.model.documents.json_reader import MACHINE
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 30  # of a document that is read: its values take several times as much memory
 OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
 PROBLEM = frozenset({"schema", "topology", "collective"})
 POINT = frozenset(
@@ -49,7 +49,7 @@ SCHEMAS = (
 
 
 def read(path: Path, what: str = "a schedule or a frontier") -> dict:
-    """The JSON object in `path`, said to be `what`. Raises FormatError with the line for anything else."""
+    """Return the JSON object in `path`. Raises FormatError, which calls it `what`, with the line for anything else."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
@@ -103,11 +103,11 @@ def bounds(doc: dict) -> list[str]:
         raise VerificationError(malformed(error), "$") from None
     if not entries:
         raise VerificationError("is empty: the document claims nothing", "$.bounds")
-    return [f"bound: {_said(steps, value)}, certificate checked" for steps, value in entries]
+    return [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
 
 
-def _said(steps: int | None, value: Fraction) -> str:
-    """What a bound for `steps` says: None is any number of steps, 0 is about the number of steps itself."""
+def _in_words(steps: int | None, value: Fraction) -> str:
+    """Return a bound for `steps` in words: None is any number of steps, 0 is about the number of steps itself."""
     if steps == 0:
         return f"S ≥ {show(value)}"
     return f"R/C ≥ {show(value)} " + ("for any S" if steps is None else f"at S={steps}")
@@ -165,7 +165,7 @@ def _frontier(doc: dict) -> list[str]:
     bounds = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
     if bounds:
         said.append(
-            f"bounds: {'; '.join(itertools.starmap(_said, bounds))}: {counted(len(bounds), 'certificate')} checked"
+            f"bounds: {'; '.join(itertools.starmap(_in_words, bounds))}: {counted(len(bounds), 'certificate')} checked"
         )
     for i, entry in enumerate(json_reader.items(doc["open"], "$.open")):
         said.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
@@ -188,7 +188,7 @@ def _frontier(doc: dict) -> list[str]:
 
 
 def _answer(row: dict, place: str) -> None:
-    """A record of who answered a question has the form of one; nothing rests on it."""
+    """Check the form of a record of which solver answered a query; no claim rests on it."""
     json_reader.fields(row, place, {"chunks", "steps", "rounds", "verdict", "solver"})
     for key in ("chunks", "steps", "rounds"):
         json_reader.number(row[key], f"{place}.{key}", 1)
@@ -196,18 +196,11 @@ def _answer(row: dict, place: str) -> None:
     json_reader.one_of(row["verdict"], ("schedule", "infeasible", "undecided"), f"{place}.verdict")
 
 
-def _at_one(coll: dict, chunks: int) -> dict:
-    """The collective of a schedule, whose chunks of a unit are all alike (`synth.checker.schedule.collective`), with
-    one chunk of each unit."""
-
-    def keep(rows: list) -> list:
-        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
-
-    return coll | {"chunks": coll["chunks"] // chunks, "pre": keep(coll["pre"]), "post": keep(coll["post"])}
-
-
 def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[int, Fraction, bool], Fraction]:
-    """S, R/C and whether that is optimal, and what is proved of R/C at S for any number of chunks."""
+    """Check a point, and add a line on it to `said`.
+
+    Returns its S, R/C and whether that is optimal, and the bound on R/C at S that is proved for any number of chunks.
+    """
     json_reader.fields(entry, place, POINT)
     json_reader.text(entry["construction"], f"{place}.construction")
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
@@ -217,7 +210,7 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
         raise VerificationError(
             f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology"
         )
-    asked = _at_one(inner["collective"], inner["chunks"])
+    asked = with_one_chunk(inner["collective"], inner["chunks"])
     if asked != doc["collective"]:
         differs = json_diff.told(asked, doc["collective"], "in $.collective")
         raise VerificationError(
@@ -244,9 +237,8 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
             f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status"
         )
     _same_bits(entry, place)
-    proved = (
-        "optimal for any C" if optimal else f"bound {show(value)}" + ("" if any_chunks else f" at C={replay.chunks}")
-    )
+    scope = "" if any_chunks else f" at C={replay.chunks}"
+    proved = "optimal for any C" if optimal else f"bound {show(value)}{scope}"
     if inner["collective"]["combining"]:
         proved += ", same bits on all ranks" if entry["same_bits"] else ", bits may differ"
     sends = counted(replay.sends, "send")
@@ -264,7 +256,7 @@ def _same_bits(entry: dict, place: str) -> None:
 
 
 def proved(doc: dict, certificate: dict, place: str, steps: int | None = None, chunks: int | None = None) -> Fraction:
-    """What the certificate at `place` proves about the problem of the document."""
+    """Return the bound that the certificate at `place` proves about the problem of the document."""
     try:
         return cuts.check(certificate, doc["topology"], doc["collective"], steps=steps, chunks=chunks)
     except VerificationError as error:
@@ -305,8 +297,10 @@ def _open(
     bounds: list[tuple[int | None, Fraction]],
     place: str,
 ) -> str:
-    """The interval that is left at so many steps. `bounds`: what is proved for any number of chunks, by number of
-    steps."""
+    """Check the interval that is open at so many steps, and return a line on it.
+
+    `bounds` are proved for any number of chunks: (steps, R/C), steps None for any number.
+    """
     json_reader.fields(entry, place, {"steps", "lower", "upper", "reason"}, {"certificate"})
     json_reader.text(entry["reason"], f"{place}.reason")
     steps = json_reader.number(entry["steps"], f"{place}.steps", 1)
@@ -336,8 +330,9 @@ def _open(
 def unproved(
     points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int
 ) -> list[tuple[int, int]]:
-    """The intervals, from the steps of a point to the last steps before the next or to `until`, in which a better point
-    is not ruled out.
+    """Return the intervals of steps in which a better point is not ruled out.
+
+    Each reaches from the steps of a point to the last steps before the next one, or to `until`.
 
     `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S
     steps and fewer, as idle steps can be added to any schedule.
@@ -345,17 +340,18 @@ def unproved(
     ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [
         (until, points[-1][1])
     ]
-    return [
-        (start, end)
-        for (start, _), (end, bandwidth) in zip(points, ends, strict=True)
-        if end > start and not any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds)
-    ]
+    intervals = []
+    for (start, _), (end, bandwidth) in zip(points, ends, strict=True):
+        excluded = any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds)
+        if end > start and not excluded:
+            intervals.append((start, end))
+    return intervals
 
 
 def _completeness(
     doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]
 ) -> str:
-    """Every point optimal, none possible before the first or between two, nothing better after the last."""
+    """Check that every point is optimal, and that none is possible before the first, between two or after the last."""
     place = "$.complete"
     if doc["open"]:
         raise VerificationError("claims to be complete with open intervals", place)

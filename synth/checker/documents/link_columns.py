@@ -1,5 +1,4 @@
-"""Reads the links and limits of a machine in a JSON document, as columns: what makes a document of a large machine
-stand for itself.
+"""The links and limits of a machine in a JSON document, as columns: the document needs no machine known by name.
 
     unit      the declared GB/s of one unit, null to derive it
     switches  names; the ends of links from `ranks` on are switches, in this order
@@ -19,30 +18,32 @@ from typing import Any
 import numpy as np
 
 from synth.checker.documents.scale_schema import LINKS, MOST_RANKS
-from synth.errors import VerificationError
+from synth.checker.fields import need
 from synth.model.documents import json_reader
 from synth.model.link_table import LinkTable, Members, Sort
 from synth.model.rational import printable
 from synth.model.topology import KINDS, Limit, Topology
 
-MOST = 1 << 25  # numbers that all lists of a document may hold
+MAX_NUMBERS = 1 << 25  # in all lists of a document, unpacked
 
 
 def read(doc: dict) -> Topology:
-    """The machine that the `topology` of a document holds. Raises VerificationError, with the place, for one that makes
-    no sense."""
+    """Return the machine that the `topology` of a document holds.
+
+    Raises VerificationError, with the place, for one that makes no sense.
+    """
     place = "topology"
     json_reader.fields(doc, place, LINKS | {"name", "ranks"}, {"unit_gbps"})
     json_reader.text(doc["name"], f"{place}.name")
     ranks, switches = doc["ranks"], doc["switches"]
-    _need(
+    need(
         type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks"
     )
     for i, name in enumerate(json_reader.items(switches, f"{place}.switches")):
         json_reader.text(name, f"{place}.switches[{i}]")
     sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
-    links, room = doc["links"], [MOST]
-    _need(
+    links, room = doc["links"], [MAX_NUMBERS]
+    need(
         isinstance(links, dict) and links.keys() == {"src", "dst", "sort"},
         "expected src, dst and sort",
         f"{place}.links",
@@ -52,19 +53,19 @@ def read(doc: dict) -> Topology:
         _numbers(links[key], most, f"{place}.links.{key}", room)
         for key, most in (("src", ends), ("dst", ends), ("sort", len(sorts)))
     )
-    _need(len(src) == len(dst) == len(sort), "src, dst and sort are of unlike length", f"{place}.links")
-    _need(not (src == dst).any(), "a link joins an end to itself", f"{place}.links")
+    need(len(src) == len(dst) == len(sort), "src, dst and sort are of unlike length", f"{place}.links")
+    need(not (src == dst).any(), "a link joins an end to itself", f"{place}.links")
 
     def limit(row: list, at: str) -> Limit:
         name, width, held = row
         json_reader.text(name, at)
         numbers = _numbers(held, len(src), at, room)
-        _need(len(np.unique(numbers)) == len(numbers), "lists a link twice", at)
+        need(len(np.unique(numbers)) == len(numbers), "lists a link twice", at)
         return Limit(printable(name), Members(numbers), json_reader.fraction(width, at))
 
     limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
     unit = None if doc["unit"] is None else json_reader.fraction(doc["unit"], f"{place}.unit")
-    _need(unit != 0, "is no bandwidth", f"{place}.unit")
+    need(unit != 0, "is no bandwidth", f"{place}.unit")
     return Topology(
         printable(doc["name"]),
         ranks,
@@ -76,29 +77,29 @@ def read(doc: dict) -> Topology:
 
 
 def _each(rows: Any, place: str, make: Callable[[list, str], Any]) -> list:
-    _need(isinstance(rows, list), "expected a list", place)
+    need(isinstance(rows, list), "expected a list", place)
     found = []
     for i, row in enumerate(rows):
-        _need(isinstance(row, list) and len(row) == 3, "expected three values", f"{place}[{i}]")
+        need(isinstance(row, list) and len(row) == 3, "expected three values", f"{place}[{i}]")
         found.append(make(row, f"{place}[{i}]"))
     return found
 
 
 def _sort(row: list, place: str) -> Sort:
-    _need(row[2] in KINDS, f"{row[2]!r} is no kind of link", place)
+    need(row[2] in KINDS, f"{row[2]!r} is no kind of link", place)
     return Sort(json_reader.fraction(row[0], place), json_reader.fraction(row[1], place), row[2])
 
 
 def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
-    """The numbers of a packed list, each at least 0 and below `most`; `room` is what may still be unpacked."""
-    _need(isinstance(rows, list), "expected a list", place)
+    """Return the numbers of a packed list, each at least 0 and below `most`; room[0] counts those still allowed."""
+    need(isinstance(rows, list), "expected a list", place)
     parts: list[np.ndarray] = []
     plain: list[int] = []
     for i, row in enumerate(rows):
         stretch: list[Any] = row if isinstance(row, list) and len(row) == 3 else [row, 0, 1]
         first, step, count = stretch
         good = type(first) is int and type(step) is int and type(count) is int and 0 < count <= room[0]
-        _need(
+        need(
             good and 0 <= first < most and 0 <= first + step * (count - 1) < most,
             f"{row!r} names nothing here"[:80],
             f"{place}[{i}]",
@@ -110,8 +111,3 @@ def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
             parts += [np.array(plain, np.int64), first + step * np.arange(count)]
             plain = []
     return np.concatenate([np.zeros(0, np.int64), *parts, np.array(plain, np.int64)])
-
-
-def _need(truth: object, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)

@@ -1,11 +1,11 @@
-"""Verification of what `synth groups` writes: the joint bound from its prices, the schedule replayed, every figure
-computed again."""
+"""Documents of `synth groups`: the joint bound is checked, the schedule replayed, and every figure computed again."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from synth.checker.certificates import process_groups
+from synth.checker.fields import need
 from synth.checker.schedule import replay as verify
 from synth.checker.schedule.machine import Fabric
 from synth.errors import FormatError, UsageError, VerificationError
@@ -21,8 +21,9 @@ KEYS = {"schema", "topology", "groups", "bound", "unit_bytes", "seconds", "gap",
 
 
 def document(doc: dict) -> list[str]:
-    """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for
-    another document.
+    """Return what is established about the groups, a line each.
+
+    Raises VerificationError with the place, FormatError for another document.
 
     Bounds of groups on their own that carry no certificate have a line that is
     `synth.model.documents.json_reader.Unchecked`.
@@ -35,14 +36,14 @@ def document(doc: dict) -> list[str]:
     network = _network(doc["topology"])
     groups = _groups(doc["groups"], network.ranks)
     bound = json_reader.fields(doc["bound"], "$.bound", {"seconds", "certificate"})
-    _need(isinstance(bound["certificate"], dict), "there is no certificate: nothing proves this", "$.bound.certificate")
+    need(isinstance(bound["certificate"], dict), "there is no certificate: nothing proves this", "$.bound.certificate")
     stated = json_reader.fraction(bound["seconds"], "$.bound.seconds")
-    _need(stated > 0, f"{show(stated)} is no bound", "$.bound.seconds")
+    need(stated > 0, f"{show(stated)} is no bound", "$.bound.seconds")
     try:
         proved = process_groups.check(bound["certificate"], network, groups)
     except VerificationError as error:
         raise VerificationError(str(error), "$.bound.certificate") from None
-    _need(proved >= stated, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")
+    need(proved >= stated, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")
     least = f"at least {show(stated)} s where size 1 is 1 GB"
     lines = [f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked"]
     alone = _alone(doc["groups"], network, groups, stated, "open" in doc)
@@ -57,17 +58,19 @@ def document(doc: dict) -> list[str]:
 def _alone(
     rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool
 ) -> list[str]:
-    """The bound of each group with the machine to itself: by a certificate, or as an image of a group before that has
-    one."""
+    """Check the bound of each group with the machine to itself, and return lines on them.
+
+    It is proved by a certificate of its own, or as that of the image of an earlier group, which has one.
+    """
     proved: dict[int, Fraction] = {}
-    left = 0
+    unproved = 0
     for i, row in enumerate(rows):
         place, group = f"$.groups[{i}]", groups[i]
         if row["alone_seconds"] is None and row["slowdown"] is None and cut_short:  # a time limit came before
             continue
         own = json_reader.fraction(row["alone_seconds"], f"{place}.alone_seconds")
         slower = json_reader.fraction(row["slowdown"], f"{place}.slowdown")
-        _need(own > 0 and slower == joint / own, "is not the joint bound by that alone", f"{place}.slowdown")
+        need(own > 0 and slower == joint / own, "is not the joint bound by that alone", f"{place}.slowdown")
         if "alone_certificate" in row:
             try:
                 proved[i] = process_groups.check(row["alone_certificate"], network, (group,))
@@ -76,57 +79,53 @@ def _alone(
         elif "alone_as" in row:
             here = f"{place}.alone_as"
             pair = json_reader.items(row["alone_as"], here)
-            _need(
+            need(
                 len(pair) == 2 and type(pair[0]) is int and pair[0] in proved,
                 "names no group before with a proof of its own",
                 here,
             )
             like, moved = groups[pair[0]], json_reader.items(pair[1], here)
-            _need(
+            need(
                 process_groups.keeps(network, moved),
                 "is no automorphism of the machine, or has links that it does not tell apart",
                 here,
             )
-            image = {moved[r] for r in like.ranks}, None if like.root is None else moved[like.root]
+            root = None if like.root is None else moved[like.root]
+            image = {moved[r] for r in like.ranks}, root
             same = (like.collective, like.size, *image) == (group.collective, group.size, set(group.ranks), group.root)
-            _need(same, f"does not take group {pair[0]} to this one", here)
+            need(same, f"does not take group {pair[0]} to this one", here)
             proved[i] = proved[pair[0]]
         else:
-            left += 1
+            unproved += 1
             continue
-        _need(
+        need(
             proved[i] >= own,
             f"is proved to be {show(proved[i])} at least, {show(own)} is claimed",
             f"{place}.alone_seconds",
         )
     lines = [f"bounds of {counted(len(proved), 'group')} with the machine to itself: checked"] if proved else []
     return (
-        [*lines, Unchecked(f"the bounds of {counted(left, 'group')} alone, which carry no certificate")]
-        if left
+        [*lines, Unchecked(f"the bounds of {counted(unproved, 'group')} alone, which carry no certificate")]
+        if unproved
         else lines
     )
 
 
 def _network(doc: object) -> Network:
-    """The machine, read strictly, whether or not a schedule runs on it."""
+    """Read the machine strictly, also where no schedule runs on it."""
     place = "$.topology"
     if not isinstance(doc, dict):
         raise FormatError("names its topology without its links; write it anew with `synth groups`", place=place)
     Fabric.read(doc, place)
     json_reader.text(doc["name"], f"{place}.name")
-    _need(json_reader.fraction(doc["unit_gbps"], f"{place}.unit_gbps") > 0, "is no bandwidth", f"{place}.unit_gbps")
+    need(json_reader.fraction(doc["unit_gbps"], f"{place}.unit_gbps") > 0, "is no bandwidth", f"{place}.unit_gbps")
     for i, late in enumerate(json_reader.items(doc.get("latency_us", []), f"{place}.latency_us")):
         json_reader.fraction(late, f"{place}.latency_us[{i}]")
     return Network.from_json(doc)
 
 
-def _need(truth: bool, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
-
-
 def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
-    found = []
+    groups = []
     for i, row in enumerate(json_reader.items(rows, "$.groups")):
         place = f"$.groups[{i}]"
         json_reader.fields(row, place, GROUP, {"root", "name", "alone_certificate", "alone_as"})
@@ -140,9 +139,9 @@ def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
             json_reader.fraction(row["bytes"], f"{place}.bytes"),
             json_reader.text(row.get("name", ""), f"{place}.name"),
         )
-        found.append(Group(members, collective, size, root, name))
+        groups.append(Group(members, collective, size, root, name))
     try:
-        return checked(found, ranks)
+        return checked(groups, ranks)
     except UsageError as error:
         raise VerificationError(str(error), "$.groups") from None
 
@@ -152,13 +151,13 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
         task = units(groups, network.ranks)
     except UsageError as error:
         raise VerificationError(str(error), "$.groups") from None
-    _need(
+    need(
         json_reader.fraction(doc["unit_bytes"], "$.unit_bytes") == task.unit,
         f"is {show(task.unit)} for these groups",
         "$.unit_bytes",
     )
     if doc["schedule"] is None:
-        _need(doc["seconds"] is None and doc["gap"] is None, "are those of a schedule, and there is none", "$.seconds")
+        need(doc["seconds"] is None and doc["gap"] is None, "are those of a schedule, and there is none", "$.seconds")
         return []
     inner = doc["schedule"]
     replay = verify.schedule(inner, "$.schedule")
@@ -171,16 +170,16 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
     moved, wanted = inner["collective"], task.collective.to_json(replay.chunks)
     same = all(moved[key] == wanted[key] for key in ("ranks", "chunks", "combining"))
     same = same and all(sorted(moved[key]) == sorted(wanted[key]) for key in ("pre", "post"))
-    _need(same, "moves other data than the groups ask for", "$.schedule.collective")
+    need(same, "moves other data than the groups ask for", "$.schedule.collective")
     seconds = replay.bandwidth * task.unit / network.unit
-    _need(
+    need(
         json_reader.fraction(doc["seconds"], "$.seconds") == seconds,
         f"the schedule takes {show(seconds)} s",
         "$.seconds",
     )
     gap = seconds / bound - 1
-    _need(gap >= 0, f"takes {show(seconds)} s, less than the bound", "$.schedule")
-    _need(json_reader.fraction(doc["gap"], "$.gap") == gap, f"the gap is {show(gap)}", "$.gap")
+    need(gap >= 0, f"takes {show(seconds)} s, less than the bound", "$.schedule")
+    need(json_reader.fraction(doc["gap"], "$.gap") == gap, f"the gap is {show(gap)}", "$.gap")
     how = "optimal" if seconds == bound else f"{float(gap):.2%} above the bound"
     sends = counted(replay.sends, "send")
     return [

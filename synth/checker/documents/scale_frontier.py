@@ -1,4 +1,4 @@
-"""Verification of large frontiers and bulk schedules: certificates re-checked, schedules replayed, gaps recomputed."""
+"""Documents of machines of any size: certificates are checked, schedules replayed, and gaps computed again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from synth.model.rational import counted, rational, show
 from synth.model.scale_frontier import COLLECTIVES
 from synth.model.topology import Topology
 
-_SPEAKS = {
-    "alltoall-lengths": "alltoall",
-    "allreduce-parts": "allreduce",
-}  # certificates of others name their collective
-MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
-# What two machines must have in common for a schedule on one to be one on the other, and a bound.
+# The collective of certificates that name none.
+_COLLECTIVE_OF = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}
+# Links times ranks that distances are counted from: for more, `least_steps` is reported as not checked.
+MOST_LOOKED_AT = 4_000_000
+# The properties that two machines share where schedules and bounds of one are schedules and bounds of the other.
 _SAME: tuple[Callable[[Topology], object], ...] = (
     lambda t: t.ranks, lambda t: len(t.switches), lambda t: t.links, lambda t: t.limits, lambda t: t.unit_bandwidth(),
 )  # fmt: skip
 
 
 def bound(certificate: dict, topology: Topology) -> Fraction:
-    """R / C, in units of the topology, below which the certificate proves no schedule. Raises VerificationError."""
+    """Return the R / C, in units of the topology, below which the certificate proves that no schedule exists.
+
+    Raises VerificationError.
+    """
     kind = certificate.get("kind")
     check = {"alltoall-lengths": path_lengths.check, "allreduce-parts": partition.check}.get(
         str(kind), throughput_cuts.check
@@ -41,8 +43,7 @@ def bound(certificate: dict, topology: Topology) -> Fraction:
 
 
 def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Topology | None]]) -> Fraction:
-    """As `bound`; of a certificate about another machine the error says how one of `others` differs, if it is about
-    that."""
+    """Return `bound`. Where the certificate is about one of `others`, the error says how that machine differs."""
     place = "bound.certificate"
     try:
         return bound(certificate, machine)
@@ -54,14 +55,16 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
                 )
                 if other is not None and certificate["topology"] == digest(other):
                     differs = json_diff.told(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
-                    told = f"speaks about {what}, not about the machine written in the document: {differs}"
-                    raise VerificationError(told, f"{place}.topology") from None
+                    message = f"speaks about {what}, not about the machine written in the document: {differs}"
+                    raise VerificationError(message, f"{place}.topology") from None
         raise VerificationError(str(error), place) from None
 
 
 def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
-    """One line on a bulk schedule that is right; `where` names its machine, if it is that of a document. Raises
-    VerificationError."""
+    """Replay a compressed schedule and return a line on it; `where` names its machine, if it is that of a document.
+
+    Raises VerificationError.
+    """
     found = compressed_replay.bulk(given)
     sends = counted(found.sends, "send")
     images = f", {found.group} images of each listed one" if found.group > 1 else ""
@@ -73,12 +76,12 @@ def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
 
 
 def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> list[str]:
-    """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError,
-    FormatError.
+    """Return what is established about a frontier at scale, a line each; its files lie in `folder`.
 
-    The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its
-    name, or where that is None the one that its schedules are for. Lines that are
-    `synth.model.documents.json_reader.Unchecked` name what could not be.
+    The machine is the one whose links stand in the document, whatever it is called; else the machine that `named`
+    returns, or where that is None the one that its schedules are for. Lines that are
+    `synth.model.documents.json_reader.Unchecked` name a claim that could not be checked.
+    Raises VerificationError, FormatError.
     """
     scale_schema.check(doc)
     given = doc["topology"]
@@ -94,17 +97,18 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
     stated = _stated(doc, machine, folder, named, files)
     gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
-    where = (
-        machine.name if known is not None else _called(machine, "the document" if "links" in given else "its schedules")
-    )
+    if known is not None:
+        where = machine.name
+    else:
+        where = _called(machine, "the document" if "links" in given else "its schedules")
     claim = f"{doc['collective']} on {where}{_rooted(doc['root'])}"
     lines = [f"no {claim} takes fewer than {show(stated)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
-    left: list[str] = []
+    unchecked: list[str] = []
     least = counted(doc["least_steps"], "step")
     if _least_steps(doc, machine):
         lines += [f"no {claim} takes fewer than {least}"] if doc["least_steps"] else []
     else:
-        left.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
+        unchecked.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
     before: tuple[int, Fraction] | None = None
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
@@ -137,14 +141,14 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
         else:
             point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
             where_not = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
-            left.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
-    return [*lines, *left, f"{MACHINE}; seconds, names of engines and notes"]
+            unchecked.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
+    return [*lines, *unchecked, f"{MACHINE}; seconds, names of engines and notes"]
 
 
 def _stated(
     doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]
 ) -> Fraction:
-    """The bound that the document states, which its certificate proves. Raises VerificationError."""
+    """Return the bound that the document states, which its certificate proves. Raises VerificationError."""
     certificate, stated = doc["bound"]["certificate"], rational(doc["bound"]["value"])
     if not isinstance(certificate, dict):
         raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
@@ -155,7 +159,7 @@ def _stated(
     proved = _bound(certificate, machine, chain(by_name, others))
     if proved < stated:
         raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
-    if _SPEAKS.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
+    if _COLLECTIVE_OF.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
         raise VerificationError("the certificate is for another collective", "bound")
     if certificate.get("root") != doc["root"]:
         raise VerificationError("the certificate is for another root", "bound")
@@ -163,23 +167,23 @@ def _stated(
 
 
 def _there(folder: Path, name: str, point: int) -> bool:
-    """Whether the file of a point is there. Raises VerificationError for a name that is no way from the document."""
+    """Return True where the file of a point is there. Raises VerificationError for a name that is no relative path."""
     if Path(name).is_absolute():
         raise VerificationError(f"{name}: expected a file beside the document", f"points[{point}].file")
     return (folder / name).is_file()
 
 
 def _load(folder: Path, point: int, name: str) -> compressed_schedule.Bulk:
-    """The schedule of a point, from a file that is named by its way from the document."""
+    """Return the schedule of a point, from a file that is named by its path from the document."""
     try:
         return schedule_archive.load(folder / name)
     except (VerificationError, FormatError) as error:
-        told = str(error) if name in str(error) else f"{name}: {error}"
-        raise VerificationError(told, f"points[{point}].file") from None
+        message = str(error) if name in str(error) else f"{name}: {error}"
+        raise VerificationError(message, f"points[{point}].file") from None
 
 
 def _called(machine: Topology, place: str) -> str:
-    """A machine that is known by its links alone: its name is what the document or file says."""
+    """Return the words for a machine that is known by its links alone, under the name in the document or file."""
     size = f"{counted(machine.ranks, 'rank')}, {counted(len(machine.links), 'link')}"
     return f"the machine written in {place} ({machine.name!r}, {size})"
 
@@ -189,8 +193,10 @@ def _rooted(root: int | None) -> str:
 
 
 def infeasible(doc: dict) -> str:
-    """One line on a proof that no schedule exists, of a machine whose links stand in the document. Raises
-    VerificationError."""
+    """Check the proof that no schedule exists, on a machine whose links stand in the document; return a line on it.
+
+    Raises VerificationError.
+    """
     json_reader.fields(doc, "$", {"schema", "topology", "collective", "max_steps", "certificate"})
     collective = json_reader.one_of(doc["collective"], COLLECTIVES, "$.collective")
     if doc["max_steps"] is not None:
@@ -215,8 +221,7 @@ def _share(collective: str, ranks: int) -> str:
 
 
 def _least_steps(doc: dict, machine: Topology) -> bool:
-    """Whether so many steps were seen to be needed: one rank that is as many others away from another. False: too many
-    to look at.
+    """Check that `least_steps` are needed: that a rank is so far from another. False where the machine is too large.
 
     Raises VerificationError where no rank is so far, or a point takes fewer steps.
     """
@@ -245,7 +250,7 @@ def _least_steps(doc: dict, machine: Topology) -> bool:
 
 
 def _farthest(out: list[list[int]], ranks: int, start: int) -> int:
-    """The most ranks that are entered on the shortest ways from `start`; switches count nothing."""
+    """Return the greatest distance of a rank from `start`, in ranks that a path enters; switches count nothing."""
     far, queue = {start: 0}, deque([start])
     done: set[int] = set()
     while queue:

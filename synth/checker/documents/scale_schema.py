@@ -1,6 +1,7 @@
 """The shape of a ``synth.large/1`` document: every field there, none beside them, each value of its kind.
 
-What its numbers claim is checked elsewhere (`auditlarge`, and `linkread` for the links of the machine).
+What its numbers claim is checked by `synth.checker.documents.scale_frontier`, the links of the machine by
+`synth.checker.documents.link_columns`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from synth.model.documents import json_reader
 from synth.model.scale_frontier import COLLECTIVES, ROOTED, SCHEMA
 
 LINKS = frozenset({"unit", "switches", "sorts", "links", "limits"})  # all of them or none
-MOST_RANKS = 1 << 20
+MOST_RANKS = 1 << 20  # of a machine in a document: arrays of some numbers a rank stay small
 
 
 def check(doc: dict) -> None:

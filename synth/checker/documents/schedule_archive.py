@@ -1,16 +1,19 @@
-"""Reads the archive of a compact schedule (`synth.model.compressed_schedule`, ``.npz``) strictly: no array more or
-less, nothing unpacked of unknown size.
+"""The archive of a compressed schedule (`synth.model.compressed_schedule`, ``.npz``), read strictly.
 
-The header is JSON (docs/scale.md), the arrays hold whole numbers. What their numbers mean is checked here as far as
-they name something: ends of links, bandwidths, links of paths and of limits. Whether the schedule is right
-`synth.checker.schedule.compressed_replay` says.
+No array is missing or unknown, and none of unknown size is unpacked.
+
+The header is JSON (docs/scale.md), the arrays hold whole numbers. Numbers that name something are checked
+here: ends of links, bandwidths, links of paths and of limits. `synth.checker.schedule.compressed_replay` checks the
+schedule.
 """
 
 from __future__ import annotations
 
 import zipfile
 import zlib
+from fractions import Fraction
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,8 +37,10 @@ MOST_CHUNKS = 1 << 62
 
 
 def load(path: Path) -> Bulk:
-    """The inverse of `Bulk.save`. Raises FormatError for a file that is no such archive, VerificationError where it
-    makes no sense."""
+    """Return the schedule that `Bulk.save` wrote.
+
+    Raises FormatError for a file that is no such archive, VerificationError where it makes no sense.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             header, columns = _unpacked(archive)
@@ -58,8 +63,7 @@ def load(path: Path) -> Bulk:
 
 
 def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
-    """The header and every array, int64. Raises ValueError for what is no array of whole numbers, or too much of
-    them."""
+    """Return the header and every array, int64. Raises ValueError for other arrays, or too many numbers."""
     items = {item.filename: item for item in archive.infolist()}
     wanted = {f"{name}.npy" for name in ("header", "generators", *ARRAYS, *LIMITS)}
     if len(items) < len(archive.infolist()):
@@ -73,7 +77,7 @@ def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
         if len(shape) != (2 if name == "generators.npy" else 1):
             raise ValueError(f"{name} is an array of {len(shape)} dimensions")
         shapes[name] = shape, kind
-    counts = {name: shape[0] * (shape[1] if len(shape) == 2 else 1) for name, (shape, _) in shapes.items()}
+    counts = {name: prod(shape) for name, (shape, _) in shapes.items()}
     if counts.pop("header.npy") > MOST_HEADER or sum(counts.values()) > MOST_NUMBERS:
         raise ValueError(f"holds {sum(counts.values())} numbers; at most {MOST_NUMBERS} are read")
     found = {}
@@ -92,7 +96,7 @@ def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """The shape and the kind of numbers that an array's own header claims; the file then stands at its first number."""
+    """Return the shape and dtype that an array's header claims; the file then stands at its first number."""
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("an array of another version than 1.0")
     shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
@@ -139,13 +143,7 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
         json_reader.number(machine["ranks"], f"{place}.ranks", 1, MOST_RANKS + 1),
     )
     switches = tuple(_texts(machine["switches"], f"{place}.switches"))
-    widths, lates = (
-        [
-            json_reader.fraction(text, f"{place}.{key}[{i}]")
-            for i, text in enumerate(json_reader.items(machine[key], f"{place}.{key}"))
-        ]
-        for key in ("widths", "latencies")
-    )
+    widths, lates = [_fractions(machine[key], f"{place}.{key}") for key in ("widths", "latencies")]
     count, nodes = len(columns["src"]), ranks + len(switches)
     if count > MOST_LINKS:
         raise VerificationError(f"{count} links; at most {MOST_LINKS} are read", "src")
@@ -187,20 +185,26 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     return Topology(name, ranks, table, limits, switches, tuple(columns["nodes"].tolist()), unit)
 
 
+def _fractions(rows: object, place: str) -> list[Fraction]:
+    return [json_reader.fraction(text, f"{place}[{i}]") for i, text in enumerate(json_reader.items(rows, place))]
+
+
 def _texts(rows: object, place: str) -> list[str]:
     return [printable(json_reader.text(text, f"{place}[{i}]")) for i, text in enumerate(json_reader.items(rows, place))]
 
 
 def within(values: np.ndarray, most: int, place: str) -> None:
-    """Raises VerificationError unless every number is at least 0 and below `most`."""
+    """Raise VerificationError unless every number is at least 0 and below `most`."""
     wrong = np.flatnonzero((values < 0) | (values >= most)) if most < 1 << 63 else np.flatnonzero(values < 0)
     if len(wrong):
         raise VerificationError(f"{values[wrong[0]]} lies outside 0..{most - 1}", f"{place}[{wrong[0]}]")
 
 
 def _split(flat: str, ends: str, columns: dict[str, np.ndarray], links: int) -> list[np.ndarray]:
-    """The links of each path or limit: entry i of `ends` is where those of path i end in `flat`, and those of path i +
-    1 begin."""
+    """Return the links of each path or limit.
+
+    Entry i of `ends` is the place in `flat` where those of path i end, and those of path i + 1 begin.
+    """
     numbers, stops = columns[flat], columns[ends]
     within(numbers, links, flat)
     starts = np.concatenate([np.zeros(1, np.int64), stops])

@@ -1,5 +1,4 @@
-"""The task of a schedule's document, read strictly: who has which chunk before, who is to have it after, as its name
-says."""
+"""The collective of a schedule's document, read strictly: which rank has which chunk before, and which after."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from dataclasses import dataclass, replace
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 
-# Ranks of a task, at most: as many as a certificate may speak of.
+# Ranks of a collective, at most: as many as a certificate may be about.
 MOST_RANKS = 1 << 16
 
 ROOTED = (
@@ -44,8 +43,10 @@ Row = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True)
 class Task:
-    """`pre` and `post` by address, ``chunk * ranks + rank``; what a post address wants is None where it is
-    everything."""
+    """A collective: `pre` and `post` by address, ``chunk * ranks + rank``.
+
+    A post address has the contributions that are wanted there, None for all of them.
+    """
 
     name: str
     ranks: int
@@ -87,7 +88,7 @@ class Task:
         return task
 
     def unit(self, per_unit: int) -> Task:
-        """The same with one chunk of each unit: the first of `per_unit`."""
+        """Return the same with one chunk of each unit: the first of `per_unit`."""
         size = per_unit * self.ranks
 
         def kept(at: int) -> bool:
@@ -101,7 +102,7 @@ class Task:
         return replace(self, chunks=self.chunks // per_unit, pre=pre, post=post)
 
     def split(self, per_unit: int) -> Task:
-        """The same with `per_unit` chunks for each one."""
+        """Return the same with `per_unit` chunks for each one."""
         size = per_unit * self.ranks
         pre: set[int] = set()
         for at in self.pre:
@@ -115,7 +116,7 @@ class Task:
 
 
 def _check_sums(task: Task, place: str) -> None:
-    """Every sum that a rank wants is one of contributions that there are, and of at least one."""
+    """Check that every sum that a rank wants has contributions, and that all of them exist."""
     contributed = {at // task.ranks for at in task.pre}
     for at, want in task.post.items():
         chunk, rank = divmod(at, task.ranks)
@@ -163,17 +164,17 @@ def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
 
 
 def _roots(task: Task, root: object, place: str) -> list[int]:
-    """The roots: one rank, several for a collective whose name begins with multi-, none for the others. Raises
-    VerificationError.
+    """Return the roots: one rank, several for a collective whose name begins with multi-, none for the others.
 
-    Nothing rests on the roots of a collective with a name of its own, which may give any.
+    No claim rests on the roots of a collective with a name of its own, which may give any. Raises VerificationError.
     """
     if task.name in UNROOTED:
         if root is not None:
             raise VerificationError(f"is null for {task.name}, which has no root", place)
         return []
     several = isinstance(root, list)
-    roots = [json_reader.number(r, place, 0, task.ranks) for r in (root if several else [] if root is None else [root])]
+    rows = root if isinstance(root, list) else [root] * (root is not None)
+    roots = [json_reader.number(r, place, 0, task.ranks) for r in rows]
     if len(set(roots)) < len(roots) or several != (len(roots) > 1):
         raise VerificationError(f"expected one rank, or a list of different ones, found {root!r}"[:120], place)
     if task.name in ROOTED and not roots:
@@ -186,8 +187,10 @@ def _roots(task: Task, root: object, place: str) -> list[int]:
 
 
 def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
-    """Whether pre and post are what the collective's name says, or for a name that is not synth's own, alike for all
-    chunks of a unit."""
+    """Return True where pre and post are as the collective's name says.
+
+    A name that is not synth's own says nothing: then all chunks of a unit must be alike, else VerificationError.
+    """
     n, everyone = task.ranks, range(task.ranks)
     before, after = (task.post, task.pre) if task.name in REVERSED else (task.pre, task.post)
     name = task.name
@@ -231,9 +234,9 @@ def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
         rows = [([i], [(i + 1) % n]) for i in range(task.chunks // c)]
     elif name == "alltoallv":
         source = {at // n // c: at % n for at in before}
-        rows = [
-            ([s], [d]) for s, d in sorted((source.get(at // n // c, n), at % n) for at in after if at // n % c == 0)
-        ]
+        firsts = [at for at in after if at // n % c == 0]
+        pairs = sorted((source.get(at // n // c, n), at % n) for at in firsts)
+        rows = [([s], [d]) for s, d in pairs]
     else:
         rows = [([at % n], everyone) for at in sorted(before, key=lambda at: at % n) if at // n % c == 0]
     if (

@@ -1,7 +1,6 @@
-"""Independent replay of bulk schedules in NumPy, by orbits: nothing given is believed, and no code is shared with
-builders.
+"""Independent replay of compressed schedules in NumPy, by orbits: it shares no code with what builds them.
 
-What is checked: each path leads over links from a rank through switches to a rank; each generator maps links onto links
+Checks: each path leads over links from a rank through switches to a rank; each generator maps links onto links
 and limits onto limits of the same bandwidth; the generators commute and no element but the identity fixes a rank, so
 that the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
 sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each
@@ -20,20 +19,24 @@ from fractions import Fraction
 import numpy as np
 
 from synth.checker.exact_sums import fits
+from synth.checker.fields import need
+from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import COPY, REDUCE, Bulk
 from synth.model.link_table import LinkTable, ends, members, widths
 from synth.model.scale_frontier import COLLECTIVES, ROOTED
 
-MOST_STEPS = 1 << 22
+MOST_STEPS = 1 << 22  # each is an entry of arrays
 MOST_GENERATORS = 64  # of which each but the first at least doubles the group, or adds nothing
 MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was established: `sends` of the whole schedule, `group` images of each, `bandwidth` R / C, `busiest` load
-    over room."""
+    """The result of a replay: `sends` of the whole schedule, `group` images of each listed one, `bandwidth` R / C.
+
+    `busiest` is the greatest load of a link or limit in a step, as a part of its capacity in that step.
+    """
 
     sends: int
     group: int
@@ -45,11 +48,6 @@ class Checked:
 def bulk(given: Bulk) -> Checked:
     """Replay `given` and add its loads up. Raises VerificationError with the place of what is wrong."""
     return _Replay(given).run()
-
-
-def _need(truth: object, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
 
 
 class _Replay:
@@ -73,20 +71,20 @@ class _Replay:
         busiest = self._loads(orbit, size)
         starts, every = np.repeat(self.sources, self.per), np.ones(len(given.step), bool)
         if given.collective in ("reduce-scatter", "reduce"):
-            _need((given.kind == REDUCE).all(), "a reduction copies", "kind")
+            need((given.kind == REDUCE).all(), "a reduction copies", "kind")
             self._spread(starts, every, reverse=True, once=True)
         elif given.collective == "allreduce":
             self._allreduce()
         else:
-            _need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
+            need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
             self._spread(starts, every, reverse=False, once=False)
         return Checked(len(given.step) * size, size, given.steps, given.bandwidth, busiest)
 
     def _ranges(self) -> None:
         given = self.given
-        _need(given.collective in COLLECTIVES, "is none that is known", "collective")
-        _need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
-        _need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
+        need(given.collective in COLLECTIVES, "is none that is known", "collective")
+        need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
+        need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
         count = len(given.step)
         for name, most in (
             ("step", given.steps),
@@ -95,34 +93,36 @@ class _Replay:
             ("kind", 2),
         ):
             column = getattr(given, name)
-            _need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
-            _need(
+            need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
+            need(
                 count == 0 or (int(column.min()) >= 0 and int(column.max()) < most), f"lies outside 0..{most - 1}", name
             )
-        _need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
-        _need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
-        _need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
+        need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
+        need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
+        need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
         fits(sum(given.rounds.tolist()), "rounds", "rounds")
         rooted = given.collective in ROOTED
-        _need((given.root is not None) == rooted, "is for rooted collectives", "root")
-        _need(not rooted or (type(given.root) is int and 0 <= given.root < self.ranks), "is no rank", "root")
+        need((given.root is not None) == rooted, "is for rooted collectives", "root")
+        need(not rooted or (type(given.root) is int and 0 <= given.root < self.ranks), "is no rank", "root")
         slow = [m for m in (*self.links.sorts, *self.topology.limits) if m.bandwidth < 0]
-        _need(not slow, "a bandwidth is negative", "width")
+        need(not slow, "a bandwidth is negative", "width")
 
     def _enough(self, units: int, sources: int) -> None:
-        """No chunk can be where it must without sends: said before a table of who holds what is made, whose size
-        numbers alone set."""
+        """Check that as many sends are listed as the chunks need, and that the chunks are not too many.
+
+        A table of which rank holds which chunk is made later. A few numbers of the document set its size.
+        """
         given, rows = self.given, units * self.per
         if given.collective == "alltoall":
             least = (units - sources) * self.per  # a rank has what it sends itself
         else:
             least = rows * (self.ranks - 1) * (2 if given.collective == "allreduce" else 1)
-        _need(
+        need(
             len(given.step) >= least,
             f"lists {len(given.step)} sends, where so many chunks take {least} at least",
             "step",
         )
-        _need(
+        need(
             rows * self.ranks <= MOST_HELD,
             f"{rows} chunks for {self.ranks} ranks; at most {MOST_HELD} in all are followed",
             "chunks",
@@ -132,82 +132,65 @@ class _Replay:
         count = len(self.src)
         for p, path in enumerate(self.given.paths):
             place = f"paths[{p}]"
-            _need(path and all(0 <= i < count for i in path), "names no links", place)
+            need(path and all(0 <= i < count for i in path), "names no links", place)
             inner = self.dst[list(path[:-1])]
-            _need(
+            need(
                 (inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(),
                 "is not joined through switches",
                 place,
             )
-            _need(
+            need(
                 self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks,
                 "does not lead from rank to rank",
                 place,
             )
-            _need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
+            need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
 
     def _group(self) -> tuple[np.ndarray, int]:
-        """The orbit of each link, and the order of the group."""
+        """Return the orbit of each link, and the order of the group, after checking the generators."""
         moves = [np.array(pi, np.int64) for pi in self.given.generators]
         links = np.arange(len(self.src))
         if not moves:
             return links, 1
-        _need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
+        need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
         _, width = widths(self.topology.links)
         keys = self.src * self.nodes + self.dst
         order = np.argsort(keys, kind="stable")
-        _need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
-        orbit = links.copy()
+        need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
         held = members(self.topology.limits)
         slow = [m.bandwidth for m in self.topology.limits]
         named = Counter((np.sort(m).tobytes(), w) for m, w in zip(held, slow, strict=True))
         images = []
         for g, pi in enumerate(moves):
             place = f"generators[{g}]"
-            _need(
+            need(
                 len(pi) == self.nodes and (np.sort(pi) == np.arange(self.nodes)).all(),
                 "is no permutation of ranks and switches",
                 place,
             )
-            _need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
+            need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
             moved = pi[self.src] * self.nodes + pi[self.dst]
             at = np.searchsorted(keys[order], moved)
-            _need(
+            need(
                 (at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(),
                 "takes a link to none",
                 place,
             )
             image = order[at]
-            _need((width[image] == width).all(), "changes a bandwidth", place)
+            need((width[image] == width).all(), "changes a bandwidth", place)
             taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(held, slow, strict=True))
-            _need(taken == named, "takes a limit to none", place)
+            need(taken == named, "takes a limit to none", place)
             for other in moves[:g]:
-                _need((pi[other] == other[pi]).all(), "does not commute with those before", place)
+                need((pi[other] == other[pi]).all(), "does not commute with those before", place)
             images.append(image)
-        while True:  # labels sink to the least of each orbit
-            least = orbit.copy()
-            for image in images:
-                np.minimum.at(least, image, orbit)
-                np.minimum(least, orbit[image], out=least)
-            if (least == orbit).all():
-                break
-            orbit = least[least]
-        return orbit, self._order(moves)
+        return orbit_labels(len(links), images), self._order(moves)
 
     def _order(self, moves: list[np.ndarray]) -> int:
-        """The order of a commuting group that acts freely on the ranks."""
-        label = np.arange(self.nodes)
-        while True:
-            least = label.copy()
-            for pi in moves:
-                np.minimum.at(least, pi, label)
-                np.minimum(least, label[pi], out=least)
-            if (least == label).all():
-                break
-            label = least[least]
+        """Return the order of a commuting group, after checking that it acts freely on the ranks."""
+        label = orbit_labels(self.nodes, moves)
         self.orbit_of_rank = label[: self.ranks]
         sizes = np.unique(self.orbit_of_rank, return_counts=True)[1]
-        _need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
+        need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
         # an element is known by where it takes one rank or switch of each orbit, as the group commutes
         starts = np.unique(label)
         found = {starts.tobytes()}
@@ -216,28 +199,28 @@ class _Replay:
             for pi in moves:
                 made = pi[image]
                 if made.tobytes() not in found:
-                    _need(len(found) < sizes[0], "an element that is not the identity fixes a rank", "generators")
+                    need(len(found) < sizes[0], "an element that is not the identity fixes a rank", "generators")
                     found.add(made.tobytes())
                     queue.append(made)
         return int(sizes[0])
 
     def _units(self, group: int) -> None:
-        """The listed units: one of each orbit, no more."""
+        """Find the listed units: exactly one of each orbit."""
         given = self.given
         if group == 1:
             self._enough(self.moved, self.ranks)
             self.wanted = np.arange(self.moved)
             self.sources = self._sources(self.wanted)
             return
-        _need(
+        need(
             given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators"
         )
         listed = np.unique(given.chunk // self.per)
         # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
         first = listed if self.moved == self.ranks else listed // self.ranks
         sources = np.unique(first)
-        _need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
-        _need(
+        need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
+        need(
             len(sources) * group == self.ranks,
             f"lists units of {len(sources)} orbits of {self.ranks // group}",
             "chunk",
@@ -257,7 +240,7 @@ class _Replay:
         return np.full(len(units), given.root if given.root is not None else 0)
 
     def _loads(self, orbit: np.ndarray, group: int) -> Fraction:
-        """The greatest load over room of any link or limit in any step. Raises where it exceeds 1."""
+        """Return the greatest load of a link or limit in a step, as a part of its capacity, which is 1 at most."""
         given, names = self.given, self.topology.limits
         unit = self.topology.unit_bandwidth()
         sizes = np.bincount(orbit, minlength=len(orbit))
@@ -271,7 +254,8 @@ class _Replay:
         fits(len(given.step) * max(map(len, given.paths), default=0) * group * max(1, len(inside)), "loads", "step")
         wide, which = widths(self.topology.links)
         narrow, of_limit = widths(names)
-        room, limit_room = ([int(width / unit) for width in each] for each in (wide, narrow))
+        room = [int(width / unit) for width in wide]
+        limit_room = [int(width / unit) for width in narrow]
         busiest = Fraction(0)
         order = np.argsort(given.step, kind="stable")
         bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
@@ -304,8 +288,10 @@ class _Replay:
         return f"link {self.src[i]} -> {self.dst[i]}"
 
     def _spread(self, starts: np.ndarray, mask: np.ndarray, *, reverse: bool, once: bool) -> None:
-        """Copies from where each listed chunk starts to all who want it; backwards in time for reductions, where all
-        receive once."""
+        """Follow copies from the start of each listed chunk to all ranks that want it.
+
+        Reductions are followed backwards in time; there each rank receives `once`.
+        """
         given = self.given
         first, last = given.ends
         step, chunk, path = given.step[mask], given.chunk[mask], given.path[mask]
@@ -328,7 +314,7 @@ class _Replay:
             if once:
                 keys = place[now] * self.ranks + dst[now]
                 again = held[place[now], dst[now]].any() or len(np.unique(keys)) < len(keys)
-                _need(not again, "a contribution is counted twice", shown)
+                need(not again, "a contribution is counted twice", shown)
             held[place[now], dst[now]] = True
         if given.collective == "alltoall":
             done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, self.per)]
@@ -343,15 +329,15 @@ class _Replay:
             )
 
     def _places(self, chunk: np.ndarray) -> np.ndarray:
-        """The row of each chunk among the listed ones."""
+        """Return the row of each chunk among the listed ones."""
         row_of = np.full(self.moved, -1, np.int64)
         row_of[self.wanted] = np.arange(len(self.wanted))
         row = row_of[chunk // self.per]
-        _need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
+        need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
         return row * self.per + chunk % self.per
 
     def _allreduce(self) -> None:
-        """Each chunk is summed up a tree to a root of its own, then copied from there, after the last sum arrived."""
+        """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived."""
         given = self.given
         first, last = given.ends
         up = given.kind == REDUCE
@@ -359,7 +345,7 @@ class _Replay:
         # the root of a chunk is the rank that never passes its sum on
         passes = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
         keys = place[up] * self.ranks + first[given.path[up]]
-        _need(len(np.unique(keys)) == len(keys), "a rank sends its sum twice", "kind")
+        need(len(np.unique(keys)) == len(keys), "a rank sends its sum twice", "kind")
         passes.ravel()[keys] = True
         lone = (~passes).sum(axis=1)
         bad = np.flatnonzero(lone != 1)
@@ -381,7 +367,10 @@ class _Replay:
 def _fullest(
     load: np.ndarray, which: np.ndarray, room: list[int], rounds: int, named: Callable[[int], str], place: str
 ) -> Iterator[Fraction]:
-    """The greatest load over room times rounds for each room; item i has room[which[i]]. Raises where one exceeds 1."""
+    """Yield the greatest load over room times rounds for each room; item i has room[which[i]].
+
+    Raises VerificationError where one exceeds 1.
+    """
     most = np.zeros(len(room), np.int64)
     np.maximum.at(most, which, load)
     for k, found in enumerate(most.tolist()):

@@ -1,4 +1,4 @@
-"""The machine of a schedule's document, read strictly: its links, limits and wires, and what a step puts on them."""
+"""The machine of a schedule's document, read strictly: its links, limits and wires, and the loads of a step."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], in
 
 
 def load_of(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
-    """How many sends take each link, where every row is a send.
+    """Return the number of sends over each link, where every row is a send.
 
     Rows without paths are counted in one plain loop, as a step may have some ten thousand; where something is amiss, or
     there are paths, each is looked at by `_send`.
@@ -150,7 +150,7 @@ def load_of(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey
 
 
 def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | None:
-    """The link that a row takes; None for a rank that adds its input to what it holds, or puts it there."""
+    """Return the link of a send; None for a rank that adds its input to what it holds, or puts it there."""
     row = json_reader.items(row, place)
     if len(row) not in (4, 5):
         raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)

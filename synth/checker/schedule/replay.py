@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import Task
 from synth.checker.schedule.machine import Fabric, load_of
 from synth.checker.schedule.state import Combining, Holding
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
-from synth.model.schedule import Schedule, canonical
+from synth.model.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay established: C, S, R and the number of sends between ranks."""
+    """The result of a replay: C, S, R and the number of sends between ranks."""
 
     chunks: int
     steps: int
@@ -70,8 +71,7 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
 
 
 def _machine(doc: Any, place: str) -> Fabric:
-    """The topology of a document: beside its links and limits a name, a unit above 0, and no latency or one for each
-    link."""
+    """Read the topology of a document: links, limits, a name, a unit above 0, and no latency or one for each link."""
     fabric, fields = Fabric.read(doc, place), doc
     json_reader.text(fields["name"], f"{place}.name")
     if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
@@ -87,18 +87,7 @@ def _machine(doc: Any, place: str) -> Fabric:
 
 
 def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
-    import hashlib
-
-    net, coll = doc["topology"], doc["collective"]
-
-    def at_one(rows: list) -> list:
-        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
-
-    base = {
-        "links": net["links"], "limits": net["limits"], "pre": at_one(coll["pre"]), "post": at_one(coll["post"]),
-        "combining": coll["combining"],
-    }  # fmt: skip
-    inner = hashlib.sha256(canonical(base)).hexdigest()
-    found = hashlib.sha256(canonical([inner, chunks, len(doc["steps"]), rounds])).hexdigest()
-    if doc["fingerprint"] != found:
+    """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R."""
+    problem = problem_fingerprint(doc["topology"], with_one_chunk(doc["collective"], chunks))
+    if doc["fingerprint"] != size_fingerprint(problem, chunks, len(doc["steps"]), rounds):
         raise VerificationError("does not belong to this topology, collective, C, S and R", f"{place}.fingerprint")

@@ -1,4 +1,4 @@
-"""What ranks hold while a schedule is replayed, step by step: chunks, or sums whose contributions count once."""
+"""The chunks that ranks hold while a schedule is replayed, or sums, in which each contribution counts once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Holding:
         self.task, self.place, self.held = task, place, set(task.pre)
 
     def step(self, moves: list, place: str) -> None:
-        """Takes the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
+        """Apply the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
         ranks = self.task.ranks
         copies = all(row[3] == "copy" for row in moves)
         if not copies or not self.held.issuperset([row[0] * ranks + row[1] for row in moves]):
@@ -21,7 +21,7 @@ class Holding:
         self.held.update([row[0] * ranks + row[2] for row in moves])
 
     def _blame(self, moves: list, place: str) -> None:
-        """Says which send of a step is wrong, the first."""
+        """Raise VerificationError for the first send of a step that is wrong."""
         for i, (chunk, src, dst, kind, *_) in enumerate(moves):
             if kind != "copy":
                 raise VerificationError(
@@ -33,7 +33,7 @@ class Holding:
                 )
 
     def finish(self) -> None:
-        """Raises VerificationError unless every rank has what it is to end with."""
+        """Raise VerificationError unless every rank holds all that it must end with."""
         if not self.held.issuperset(self.task.post):
             chunk, rank = divmod(min(self.task.post.keys() - self.held), self.task.ranks)
             raise VerificationError(f"rank {rank} ends without chunk {chunk}", f"{self.place}.steps")
@@ -51,13 +51,16 @@ class Combining:
             self.total[chunk] = self.total.get(chunk, 0) | 1 << rank
 
     def step(self, moves: list, place: str) -> None:
-        """Takes the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
+        """Apply the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
         ranks = self.task.ranks
         copies: dict[int, int] = {}
         adds: list[tuple[int, int, int]] = []
         for i, (chunk, src, dst, kind, *_) in enumerate(moves):
             at, to = chunk * ranks + src, chunk * ranks + dst
-            value = (1 << src if at in self.task.pre else 0) if kind.endswith("-input") else self.value.get(at, 0)
+            if kind.endswith("-input"):
+                value = 1 << src if at in self.task.pre else 0
+            else:
+                value = self.value.get(at, 0)
             if not value:
                 raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", f"{place}.sends[{i}]")
             if kind.startswith("copy"):
@@ -78,10 +81,12 @@ class Combining:
             self.value[to] = held | value
 
     def finish(self) -> None:
-        """Raises VerificationError unless every rank has what it is to end with."""
+        """Raise VerificationError unless every rank holds all that it must end with."""
         for at, want in sorted(self.task.post.items()):
             chunk, rank = divmod(at, self.task.ranks)
-            bits = self.total.get(chunk, 0) if want is None else sum(1 << r for r in want)
+            bits = self.total.get(chunk, 0)
+            if want is not None:
+                bits = sum(1 << r for r in want)
             held = self.value.get(at, 0)
             if held != bits:
                 wrong = (held ^ bits).bit_length() - 1

@@ -60,7 +60,7 @@ def build(
     bound.
 
     `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with each higher bound as soon as it
-    is proved. The forest is not verified: pass `Built.forest` to `synth.checker.spanning_forest.verify`. Raises
+    is proved. The forest is not verified: pass `Built.forest` to `bench.spanning_forest_check.verify`. Raises
     InfeasibleError where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no
     forest is found, TimeUp where a time limit (see `synth.solvers.processes.deadline`) ends the search before.
     """

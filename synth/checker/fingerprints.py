@@ -1,0 +1,34 @@
+"""The hash of a problem by which schedules and certificates name it, computed from documents."""
+
+from __future__ import annotations
+
+import hashlib
+
+from synth.model.schedule import canonical
+
+
+def with_one_chunk(collective: dict, chunks: int) -> dict:
+    """Return the `collective` object of a schedule of C = `chunks` with one chunk of each unit, the first.
+
+    The chunks of a unit are alike (`synth.checker.schedule.collective`).
+    """
+
+    def firsts(rows: list) -> list:
+        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
+
+    pre, post = firsts(collective["pre"]), firsts(collective["post"])
+    return collective | {"chunks": collective["chunks"] // chunks, "pre": pre, "post": post}
+
+
+def problem_fingerprint(topology: dict, collective: dict) -> str:
+    """SHA-256 of links, limits and, with one chunk per unit, what is held before and wanted after."""
+    problem = {
+        "links": topology["links"], "limits": topology["limits"],
+        "pre": collective["pre"], "post": collective["post"], "combining": collective["combining"],
+    }  # fmt: skip
+    return hashlib.sha256(canonical(problem)).hexdigest()
+
+
+def size_fingerprint(problem: str, chunks: int, steps: int, rounds: int) -> str:
+    """SHA-256 of the fingerprint of a problem with C, S and R."""
+    return hashlib.sha256(canonical([problem, chunks, steps, rounds])).hexdigest()
