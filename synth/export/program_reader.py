@@ -14,14 +14,12 @@ from synth.model.collective import Collective
 from synth.model.documents.text_file import text_of
 from synth.model.frontier import SCHEMA as FRONTIER
 from synth.model.frontier import Frontier
-from synth.model.registry import load as named
 from synth.model.schedule import SCHEMA as SCHEDULE
 from synth.model.schedule import Schedule
 from synth.program import text
 from synth.program.program import SCHEMA as PROGRAM
 from synth.program.program import Program
 
-PLAN_READER = "synth.export.mscclpp.read:read"
 MAX_TEXT = 1 << 26  # characters of a text that is read
 
 
@@ -52,7 +50,9 @@ def load(
             case "synth.program/1":
                 return Program.from_json(doc)
             case None if {"name", "collective", "protocol", "gpus"} <= doc.keys():
-                return named(PLAN_READER)(text_of(path, MAX_TEXT), str(path), task, root)
+                from synth.export.mscclpp import read as plan_reader
+
+                return plan_reader.read(text_of(path, MAX_TEXT), str(path), task, root)
             case other:
                 known = f"{FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"schema is {other!r}; expected {known}", str(path))

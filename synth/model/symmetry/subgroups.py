@@ -61,7 +61,8 @@ def chain(
         for pi in basis:
             if pi not in lifted:
                 lifted[pi] = lift(pi)
-        group = tuple(g for g in (lifted[pi] for pi in basis) if g is not None)
+        images = [lifted[pi] for pi in basis]
+        group = tuple(g for g in images if g is not None)
         if len(group) == len(basis):
             kept.setdefault(_partition(group), group)
     return [*kept.values(), ()]
