@@ -142,13 +142,18 @@ PROCESSES = {
 }  # fmt: skip
 
 
+def module_files(name: str) -> list[Path]:
+    path = ROOT.joinpath(*name.split("."))
+    return [path.with_suffix(".py"), path / "__init__.py"]
+
+
 def test_modules_are_named_by_strings_in_registries_and_for_processes_alone():
     places: dict[str, set[str]] = {}
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 match = re.fullmatch(r"(synth\.[a-z_]+(?:\.[a-z_]+)*)(?::(\w+))?", node.value)
-                if match and file_of(match[1]) == file_of(match[1] + ".x") is not None:
+                if match and file_of(match[1]) in module_files(match[1]):
                     places.setdefault(path.relative_to(ROOT / "synth").as_posix(), set()).add(node.value)
     assert set(places) - {"view/page/html.py"} == REGISTRIES | PROCESSES  # that one names its folder of assets
     for names in places.values():

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from synth.errors import UsageError
-from synth.model.collective import Collective
+from synth.errors import UsageError, unknown
+from synth.model.collective import ALIASES, COLLECTIVES, Collective
 from synth.model.collective import collective as named_collective
+from synth.model.registry import load, table
 from synth.model.topology import Topology
 
 # How the name of a file ends, of which no machine's name does: such a file is missing, not unknown.
@@ -68,7 +69,30 @@ def collective(
         from synth.model.collective_files import load
 
         return load(Path(name), ranks)
+    if str(name).lower() not in {*COLLECTIVES, *ALIASES}:
+        return _plugin(str(name), ranks, roots, sizes)
     return named_collective(str(name), ranks, roots, sizes)
+
+
+def _plugin(name: str, ranks: int, roots: Sequence[int], sizes: Sequence | None) -> Collective:
+    """Return the collective that an installed package adds: its function takes the ranks and, where given, one root.
+
+    Raises UsageError with the nearest names where there is none, or where the function gives something else.
+    """
+    built_in = [*COLLECTIVES, *ALIASES]
+    added = table("collectives", built_in)
+    key = name.lower()
+    if key not in added:
+        raise UsageError(unknown("collective", name, [*built_in, *added], "collectives"))
+    if sizes is not None or len(roots) > 1:
+        raise UsageError(f"{key} of the plug-in {added[key]} takes one root at most and no sizes")
+    result = load(added[key])(ranks, *roots)
+    if not isinstance(result, Collective) or result.ranks != ranks or result.name in COLLECTIVES:
+        raise UsageError(
+            f"the plug-in {added[key]} must return a Collective over {ranks} ranks with a name of its own; "
+            f"it returned {result!r}"
+        )
+    return result
 
 
 def workers(jobs: int | None) -> int:

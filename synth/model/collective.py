@@ -276,7 +276,7 @@ def collective(
     key = name.lower()
     key = ALIASES.get(key, key)
     if key not in COLLECTIVES:
-        return _plugin(name, ranks, roots, sizes)
+        raise UsageError(unknown("collective", name, [*COLLECTIVES, *ALIASES], "collectives"))
     least = ranks * ranks if key in ("alltoall", "alltoallv") else ranks
     if least > MAX_UNITS:
         raise UsageError(
@@ -316,29 +316,6 @@ def collective(
         return _scan(ranks)
     wrap = ranks if key == "sendrecv" else ranks - 1
     return pattern(ranks, [(i, (i + 1) % ranks) for i in range(wrap)], key)
-
-
-def _plugin(name: str, ranks: int, roots: Sequence[int], sizes: Sequence | None) -> Collective:
-    """Return the collective that an installed package adds: its function takes the ranks and, where given, one root.
-
-    Raises UsageError with the nearest names where there is none, or where the function gives something else.
-    """
-    from synth.model.registry import load, table
-
-    built_in = [*COLLECTIVES, *ALIASES]
-    added = table("collectives", built_in)
-    key = name.lower()
-    if key not in added:
-        raise UsageError(unknown("collective", name, [*built_in, *added], "collectives"))
-    if sizes is not None or len(roots) > 1:
-        raise UsageError(f"{key} of the plug-in {added[key]} takes one root at most and no sizes")
-    result = load(added[key])(ranks, *roots)
-    if not isinstance(result, Collective) or result.ranks != ranks or result.name in COLLECTIVES:
-        raise UsageError(
-            f"the plug-in {added[key]} must return a Collective over {ranks} ranks with a name of its own; "
-            f"it returned {result!r}"
-        )
-    return result
 
 
 def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...]:

@@ -48,9 +48,10 @@ def whole(given: Bulk) -> Bulk:
         for path in given.paths:
             image = tuple(link_of[int(pi[links[i].src]), int(pi[links[i].dst])] for i in path)
             images.append(numbers.setdefault(image, len(numbers)))
-        moved_unit = pi[unit]
         if given.collective == "alltoall":  # unit u x ranks + v goes from rank u to rank v
             moved_unit = pi[unit // ranks] * ranks + pi[unit % ranks]
+        else:
+            moved_unit = pi[unit]
         parts.append((moved_unit * chunks + rest, np.array(images)[given.path]))
     chunk, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     step, kind = np.tile(given.step, len(group)), np.tile(given.kind, len(group))
