@@ -43,7 +43,7 @@ from synth.model.frontier import Frontier
 from synth.model.outcome import Sat, Unsat
 from synth.model.scale_frontier import Large
 from synth.model.topology import Topology
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.solvers.processes import jobs
 from synth.topologies.file_reader import parse_json
 from synth.topologies.topology_files import from_document
@@ -229,7 +229,7 @@ class Case:
     def _replay_flow(self, found: Large) -> None:
         at = {(a, b): i for i, (a, b, _) in enumerate(self.truth.links)}
         for p in found.points:
-            made = bulk_expansion.whole(p.make())
+            made = orbit_expansion.expand_orbits(p.make())
             links = made.topology.links
             ways = [tuple(at[links[i].src, links[i].dst] for i in path) for path in made.paths]
             steps: list[tuple[int, list]] = [(int(r), []) for r in made.rounds]

@@ -22,13 +22,13 @@ from bench.gpu_common import RESULTS, frontier
 from synth import api
 from synth.cli.framework.sizes import Sizes
 from synth.model.number_text import size_text
-from synth.runtime.benchmark.emulation import Emulated
+from synth.runtime.benchmark.emulation import EmulationResult
 from synth.runtime.host.executor import Host
 
 COLLECTIVES = ("allgather", "allreduce")
 
 
-def table(found: Emulated, name: str) -> list[str]:
+def table(found: EmulationResult, name: str) -> list[str]:
     """The rows of one collective, µs: predicted / emulated."""
     labels = [entry.label for entry in found.entries]
     lines = [

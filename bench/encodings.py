@@ -24,7 +24,7 @@ from bench.measure import RESULTS, geomean, keep, markdown, median, seconds, set
 from bench.relabel import problem
 from synth.checker.schedule import replay as verify
 from synth.model.outcome import Budget, Sat, Unsat, Verdict
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.solvers.processes import jobs
 
 SIDES = {"path": ("sccl", "z3"), "auto": ("auto", "auto")}
@@ -135,7 +135,7 @@ def measure(row: tuple, seeds: int, timeout: float) -> dict:
                 continue
             began = time.process_time()
             budget = Budget(timeout, memory=6 << 30)  # the solvers' own seed is what a user gets who names none
-            verdict = race.solve(asked, budget=budget, encoding=encoding, solver=solver)
+            verdict = portfolio.solve(asked, budget=budget, encoding=encoding, solver=solver)
             parent = time.process_time() - began
             run = {"seed": seed, "verdict": type(verdict).__name__.lower(), "engine": verdict.cost.engine}
             run |= {"cpu": verdict.cost.cpu, "all": verdict.cost.total_cpu + parent, "wall": verdict.cost.wall}

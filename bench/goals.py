@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from bench.measure import RESULTS, Run, command, keep, markdown, median, seconds, setting, synth, where
-from synth.bounds.attainment import never_attained
+from synth.bounds.attainment import is_never_attained
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.topology import Network
@@ -78,7 +78,7 @@ def ends_proved(doc: dict) -> str:
     floor = min((LowerBound.from_json(b) for b in doc["bounds"] if b["steps"] is None), key=lambda b: b.value)
     last = Fraction(points[-1]["bandwidth"])
     if last != floor.value:
-        if not never_attained(Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), floor):
+        if not is_never_attained(Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), floor):
             return f"the last point is not at the bound for every S, {floor.value}"
         if last > floor.value * Fraction(11, 10):
             return f"the last point is at {last}, the bound for every S is {floor.value}"

@@ -19,7 +19,7 @@ from bench.programs import COLLECTIVES, TOPOLOGY, frontier
 from synth import api
 from synth.errors import SynthError
 from synth.pareto.log import default_directory
-from synth.program.direct_writes import puts
+from synth.program.direct_writes import direct_sends
 from synth.program.program import SENDING, Program
 from synth.runtime.host import thread_sanitizer
 
@@ -47,10 +47,10 @@ def row(name: str, program: Program, way: str, threads: int, tsan: bool) -> tupl
     spent = time.process_time() - start
     if tsan:
         raced = thread_sanitizer.race(program, threads=threads, elements=ELEMENTS, launches=2, **WAYS[way])
-        good = good and raced == thread_sanitizer.Raced((), False, True)
+        good = good and raced == thread_sanitizer.RaceReport((), False, True)
         found = "silent" if not raced.races else "; ".join(raced.races)
     blocks = sum(len(gpu.blocks) for gpu in program.gpus)
-    put = f"{len(puts(program, in_place, 1 << 20))} of {messages(program)}" if way == "direct" else ""
+    put = f"{len(direct_sends(program, in_place, 1 << 20))} of {messages(program)}" if way == "direct" else ""
     return good, f"| {name} | {blocks} | {program.ops} | {way} | {put} | {threads} | {said} | {spent:.2f} | {found} |"
 
 

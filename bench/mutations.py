@@ -28,7 +28,7 @@ from synth.model.topology import Network
 from synth.program import analysis
 from synth.program.analysis import deadlock
 from synth.program.analysis.analysis import modes
-from synth.program.analysis.connection_tables import wire
+from synth.program.analysis.connection_tables import connect
 from synth.program.buffer_layout import Layout
 from synth.program.checked_lowering import onesided
 from synth.program.program import Program
@@ -163,7 +163,7 @@ def outcome(program: Program, mode: str, executor: Reference) -> str:
 
 def _every(base: Base, program: Program, delays: int) -> Iterator[tuple[str, bool]]:
     """Every mode, split, depth and seed: what it is, and whether it ended as it must."""
-    wired = None if program.one_sided else wire(program)
+    wired = None if program.one_sided else connect(program)
     splits = [1] if wired is None else [split.chunks for split in deadlock.splits(program, RUNTIMES[base.runtime])]
     for mode in modes(program):
         for part in splits:

@@ -25,7 +25,7 @@ from bench.chromium import Chromium, missing
 from bench.measure import RESULTS, keep, markdown, median, setting, where
 from synth import api
 from synth.catalog.entry import DONE, OPEN, Entry, Provenance
-from synth.catalog.report import Given
+from synth.catalog.report import ReportSource
 from synth.catalog.store.store import Store
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
@@ -100,14 +100,14 @@ def fill(path: Path, entries: int, limit: float) -> None:
                 print(f"{len(store)}: {found!r}", file=sys.stderr)
 
 
-def made(given: list[Given], verify: bool) -> tuple[str, int, float]:
+def made(given: list[ReportSource], verify: bool) -> tuple[str, int, float]:
     """The page, how many entries it has, and the CPU seconds it took."""
     start = time.process_time()
     page = api.report(given, verify=verify)
     return page.html, page.entries, time.process_time() - start
 
 
-def heavy(path: Path, entries: int) -> list[Given]:
+def heavy(path: Path, entries: int) -> list[ReportSource]:
     """The entry with the most sends of a catalog, so many times."""
     with Store.open(path) as store:
         every = [store.get(fingerprint) for fingerprint in store.fingerprints()]
@@ -149,7 +149,7 @@ def opened(path: Path, entry: int) -> dict[str, float]:
         return found | {"entry": browser.run(drawn.format(entry)) / 1e3}
 
 
-def measure(name: str, given: list[Given], runs: int) -> dict:
+def measure(name: str, given: list[ReportSource], runs: int) -> dict:
     """All figures of one page."""
     page, entries, checked = made(given, True)
     unchecked = made(given, False)[2]

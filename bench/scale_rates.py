@@ -89,7 +89,7 @@ def _flows(clock: Clock, name: str, limit: int | None = None):
     machine = clock("topology", topology, name)
     made = clock("solve", fabric, machine)
     group = clock("solve", lambda: free_group(symmetries(made), made.ranks))
-    found = clock("solve", alltoall.flows, made, group)
+    found = clock("solve", alltoall.least_congestion_flows, made, group)
     certificate = clock("solve", found.certificate)
     value = clock("check", path_lengths.check, certificate, machine) * made.unit
     return machine, made, found, value
@@ -132,8 +132,8 @@ def rarest(clock: Clock, name: str) -> dict:
 
     machine = clock("topology", topology, name)
     made = clock("solve", fabric, machine)
-    found = clock("solve", greedy.schedule, made)
-    checked = clock("check", compressed_replay.bulk, found)
+    found = clock("solve", greedy.rarest_first_schedule, made)
+    checked = clock("check", compressed_replay.replay, found)
     bound = scale_frontier.bound(throughput(made, "allgather", 0).certificate, machine)
     ratio = float(checked.bandwidth / bound)
     says = f"S={checked.steps}, R/C={checked.bandwidth}: {ratio:.4f} x the bound"
@@ -226,10 +226,10 @@ def written(clock: Clock, name: str) -> dict:
         path = Path(folder) / "made.npz"
         clock("solve", made.save, path)
         size = path.stat().st_size
-        digest, checked = made.digest(), clock("solve", compressed_replay.bulk, made)
+        digest, checked = made.digest(), clock("solve", compressed_replay.replay, made)
         again = clock("solve", schedule_archive.load, path)
     same = (
-        again.digest() == digest and compressed_replay.bulk(again) == checked and checked.bandwidth == point.bandwidth
+        again.digest() == digest and compressed_replay.replay(again) == checked and checked.bandwidth == point.bandwidth
     )
     says = f"S={point.steps}, {float(found.gap(point)):.2%} above the bound, {checked.sends} sends, {size / 1e6:.1f} MB"
     return {"timed": "solve", "says": says, "wrong": "" if same else "read back as another", "ranks": machine.ranks}
@@ -249,7 +249,7 @@ def orbits(clock: Clock, name: str) -> dict:
     from synth.checker.schedule import compressed_replay
 
     machine, found, made = _spread(clock, name)
-    checked = clock("check", compressed_replay.bulk, made)
+    checked = clock("check", compressed_replay.replay, made)
     gap = float(found.gap(found.points[-1]))
     says = f"{len(made.step)} sends listed for {checked.sends}, {checked.group} images; {gap:.2%} above the bound"
     return {
@@ -263,14 +263,14 @@ def orbits(clock: Clock, name: str) -> dict:
 def expanded(clock: Clock, name: str) -> dict:
     """The same, small enough to be written out: the replay by orbits and that of every send say the same."""
     from synth.checker.schedule import compressed_replay, replay
-    from synth.scale.greedy import bulk_expansion
+    from synth.scale.greedy import orbit_expansion
 
     machine, _, made = _spread(clock, name)
     short, whole = (
-        clock("check", compressed_replay.bulk, made),
-        clock("check", lambda: compressed_replay.bulk(bulk_expansion.whole(made))),
+        clock("check", compressed_replay.replay, made),
+        clock("check", lambda: compressed_replay.replay(orbit_expansion.expand_orbits(made))),
     )
-    schedule = bulk_expansion.schedule(made)
+    schedule = orbit_expansion.ordinary_schedule(made)
     clock("check", replay.schedule, schedule)
     told = [(x.sends, x.steps, x.bandwidth, x.busiest) for x in (short, whole)]
     same = told[0] == told[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (
@@ -291,7 +291,7 @@ def inside(kind: str, name: str) -> dict:
     from synth.topologies import topology
 
     for warm in ("allgather", "alltoall", "allreduce"):
-        compressed_replay.bulk(frontier(topology("dgx1"), warm).points[0].make())
+        compressed_replay.replay(frontier(topology("dgx1"), warm).points[0].make())
     clock = Clock()
     found = KINDS[kind](clock, name)
     return found | {"seconds": clock.spent, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

@@ -91,14 +91,14 @@ def measure(kind: str, limit: float) -> dict:
 def inside(kind: str, limit: float) -> dict:
     """The sweep in this process, after a first one that loads every library."""
     from synth import api
-    from synth.pareto.portfolio import race
+    from synth.pareto.portfolio import portfolio
 
     options: dict = {"fresh": True, "time_limit": limit}
     if kind == "blind":
         options |= {"encoding": "sccl", "solver": "z3", "sweep": "blind", "max_chunks": 6}
     api.frontier("ring:4", COLLECTIVE, **options)
     spent = {"queries": 0, "engines": 0.0, "winners": 0.0}
-    solve = race.solve
+    solve = portfolio.solve
 
     def counted(*arguments, **keywords):
         verdict = solve(*arguments, **keywords)
@@ -107,7 +107,7 @@ def inside(kind: str, limit: float) -> dict:
         spent["winners"] += verdict.cost.cpu
         return verdict
 
-    race.solve = counted
+    portfolio.solve = counted
     cpu, wall = time.process_time(), time.monotonic()
     api.frontier(TOPOLOGY, COLLECTIVE, **options)
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall

@@ -37,8 +37,8 @@ from tempfile import TemporaryDirectory
 from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
 from synth.catalog.tuner import tune as tuner
-from synth.catalog.tuner.candidates import Named, candidates
-from synth.catalog.tuner.cost_model import SYNC, WIRE, Model, nominal
+from synth.catalog.tuner.candidates import NamedSchedule, candidates
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, nominal
 from synth.catalog.tuner.measurements import Sample, document, merged
 from synth.catalog.tuner.tune import Candidate, Question
 from synth.errors import SynthError
@@ -107,8 +107,8 @@ def timed(topology: str, collective: str, baselines: tuple[str, ...], instances:
     frontier = api.frontier(topology, collective, max_steps=8)
     if not isinstance(frontier, Frontier):
         raise TypeError(f"{topology} is too large")
-    schedules = [Named(f"S{p.steps}-C{p.chunks}", p.schedule) for p in frontier.points]
-    schedules += [Named(name, api.baseline(name, frontier.network, frontier.collective)) for name in baselines]
+    schedules = [NamedSchedule(f"S{p.steps}-C{p.chunks}", p.schedule) for p in frontier.points]
+    schedules += [NamedSchedule(name, api.baseline(name, frontier.network, frontier.collective)) for name in baselines]
     each = 4 * lcm(*(s.schedule.chunks * n * s.schedule.collective.buffer_units for s in schedules for n in instances))
     exact = each <= SMALL
     sizes = tuple(sorted({-(-(1 << k) // each) * each if exact else 1 << k for k in range(LOW, HIGH + 1)}))
@@ -279,8 +279,8 @@ def _predicted(schedule: Schedule, network: Network, size: int, protocol: str) -
         latency = max((network.routes[i].latency for i in load), default=network.latency)
         total += (
             float(latency) * 1e-6
-            + SYNC[protocol]
-            + WIRE[protocol] * float(max(rounds, default=0)) * chunk / (float(network.unit) * 1e9)
+            + STEP_OVERHEAD[protocol]
+            + WIRE_FACTOR[protocol] * float(max(rounds, default=0)) * chunk / (float(network.unit) * 1e9)
         )
     return total
 
@@ -291,7 +291,8 @@ def _plain(frontier: Frontier) -> Model:
     return replace(
         model,
         coefficients={
-            name: value - SYNC["Simple"] * name.startswith("step") for name, value in model.coefficients.items()
+            name: value - STEP_OVERHEAD["Simple"] * name.startswith("step")
+            for name, value in model.coefficients.items()
         },
     )
 

@@ -70,4 +70,6 @@ def fill_log(text: str) -> None:
     task = job_task.Task.from_json(doc)
     found = json.loads(job_task.run(json.dumps(doc | {"log": None})))["frontier"]
     assert task.log is not None
-    engine_choice.seeded(task.log, task.topology, task.whole, job_task.sweep_options(task), found["points"][:1])
+    engine_choice.log_with_points(
+        task.log, task.topology, task.whole, job_task.sweep_options(task), found["points"][:1]
+    )

@@ -29,7 +29,7 @@ N = 8
 def same(program, **options) -> int:
     """Right by the executor's own check, and bit for bit what the reference executor gives. Elements compared."""
     found = api.run(program, executor="mpi", **options)
-    if environment.inside().rank:
+    if environment.current_job().rank:
         return found.checked.elements
     want = api.run(program, executor="reference", **{k: v for k, v in options.items() if k != "patience"})
     for mine, theirs in zip(found.outputs, want.outputs, strict=True):
@@ -136,7 +136,7 @@ def main(what: str, *words: str) -> None:
         "errors": errors,
     }
     found = {name: made[name]() for name in (what.split("+"))}
-    if environment.inside().rank == 0:
+    if environment.current_job().rank == 0:
         print(json.dumps(found))
 
 

@@ -37,9 +37,9 @@ KNOWN = {
 def test_the_classes_and_rates_of_blink(machine):
     found, ringless = defaultdict(list), defaultdict(int)
     ratios = []
-    for made in allocations.classes(topology(machine).network()):
-        rates = allocations.rates(made.network)
-        assert rates.rings_most
+    for made in allocations.allocation_classes(topology(machine).network()):
+        rates = allocations.optimal_rates(made.network)
+        assert rates.rings_proved_maximum
         found[len(made.ranks)].append(rates.best["broadcast"])
         ringless[len(made.ranks)] += rates.ring_units == 0
         assert all(rates.best[name] >= rates.ring[name] for name in rates.best)
@@ -53,20 +53,20 @@ def test_the_classes_and_rates_of_blink(machine):
 
 def test_each_class_counts_its_members():
     network = topology("dgx1").network()
-    every = list(allocations.classes(network, [3], every=True))
+    every = list(allocations.allocation_classes(network, [3], every=True))
     assert sum(made.members for made in every) == 56
-    assert sum(made.members for made in allocations.classes(network, [3])) == sum(
+    assert sum(made.members for made in allocations.allocation_classes(network, [3])) == sum(
         made.members for made in every if made.connected
     )
 
 
 def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
-    made = next(a for a in allocations.classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
+    made = next(a for a in allocations.allocation_classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
     schedule = spanning_tree_packing.schedule(
         spanning_tree_packing.forest(made.network), collective("allreduce", 4), 64
     )
     replay.schedule(schedule)
-    rates = allocations.rates(made.network, ("allreduce",))
+    rates = allocations.optimal_rates(made.network, ("allreduce",))
     assert 1 / schedule.bandwidth > rates.composed * Fraction(12, 10)
 
 
@@ -109,7 +109,7 @@ def test_cuts_agree_with_the_linear_program(drawn):
 )
 def test_rings_that_fit_together(name, units, most):
     network = topology(name).network()
-    found = search.disjoint(network)
+    found = search.disjoint_rings(network)
     assert (found.units, found.most) == (units, most)
     load = defaultdict(int)
     for ring, n in found.rings:
@@ -150,9 +150,11 @@ def test_a_split_ends_on_both_fabrics_at_once():
 
 
 def test_pcie_reaches_what_the_links_do_not():
-    apart = next(a for a in allocations.classes(topology("dgx1").network(), [3], every=True) if not a.connected)
-    assert allocations.rates(apart.network).best["broadcast"] == 0
-    joined = nvlink_pcie_hybrid.joined(
+    apart = next(
+        a for a in allocations.allocation_classes(topology("dgx1").network(), [3], every=True) if not a.connected
+    )
+    assert allocations.optimal_rates(apart.network).best["broadcast"] == 0
+    joined = nvlink_pcie_hybrid.rates_with_pcie(
         apart.network, dict.fromkeys(("broadcast",), Fraction(0)), False, Fraction(10), Fraction(0), 1 << 20
     )
     assert joined["broadcast"] == 10

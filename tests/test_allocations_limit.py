@@ -21,7 +21,7 @@ def synth(*words: str):
 @pytest.fixture
 def soon(monkeypatch):
     """The time is over after two classes have been rated."""
-    rates, rated = allocations.rates, []
+    rates, rated = allocations.optimal_rates, []
 
     def counted(*given):
         if len(rated) == 2:
@@ -29,7 +29,7 @@ def soon(monkeypatch):
         rated.append(given)
         return rates(*given)
 
-    monkeypatch.setattr(allocations, "rates", counted)
+    monkeypatch.setattr(allocations, "optimal_rates", counted)
 
 
 def test_what_was_rated_is_kept(soon):

@@ -9,7 +9,7 @@ from synth.checker.certificates import cuts
 from synth.checker.schedule import replay
 from synth.encodings import contributions
 from synth.encodings.hubs import reduce_broadcast
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import SynthError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
@@ -86,7 +86,7 @@ def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce
     network = net(name)
     task = collective(coll, network.ranks)
     shape = next(s for s in symmetry_candidates(network, task) if not s.inner and len(s.moves) == moves)
-    model, read = engine.encode(Translation(network, task, shape.moves, chunks, copies), steps, rounds)
+    model, read = engine.encode(TranslatedChunks(network, task, shape.moves, chunks, copies), steps, rounds)
     answer = Cadical().solve(model)
     if answer.status != "sat":
         return None

@@ -13,7 +13,7 @@ from synth.checker.schedule import replay
 from synth.model.collective import collective
 from synth.model.outcome import Budget, Sat, Unknown, Unsat
 from synth.model.schedule import Problem
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.solvers.processes import jobs
 
 
@@ -59,7 +59,7 @@ def test_one_instance_measured():
 
 def test_a_wrong_answer_is_an_error():
     asked = relabel.problem("dgx1", "allgather", 2, 2, 3)
-    found = race.solve(asked, budget=Budget(60))
+    found = portfolio.solve(asked, budget=Budget(60))
     jobs.stop()
     assert isinstance(found, Sat)
     what = ["dgx1", "allgather", 2, 2, 3]
@@ -150,7 +150,7 @@ def test_the_sweep_inside_counts_every_engine():
 
 def test_the_replay_of_a_renumbered_broadcast_has_its_root_moved():
     asked = relabel.problem("mi50-z52", "broadcast", 2, 4, 4, roots=[0], seed=3)
-    found = race.solve(asked, budget=Budget(60))
+    found = portfolio.solve(asked, budget=Budget(60))
     jobs.stop()
     assert isinstance(found, Sat)
     assert isinstance(asked, Problem)

@@ -11,8 +11,8 @@ from synth import bounds
 from synth.checker.schedule import replay as verify
 from synth.encodings.chunk_mixtures import fractional_chunks
 from synth.encodings.chunk_mixtures.incremental_sat import OneChunk
-from synth.encodings.chunk_mixtures.iterative_forward_search import Placed
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.chunk_mixtures.iterative_forward_search import PlacementResult
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule
 from synth.model.symmetry import Generator
@@ -33,12 +33,12 @@ def blended(
     propagations: int = FEW,
     below: Fraction | None = None,
     *start: Schedule,
-) -> Placed:
+) -> PlacementResult:
     least = bounds.allreduce(network, task, steps).value
-    return fractional_chunks.blend(network, task, steps, least, below, propagations, 0, start)
+    return fractional_chunks.search_mixture(network, task, steps, least, below, propagations, 0, start)
 
 
-def made(found: Placed) -> Schedule:
+def made(found: PlacementResult) -> Schedule:
     assert found.schedule is not None
     return found.schedule
 
@@ -94,16 +94,20 @@ def test_what_is_not_below_is_not_given() -> None:
 def test_too_few_steps_and_other_problems_have_no_answer() -> None:
     line = topology("line:4").network()
     capped = Network("capped", 2, (Route(0, 1, 2),), (Cap((0,), 1),))
-    assert fractional_chunks.blend(line, collective("scan", 4), 2, Fraction(1), None, FEW, 0).schedule is None
-    assert fractional_chunks.blend(capped, collective("scan", 2), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
-    assert fractional_chunks.blend(DGX1, collective("broadcast", 8), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
+    assert fractional_chunks.search_mixture(line, collective("scan", 4), 2, Fraction(1), None, FEW, 0).schedule is None
+    assert fractional_chunks.search_mixture(
+        capped, collective("scan", 2), 2, Fraction(1), None, FEW, 0
+    ) == PlacementResult(None, 0.0)
+    assert fractional_chunks.search_mixture(
+        DGX1, collective("broadcast", 8), 2, Fraction(1), None, FEW, 0
+    ) == PlacementResult(None, 0.0)
 
 
 def test_a_try_blends() -> None:
     same = Generator(tuple(range(4)), tuple(range(len(RING.routes))), (0,))
     task = collective("scan", 4)
     least = bounds.allreduce(RING, task, 4).value
-    asked = Attempt("blending", Translation(RING, task, (same,), 1), 4, 0, FEW, 0, least=least)
+    asked = Attempt("blending", TranslatedChunks(RING, task, (same,), 1), 4, 0, FEW, 0, least=least)
     outcome = run_attempt(asked)
     assert outcome.status == "sat"
     assert outcome.schedule is not None
@@ -117,4 +121,4 @@ def test_fewer_rounds_than_steps_are_not_asked_for() -> None:
     """One link, more steps than are needed: the fractions leave steps idle."""
     network = topology("line:2").network()
     for steps in (1, 2, 3):
-        fractional_chunks.blend(network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ())
+        fractional_chunks.search_mixture(network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ())

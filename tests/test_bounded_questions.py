@@ -12,7 +12,7 @@ from synth.model.collective import collective
 from synth.model.outcome import Budget, Sat, Unsat
 from synth.model.schedule import Problem
 from synth.pareto import problem_bounds
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.solvers.processes import jobs
 from synth.topologies import topology
 
@@ -35,15 +35,15 @@ def question(name: str, chunks: int, steps: int, rounds: int) -> Problem:
 def test_a_limit_changes_no_answer(name, chunks, steps, rounds):
     asked = question(name, chunks, steps, rounds)
     assert (
-        problem_bounds.ask(asked, Budget(100.0))
-        == problem_bounds.ask(asked, Budget(None))
+        problem_bounds.query_bounds(asked, Budget(100.0))
+        == problem_bounds.query_bounds(asked, Budget(None))
         == problem_bounds.rounds(asked)
     )
 
 
 def test_too_few_steps_are_refuted_without_a_process(monkeypatch):
-    monkeypatch.setattr(jobs, "alone", lambda *_: pytest.fail("was begun"))
-    said = problem_bounds.ask(question("allgather", 1, 1, 9), Budget(1.0))
+    monkeypatch.setattr(jobs, "run_job", lambda *_: pytest.fail("was begun"))
+    said = problem_bounds.query_bounds(question("allgather", 1, 1, 9), Budget(1.0))
     assert said is not None and said.reason == "at least 2 steps are needed"
     assert said.certificate == bounds.steps(NETWORK, collective("allgather", 9)).certificate
 
@@ -56,18 +56,18 @@ def test_late_bounds_leave_the_question_to_the_search(monkeypatch, result):
         given.append(seconds)
         return SimpleNamespace(result=result)
 
-    monkeypatch.setattr(jobs, "alone", alone)
+    monkeypatch.setattr(jobs, "run_job", alone)
     found = api.solve("torus:3x3", "allgather", 1, 4, 9, time_limit=100)
     assert isinstance(found, Sat) and given == [100 * problem_bounds.SHARE]
 
 
 def test_what_bounds_refute_is_not_searched_for(monkeypatch):
-    monkeypatch.setattr(race, "solve", lambda *_, **__: pytest.fail("was searched for"))
+    monkeypatch.setattr(portfolio, "solve", lambda *_, **__: pytest.fail("was searched for"))
     found = api.solve("torus:3x3", "allgather", 2, 2, 3, time_limit=100)
     assert isinstance(found, Unsat) and "needs at least" in found.reason
 
 
 def test_an_error_of_the_bounds_is_an_error(monkeypatch):
-    monkeypatch.setattr(jobs, "alone", lambda *_: SimpleNamespace(result=("error", ArithmeticError("no optimum"))))
+    monkeypatch.setattr(jobs, "run_job", lambda *_: SimpleNamespace(result=("error", ArithmeticError("no optimum"))))
     with pytest.raises(ArithmeticError):
-        problem_bounds.ask(question("allgather", 1, 4, 9), Budget(1.0))
+        problem_bounds.query_bounds(question("allgather", 1, 4, 9), Budget(1.0))

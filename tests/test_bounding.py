@@ -97,14 +97,14 @@ def test_with_time_enough_they_are_the_bounds(made, seconds, name):
 
 
 def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": _dies, "completing": bounds.completing})
+    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": _dies, "completing": bounds.completing})
     some = made(100.0)
     assert some.first() == bounds.completing(NINE, ALL)
     assert not some.late(2) and "its search ended early" in some.notes[0]
 
 
 def test_where_one_half_is_late_the_other_serves(made, monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": bounds.flow, "completing": doze})
+    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": bounds.flow, "completing": doze})
     monkeypatch.setattr(bounds_over_steps, "FLOOR_SHARE", 0.0)
     some = made(100.0)
     assert some.first() == bounds.flow(NINE, ALL, None)
@@ -121,7 +121,7 @@ def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_i
 
 
 def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": doze, "completing": doze})
+    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": doze, "completing": doze})
     with pytest.raises(NoBoundError, match="came before any bound"):
         api.frontier("random-regular:20", "allreduce", engine="exact", time_limit=0.1, log=tmp_path / "log")
     whole = large.frontier  # which gets all the time that it takes
@@ -134,14 +134,16 @@ def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alon
 def test_of_many_ranks_some_of_the_limit_is_kept_for_flow_methods():
     many, few = topology("random-regular:20"), topology("torus:3x3")
     task = collective("allreduce", 20)
-    assert engine_choice.kept(many, task, "auto", None, 100.0) == engine_choice.KEPT
-    assert engine_choice.kept(many, task, "auto", None, 1.0) == engine_choice.KEPT_SHARE
+    assert engine_choice.flow_seconds(many, task, "auto", None, 100.0) == engine_choice.FLOW_SECONDS
+    assert engine_choice.flow_seconds(many, task, "auto", None, 1.0) == engine_choice.FLOW_SHARE
     assert (
-        engine_choice.kept(many, task, "exact", None, 100.0) == engine_choice.kept(many, task, "auto", None, None) == 0
+        engine_choice.flow_seconds(many, task, "exact", None, 100.0)
+        == engine_choice.flow_seconds(many, task, "auto", None, None)
+        == 0
     )
     assert (
-        engine_choice.kept(many, collective("scan", 20), "auto", None, 100.0)
-        == engine_choice.kept(few, ALL, "auto", None, 100.0)
+        engine_choice.flow_seconds(many, collective("scan", 20), "auto", None, 100.0)
+        == engine_choice.flow_seconds(few, ALL, "auto", None, 100.0)
         == 0
     )
 
@@ -152,7 +154,7 @@ def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
 
 
 def test_few_ranks_have_a_quick_bound(monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": doze, "completing": doze})
+    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": doze, "completing": doze})
     items = list(combining_frontier.points(NINE, ALL, budget=Budget(0.1)))
     assert items[0] == (None, bounds.flow(NINE, ALL, None, cycles=1))
     assert [item.reason for item in items if isinstance(item, Open)]

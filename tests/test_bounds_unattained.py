@@ -9,7 +9,7 @@ import pytest
 
 import synth
 from synth import bounds
-from synth.bounds.attainment import never_attained
+from synth.bounds.attainment import is_never_attained
 from synth.model.collective import collective
 from synth.model.topology import Link, Topology
 from synth.topologies import topology
@@ -37,7 +37,7 @@ def floor_of(name, what):
 def test_what_is_attained_is_not_called_unattained(name, what, steps):
     net, task, floor = floor_of(name, what)
     assert bounds.flow(net, task, steps).value == floor.value
-    assert not never_attained(net, task, floor)
+    assert not is_never_attained(net, task, floor)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_what_is_attained_is_not_called_unattained(name, what, steps):
 )
 def test_what_is_never_attained_is_above_its_limit_at_every_number_of_steps(name, what, steps):
     net, task, floor = floor_of(name, what)
-    assert never_attained(net, task, floor)
+    assert is_never_attained(net, task, floor)
     assert all(bounds.flow(net, task, s).value > floor.value for s in range(steps, steps + 3))
 
 
 def test_a_bound_without_static_cuts_says_nothing():
     net, task, floor = floor_of("dgx1", "broadcast")
-    assert not never_attained(net, task, replace(floor, certificate={"kind": "distance", "pair": [0, 1]}))
-    assert not never_attained(net, task, replace(floor, value=Fraction(0)))
+    assert not is_never_attained(net, task, replace(floor, certificate={"kind": "distance", "pair": [0, 1]}))
+    assert not is_never_attained(net, task, replace(floor, value=Fraction(0)))
 
 
 def test_a_frontier_says_so(tmp_path):
@@ -70,10 +70,10 @@ def test_a_frontier_says_so(tmp_path):
 def test_the_certificate_of_a_sum_is_not_read_as_that_of_its_reversal(what, tmp_path):
     net, task, floor = floor_of("dgx1", what)
     if task.combining:
-        assert not never_attained(net.reversed(), task.reversed(), floor)
+        assert not is_never_attained(net.reversed(), task.reversed(), floor)
         forwards = bounds.flow(net.reversed(), task.reversed(), None)
         assert forwards.value == floor.value
-        assert not never_attained(net.reversed(), task.reversed(), forwards)
+        assert not is_never_attained(net.reversed(), task.reversed(), forwards)
     found = synth.frontier("dgx1", what, max_steps=2, log=tmp_path / "log")
     assert not any("no number of steps attains it" in note for note in found.notes)
 
@@ -89,5 +89,5 @@ def test_parallel_routes_have_generators_that_permute_links_too():
     task = collective("broadcast", 3)
     floor = bounds.flow(net, task, None)
     assert any(len(generator) == 3 for generator in floor.certificate["generators"])
-    assert never_attained(net, task, floor)
+    assert is_never_attained(net, task, floor)
     assert all(bounds.flow(net, task, s).value > floor.value for s in range(1, 5))

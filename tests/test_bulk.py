@@ -14,7 +14,7 @@ from synth.errors import FormatError, UsageError, VerificationError
 from synth.model import compressed_schedule
 from synth.model.spanning_forest import Forest
 from synth.scale.forests import pipelining
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.topologies import topology
 
 
@@ -48,14 +48,14 @@ def ring_forest(ranks, *, collective="allgather", symmetric=True):
 def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
     forest = ring_forest(6, collective=collective, symmetric=symmetric)
     made = pipelining.bulk(forest, depth)
-    found = compressed_replay.bulk(made)
+    found = compressed_replay.replay(made)
     assert found.group == (6 if symmetric else 1)
     assert found.sends == 6 * 2 * 5 * depth
     assert found.busiest == 1
     assert (made.steps, made.bandwidth) == pipelining.rate(forest, depth)
     assert made.steps == 5 + depth - 1
-    replay.schedule(bulk_expansion.schedule(made))
-    assert compressed_replay.bulk(bulk_expansion.whole(made)).bandwidth == made.bandwidth
+    replay.schedule(orbit_expansion.ordinary_schedule(made))
+    assert compressed_replay.replay(orbit_expansion.expand_orbits(made)).bandwidth == made.bandwidth
 
 
 def test_depth_brings_the_rate_near_the_forests():
@@ -84,10 +84,10 @@ def test_an_altered_schedule_is_refused_or_just_as_right(data):
         values[at] += data.draw(st.sampled_from([-1, 1, 2]))
         altered = replace(made, **{column: values})
     try:
-        compressed_replay.bulk(altered)
+        compressed_replay.replay(altered)
     except VerificationError:
         return
-    replay.schedule(bulk_expansion.schedule(altered))
+    replay.schedule(orbit_expansion.ordinary_schedule(altered))
 
 
 def test_a_file_gives_the_schedule_back(tmp_path):
@@ -99,7 +99,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
         again = schedule_archive.load(path)
         assert again.digest() == made.digest()
         assert (again.topology.links, again.topology.limits) == (made.topology.links, made.topology.limits)
-        assert compressed_replay.bulk(again) == compressed_replay.bulk(made)
+        assert compressed_replay.replay(again) == compressed_replay.replay(made)
 
 
 def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
@@ -124,21 +124,21 @@ def test_other_files_are_refused(tmp_path, content):
 def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
     scatter = pipelining.bulk(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
     gather = pipelining.bulk(ring_forest(5, symmetric=symmetric), depth)
-    made = pipelining.composed(scatter, gather)
-    found = compressed_replay.bulk(made)
-    assert found.sends == 2 * compressed_replay.bulk(gather).sends
+    made = pipelining.scatter_then_gather(scatter, gather)
+    found = compressed_replay.replay(made)
+    assert found.sends == 2 * compressed_replay.replay(gather).sends
     assert made.bandwidth == (scatter.bandwidth + gather.bandwidth) / 5
-    replay.schedule(bulk_expansion.schedule(made))
+    replay.schedule(orbit_expansion.ordinary_schedule(made))
     with pytest.raises(UsageError):
-        pipelining.composed(gather, scatter)
+        pipelining.scatter_then_gather(gather, scatter)
     early = replace(made, step=np.where(made.kind == compressed_schedule.COPY, made.step - 1, made.step))
     with pytest.raises(VerificationError):
-        compressed_replay.bulk(early)
+        compressed_replay.replay(early)
 
 
 def test_an_allgather_turned_is_a_reduce_scatter():
     gather = pipelining.bulk(ring_forest(6), 3)
-    made = pipelining.turned(gather)
-    compressed_replay.bulk(made)
-    replay.schedule(bulk_expansion.schedule(made))
-    compressed_replay.bulk(pipelining.composed(made, gather))
+    made = pipelining.reversed_in_time(gather)
+    compressed_replay.replay(made)
+    replay.schedule(orbit_expansion.ordinary_schedule(made))
+    compressed_replay.replay(pipelining.scatter_then_gather(made, gather))

@@ -15,13 +15,13 @@ TEXT = "topologies: ['torus:5x5']\ncollectives: [alltoall]\noptions: {engine: fl
 
 def test_a_flow_task_ends_at_its_limit_and_is_gone_on_with(tmp_path, monkeypatch):
     given = []
-    whole = engine_choice.flow
+    whole = engine_choice.synthesize_flow
 
     def noted(*args, **more):
         given.append(more.get("time_limit"))
         return whole(*args, **more)
 
-    monkeypatch.setattr(engine_choice, "flow", noted)
+    monkeypatch.setattr(engine_choice, "synthesize_flow", noted)
     assert run(tmp_path, TEXT).exit_code == 4
     with Store.open(tmp_path / "catalog.db") as store:
         (short,) = map(store.get, store.fingerprints("open"))

@@ -11,7 +11,7 @@ from catalog_jobs import entries, nobody, planned, run
 
 from synth import api
 from synth.catalog.jobs import task as job_task
-from synth.catalog.jobs.cost_estimate import Costs, Taken
+from synth.catalog.jobs.cost_estimate import CostEstimator, EntryTime
 from synth.catalog.jobs.run import Interrupted
 from synth.catalog.jobs.runners import Answer
 from synth.catalog.jobs.runners.inline import Inline
@@ -185,10 +185,10 @@ def test_what_flow_methods_find_impossible_is_said_but_not_kept_as_proved(tmp_pa
 
 
 def test_estimates_follow_what_tasks_took():
-    costs = Costs()
+    costs = CostEstimator()
     assert costs.estimate("allgather", 16, "exact") > costs.estimate("allgather", 8, "exact")
     assert costs.estimate("scan", 8, "exact", time_limit=10.0) == 12.0
-    costs = Costs([Taken("allgather", 8, "exact", seconds) for seconds in (1.0, 100.0, 200.0)])
+    costs = CostEstimator([EntryTime("allgather", 8, "exact", seconds) for seconds in (1.0, 100.0, 200.0)])
     assert costs.estimate("allgather", 8, "exact") == 100.0
     assert costs.estimate("allgather", 16, "exact") == 800.0
 

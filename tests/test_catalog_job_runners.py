@@ -35,9 +35,9 @@ def answers(runner, calls):
 
 
 def forked(runner):
-    """The children of a runner's nursery, once there are some."""
-    nursery, until = psutil.Process(runner.pids[0]), time.monotonic() + 30
-    while not (children := nursery.children()) and time.monotonic() < until:
+    """The children of a runner's server, once there are some."""
+    server, until = psutil.Process(runner.pids[0]), time.monotonic() + 30
+    while not (children := server.children()) and time.monotonic() < until:
         time.sleep(0.02)
     assert children
     return children
@@ -108,7 +108,7 @@ def killed(folder, victim):
 
 
 def test_processes_give_the_same_entries_with_a_child_killed_on_the_way(tmp_path, reference):
-    thread = killed(tmp_path, lambda child, nursery: child)
+    thread = killed(tmp_path, lambda child, server: child)
     summary = run(tmp_path, runner=lambda: Processes(job_work.first_waits, 2))
     thread.join()
     assert entries(tmp_path) == reference
@@ -117,7 +117,7 @@ def test_processes_give_the_same_entries_with_a_child_killed_on_the_way(tmp_path
 
 @pytest.mark.slow
 def test_two_dask_workers_give_the_same_entries_with_one_killed_on_the_way(tmp_path, reference):
-    thread = killed(tmp_path, lambda child, nursery: psutil.Process(nursery).ppid())
+    thread = killed(tmp_path, lambda child, server: psutil.Process(server).ppid())
     summary = run(tmp_path, runner=lambda: cluster.connect(job_work.first_waits, "local", 2))
     thread.join()
     assert entries(tmp_path) == reference
@@ -212,10 +212,10 @@ def test_workers_with_another_synth_or_none_are_refused(found, told):
 def test_nothing_is_left_when_a_runner_closes():
     runner = Processes(job_work.echo, 1, modules=("job_work",))
     runner.start(Call(1, "sleep", 60.0))
-    nursery, children = psutil.Process(runner.pids[0]), forked(runner)
+    server, children = psutil.Process(runner.pids[0]), forked(runner)
     assert runner.wait(0.05) == []
     runner.close()
-    assert not psutil.wait_procs([nursery, *children], timeout=10)[1]
+    assert not psutil.wait_procs([server, *children], timeout=10)[1]
 
 
 def test_importing_the_runners_loads_no_dask():

@@ -85,7 +85,7 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     assert invariant(other, task) == invariant(made.network, made.collective)
     found = relabelling((made.network, made.collective), (other, task))
     assert found is not None
-    again = relabel.schedule(made, relabel.Move((made.network, made.collective), (other, task), found))
+    again = relabel.schedule(made, relabel.ProblemMap((made.network, made.collective), (other, task), found))
     assert (again.network, again.collective) == (other, task)
     before, after = replay.schedule(made), replay.schedule(again)
     assert (before.steps, before.bandwidth, before.sends) == (after.steps, after.bandwidth, after.sends)
@@ -306,7 +306,7 @@ def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
             asked = moved(task, ranks, rng)
             found = relabelling((network, task), (other, asked))
             assert found is not None
-            made = relabel.certificate(certificate, relabel.Move((network, task), (other, asked), found))
+            made = relabel.certificate(certificate, relabel.ProblemMap((network, task), (other, asked), found))
             assert cuts.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)
     assert kinds == set(cuts.KEYS)
 

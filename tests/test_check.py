@@ -13,7 +13,7 @@ import pytest
 
 from synth import bounds
 from synth.bounds import single_chunk
-from synth.bounds.first_completion import by_roots
+from synth.bounds.first_completion import first_completion_bound
 from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError, VerificationError
 from synth.model.collective import Collective, collective
@@ -70,7 +70,7 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
     one = single_chunk.bound(star, collective("scan", 5), 3, Fraction(3, 2))
     assert one is not None
     found.append((star, collective("scan", 5), one.certificate, 3, one.value))
-    turned = by_roots(RING, collective("allreduce", 4), ())
+    turned = first_completion_bound(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
     ring = topology("ring:5").network()
     few = single_chunk.too_few(ring, collective("allreduce", 5), 2)

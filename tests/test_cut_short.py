@@ -18,8 +18,8 @@ from synth.pareto.events import Options, SweepInterrupted
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.forests import build
-from synth.scale.search_state import Found
-from synth.solvers.processes.deadline import TimeUp, until
+from synth.scale.search_state import SearchState
+from synth.solvers.processes.deadline import TimeUp, time_limited
 from synth.topologies import topology
 
 
@@ -45,7 +45,7 @@ def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
 
     monkeypatch.setattr(search, "frontier", stopped)
     with pytest.raises(SweepInterrupted) as kept:
-        engine_choice.helped(found, machine, "auto", None, Options())
+        engine_choice.with_flow_points(found, machine, "auto", None, Options())
     assert isinstance(kept.value.frontier, Frontier) and kept.value.frontier.points
     assert all(p.construction.startswith("flow: ") for p in kept.value.frontier.points)
 
@@ -61,19 +61,19 @@ def test_ctrl_c_while_points_are_written_out_keeps_those_before_it():
                 raise KeyboardInterrupt
 
     with pytest.raises(SweepInterrupted) as kept:
-        merge_scale_points.mixed(found, machine, "allgather", progress=tell)
+        merge_scale_points.merge_scale_points(found, machine, "allgather", progress=tell)
     assert len(kept.value.frontier.points) == 1
 
 
 def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
-    flows = concurrent_flow.flows
+    flows = concurrent_flow.least_congestion_flows
 
     def late(fabric, group=None, *, shortest=False):
         if not shortest:
             raise TimeUp
         return flows(fabric, group, shortest=True)
 
-    monkeypatch.setattr(concurrent_flow, "flows", late)
+    monkeypatch.setattr(concurrent_flow, "least_congestion_flows", late)
     found = search.frontier(topology("torus:3x4"), "alltoall", time_limit=1000)
     assert found.points and all(p.engine == "flows, shortest ways" for p in found.points)
     assert found.open == ("a higher bound: ended by the time limit", "paths of least congestion: not tried")
@@ -105,15 +105,15 @@ def test_frontier_and_bound_count_the_same_steps_under_a_limit(name, what):
 
 
 def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
-    monkeypatch.setattr(search, "HURRIED", 200)
+    monkeypatch.setattr(search, "MOST_DISTANCE_WORK", 200)
     machine = topology("random-regular:24")
     one, other = (call(machine, "allgather", time_limit=1000).least_steps for call in (search.bound, search.frontier))
     assert one == other <= search.bound(machine, "allgather").least_steps
 
 
 def test_a_stage_is_named_once():
-    found = Found(lambda text: None)
-    with until(0):
+    found = SearchState(lambda text: None)
+    with time_limited(0):
         found.cut("a higher bound", "ended by the time limit")
         found.stage("a higher bound", lambda: None)
     assert found.open == ["a higher bound: ended by the time limit"]

@@ -35,10 +35,10 @@ def test_blocks_and_periods_compare_every_element_as_the_whole_does(monkeypatch,
 
 
 def test_how_large_a_call_may_be():
-    assert buffers.most_bytes("host") == buffers.MAX_BYTES <= buffers.most_bytes("CUDA")
+    assert buffers.maximum_bytes("host") == buffers.MAX_BYTES <= buffers.maximum_bytes("CUDA")
     kind = dtype("float32")
-    buffers.afford(1, 1 << 30, kind)
+    buffers.check_memory(1, 1 << 30, kind)
     with pytest.raises(Exception, match="at most 4 GiB are allocated"):
-        buffers.afford(2, 1 << 30, kind)
-    buffers.afford(2, 1 << 30, kind, 8 << 30)
+        buffers.check_memory(2, 1 << 30, kind)
+    buffers.check_memory(2, 1 << 30, kind, 8 << 30)
     assert np.dtype("f4").itemsize == kind.size

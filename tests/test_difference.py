@@ -29,7 +29,7 @@ from synth.topologies import modify, topology
     ],
 )
 def test_the_first_difference_is_named(here, there, told):
-    assert json_diff.told(here, there, "there") == told
+    assert json_diff.describe(here, there, "there") == told
 
 
 @pytest.fixture(scope="module")

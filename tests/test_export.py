@@ -177,13 +177,14 @@ def test_msccl_gets_two_files_a_point_and_no_more_than_four():
         for line in api.export_program(replace(found, points=(*found.points, slow)), every=True).remarks
     )
     able = candidates(replace(found, points=(*found.points,)), (0, 9), (10, None))
-    served, out = point_choice.fewest(found, able, 1)
+    served, out = point_choice.drop_to_fit(found, able, 1)
     assert ([s.candidate.number for s in served], [c.number for c in out]) == ([2], [1])
 
 
 def test_scratch_of_msccl_gets_a_largest_size():
-    made = exported_files.one(
-        frontier().points[0].schedule, exported_files.Wish(request=exported_files.Request("msccl"), in_place="out")
+    made = exported_files.export_point(
+        frontier().points[0].schedule,
+        exported_files.ExportOptions(request=exported_files.Request("msccl"), in_place="out"),
     )
     assert 'maxBytes="4611686018427387904"' in made.files[0][1]
     gpus = tuple(gpu._replace(scratch=1) for gpu in programs.ring_allgather(4).gpus)

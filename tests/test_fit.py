@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.catalog.tuner.cost_model import SYNC, WIRE, Model, Row, fit, lines, nominal
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, Row, fit, lines, nominal
 from synth.catalog.tuner.cost_terms import Shape, shape, terms
 from synth.model.topology import Network, Route
 
@@ -139,8 +139,8 @@ def test_the_nominal_model_is_the_prediction_of_the_frontier_plus_the_protocol()
     model, size = nominal(RING.network), 1 << 20
     plain = float(len(RING.steps) * RING.network.latency) * 1e-6
     wire = float(RING.bandwidth * size * RING.collective.unit_share / (RING.network.unit * 10**9))
-    for protocol in SYNC:
-        expected = plain + 3 * SYNC[protocol] + WIRE[protocol] * wire
+    for protocol in STEP_OVERHEAD:
+        expected = plain + 3 * STEP_OVERHEAD[protocol] + WIRE_FACTOR[protocol] * wire
         assert model.seconds(shape(RING), protocol, 1, size) == pytest.approx(expected)
     assert "not measured" in model.says
     assert lines(model.to_json()) == []

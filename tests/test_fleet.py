@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synth.catalog.jobs import job_file_reader, plan
-from synth.catalog.jobs.job_file import Change, TaskOptions
+from synth.catalog.jobs.job_file import TaskOptions, TopologyChange
 from synth.errors import FormatError
 
 WHOLE = """\
@@ -44,8 +44,8 @@ def test_everything_it_may_say(tmp_path):
     assert classes.options == (TaskOptions(time_limit=5.0),)
     assert [c.name for c in classes.collectives] == ["allgather"]
     assert ring.degraded == (
-        Change(without=("0-1",), place="topologies[2].degraded[0]"),
-        Change(("0-3",), ("1-2:1/2",), None, "topologies[2].degraded[1]"),
+        TopologyChange(without=("0-1",), place="topologies[2].degraded[0]"),
+        TopologyChange(("0-3",), ("1-2:1/2",), None, "topologies[2].degraded[1]"),
     )
     assert [(c.name, c.roots, c.sizes) for c in found.collectives] == [
         ("allreduce", (), None), ("broadcast", (3,), None), ("allgatherv", (), (2, 1)),

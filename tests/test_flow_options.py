@@ -14,7 +14,7 @@ from synth.frontiers import engine_choice
 from synth.model.bitwise_equality import same_bits
 from synth.model.scale_frontier import Large
 from synth.pareto.events import SweepInterrupted
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 from synth.topologies import topology
 
@@ -57,7 +57,7 @@ def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
     def stop(*_, **__):
         raise SweepInterrupted(found, None)
 
-    monkeypatch.setattr(engine_choice, "flow", stop)
+    monkeypatch.setattr(engine_choice, "synthesize_flow", stop)
     with pytest.raises(SweepInterrupted) as stopped:
         api.frontier(MACHINE, "allgather", engine="flow", max_steps=3)
     assert stopped.value.frontier.points and max(p.steps for p in stopped.value.frontier.points) <= 3
@@ -119,7 +119,7 @@ def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
 @pytest.mark.parametrize("machine", ["dgx1", "ring:5", "dgx-a100*2"])
 def test_sums_of_flow_methods_have_the_same_bits_on_all_ranks(machine):
     for point in frontier(topology(machine), "allreduce").points[:4]:
-        assert same_bits(bulk_expansion.schedule(point.make()))
+        assert same_bits(orbit_expansion.ordinary_schedule(point.make()))
 
 
 def test_a_document_of_some_points_is_verified(tmp_path):

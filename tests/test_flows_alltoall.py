@@ -19,9 +19,9 @@ from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.flow_decomposition import _Detours
 from synth.scale.alltoall.multiplicative_weights import by_weights
-from synth.scale.alltoall.step_assignment import Alltoall, roomy
+from synth.scale.alltoall.step_assignment import AlltoallPaths, with_more_chunks
 from synth.scale.fabric.fabric import fabric
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.topologies import modify, topology
 
 # seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
@@ -42,7 +42,7 @@ KNOWN = {
 def test_the_least_congestion_is_certified_exactly(name):
     machine = topology(name)
     graph = fabric(machine)
-    made = concurrent_flow.flows(graph)
+    made = concurrent_flow.least_congestion_flows(graph)
     proved = path_lengths.check(made.certificate(), machine) * graph.unit
     assert proved == KNOWN[name]
     assert made.congestion == pytest.approx(float(proved))
@@ -53,7 +53,7 @@ def test_it_agrees_with_the_general_bound(name):
     machine = topology(name)
     network = machine.network()
     graph = fabric(machine)
-    proved = path_lengths.check(concurrent_flow.flows(graph).certificate(), machine) * graph.unit
+    proved = path_lengths.check(concurrent_flow.least_congestion_flows(graph).certificate(), machine) * graph.unit
     assert proved == bounds.flow(network, collective("alltoall", network.ranks), None).value
 
 
@@ -64,14 +64,14 @@ def test_it_agrees_with_the_general_bound(name):
 @pytest.mark.parametrize("shortest", [True, False])
 def test_schedules_verify_written_out(name, shortest):
     graph = fabric(topology(name))
-    made = concurrent_flow.flows(graph, shortest=shortest)
-    ways = roomy(made, Alltoall(made))
+    made = concurrent_flow.least_congestion_flows(graph, shortest=shortest)
+    ways = with_more_chunks(made, AlltoallPaths(made))
     for steps in (ways.longest, 2 * ways.longest + 1):
         short = ways.schedule(steps)
-        found = compressed_replay.bulk(short)
+        found = compressed_replay.replay(short)
         assert found.steps == steps
         assert float(short.bandwidth) >= made.congestion * (1 - 1e-6)
-        whole = bulk_expansion.schedule(short)
+        whole = orbit_expansion.ordinary_schedule(short)
         replay.schedule(whole)
         assert whole.bandwidth == short.bandwidth
     if shortest:
@@ -81,11 +81,11 @@ def test_schedules_verify_written_out(name, shortest):
 
 
 def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
-    ways = Alltoall(concurrent_flow.flows(fabric(topology("torus:8x8"))))
+    ways = AlltoallPaths(concurrent_flow.least_congestion_flows(fabric(topology("torus:8x8"))))
     short = ways.schedule(18)
-    whole = bulk_expansion.whole(short)
-    assert compressed_replay.bulk(short).sends == compressed_replay.bulk(whole).sends == len(whole.step)
-    assert compressed_replay.bulk(short).busiest == compressed_replay.bulk(whole).busiest
+    whole = orbit_expansion.expand_orbits(short)
+    assert compressed_replay.replay(short).sends == compressed_replay.replay(whole).sends == len(whole.step)
+    assert compressed_replay.replay(short).busiest == compressed_replay.replay(whole).busiest
     assert short.bandwidth / 64 <= Fraction(51, 50)
 
 
@@ -93,12 +93,12 @@ def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
 def test_multiplicative_weights_stay_within_their_certified_gap(name):
     machine = topology(name)
     graph = fabric(machine)
-    exact = concurrent_flow.flows(graph)
+    exact = concurrent_flow.least_congestion_flows(graph)
     made = by_weights(graph, (), np.arange(graph.ranks), phases=60)
     proved = float(path_lengths.check(made.certificate(), machine) * graph.unit)
     assert proved <= exact.congestion * (1 + 1e-9) <= made.congestion * (1 + 2e-9)
     assert made.congestion / proved < 1.12
-    compressed_replay.bulk(Alltoall(made, 2).schedule(Alltoall(made, 2).longest))
+    compressed_replay.replay(AlltoallPaths(made, 2).schedule(AlltoallPaths(made, 2).longest))
 
 
 def test_ranks_that_cannot_be_reached_make_it_impossible():
@@ -106,7 +106,7 @@ def test_ranks_that_cannot_be_reached_make_it_impossible():
 
     apart = modify.apply(topology("line:4"), without=("1-2",))
     with pytest.raises(InfeasibleError):
-        concurrent_flow.flows(fabric(apart))
+        concurrent_flow.least_congestion_flows(fabric(apart))
     with pytest.raises(InfeasibleError):
         by_weights(fabric(apart), (), np.arange(4))
 
@@ -139,7 +139,7 @@ _CACHE = {}
 def _known(name):
     if name not in _CACHE:
         machine = topology(name)
-        certificate = concurrent_flow.flows(fabric(machine)).certificate()
+        certificate = concurrent_flow.least_congestion_flows(fabric(machine)).certificate()
         _CACHE[name] = machine, path_lengths.check(certificate, machine), certificate
     return _CACHE[name]
 
@@ -152,7 +152,7 @@ def test_links_that_are_their_own_port_are_priced():
         "narrow", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in ends), (Limit("port", (3, 4), Fraction(1)),)
     )
     graph = fabric(machine)
-    made = concurrent_flow.flows(graph)
+    made = concurrent_flow.least_congestion_flows(graph)
     assert float(path_lengths.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)
 
 

@@ -9,7 +9,7 @@ from bench.spanning_forest_check import verify
 from synth.scale.fabric.fabric import fabric
 from synth.scale.forests import symmetric_trees, symmetric_trees_direct
 from synth.scale.forests.build import build
-from synth.scale.forests.partial_trees import Flat
+from synth.scale.forests.partial_trees import ArrayForest
 from synth.topologies import topology
 
 
@@ -24,7 +24,7 @@ def test_forests_in_arrays_are_optimal_and_as_shallow_as_the_machine(name, depth
         symmetric_trees.symmetric_trees_direct, "grow", lambda *args: made.append(grow(*args)) or made[-1]
     )
     built = build(fabric(topology(name)), collective, methods=("symmetric",))
-    assert isinstance(made[-1], Flat)
+    assert isinstance(made[-1], ArrayForest)
     checked = verify(built.forest)
     assert built.gap == 0 and checked.bandwidth == built.bound.bandwidth
     assert checked.depth == depth

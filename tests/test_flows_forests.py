@@ -16,7 +16,7 @@ from synth.model.topology import Topology
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.scale.forests.partial_trees import finished
+from synth.scale.forests.partial_trees import to_forest
 from synth.scale.forests.symmetric_trees import grow
 from synth.topologies import topology
 
@@ -54,7 +54,7 @@ def made(name: str | Topology, collective: str = "allgather") -> Forest:
     group = free_group(moves, machine.ranks)
     grown = grow(bound.fabric, group, bound.time)
     assert grown is not None
-    return finished(bound.fabric, bound, grown, group, "symmetric")
+    return to_forest(bound.fabric, bound, grown, group, "symmetric")
 
 
 @pytest.mark.parametrize("name", [*DEEPEST, *MIXED])

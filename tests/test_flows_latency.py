@@ -10,8 +10,8 @@ from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UsageError
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
-from synth.scale.greedy import bulk_expansion, rarest_first
-from synth.scale.greedy.bfs_broadcast import Breadth
+from synth.scale.greedy import orbit_expansion, rarest_first
+from synth.scale.greedy.bfs_broadcast import BreadthFirstBroadcast
 from synth.topologies import modify, topology
 
 
@@ -21,11 +21,11 @@ from synth.topologies import modify, topology
 )
 def test_breadth_first_is_optimal_at_the_diameter_on_tori_meshes_and_hypercubes(name):
     graph = fabric(topology(name))
-    found = Breadth(graph)
+    found = BreadthFirstBroadcast(graph)
     assert found.bandwidth == throughput(graph).time
     made = found.schedule()
     assert made.bandwidth == found.bandwidth
-    assert compressed_replay.bulk(made).busiest == 1
+    assert compressed_replay.replay(made).busiest == 1
 
 
 @pytest.mark.parametrize("name", ["dgx1", "random-regular:12:degree=3", "mesh:3x4", "torus:3x4", "star:5", "line:4"])
@@ -34,42 +34,42 @@ def test_both_verify_written_out(name, chunks):
     machine = topology(name)
     graph = fabric(machine)
     diameter = max(d for row in machine.network().distances for d in row)
-    for made in (Breadth(graph).schedule(chunks), rarest_first.schedule(graph, chunks)):
-        compressed_replay.bulk(made)
-        whole = bulk_expansion.schedule(made)
+    for made in (BreadthFirstBroadcast(graph).schedule(chunks), rarest_first.rarest_first_schedule(graph, chunks)):
+        compressed_replay.replay(made)
+        whole = orbit_expansion.ordinary_schedule(made)
         replay.schedule(whole)
         assert whole.bandwidth == made.bandwidth >= throughput(graph).time
         assert made.steps >= diameter
-    assert Breadth(graph).schedule(chunks).steps == diameter
+    assert BreadthFirstBroadcast(graph).schedule(chunks).steps == diameter
 
 
 def test_breadth_first_on_a_dgx1_is_the_proved_optimum_in_two_steps():
-    assert Breadth(fabric(topology("dgx1"))).bandwidth == Fraction(3, 2)
+    assert BreadthFirstBroadcast(fabric(topology("dgx1"))).bandwidth == Fraction(3, 2)
 
 
 @pytest.mark.parametrize("name", ["torus:32x32", "mesh:16x16"])
 def test_rarest_first_is_within_a_percent_of_the_bound(name):
     graph = fabric(topology(name))
-    made = rarest_first.schedule(graph)
-    compressed_replay.bulk(made)
+    made = rarest_first.rarest_first_schedule(graph)
+    compressed_replay.replay(made)
     assert made.bandwidth <= throughput(graph).time * Fraction(101, 100)
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_every_seed_is_right(seed):
-    compressed_replay.bulk(rarest_first.schedule(fabric(topology("mesh:3x4")), 2, seed))
+    compressed_replay.replay(rarest_first.rarest_first_schedule(fabric(topology("mesh:3x4")), 2, seed))
 
 
 def test_what_they_do_not_apply_to_is_said():
     with pytest.raises(UsageError):
-        Breadth(fabric(topology("dgx2")))
+        BreadthFirstBroadcast(fabric(topology("dgx2")))
     with pytest.raises(UsageError):
-        rarest_first.schedule(fabric(topology("dgx-a100*2")))
+        rarest_first.rarest_first_schedule(fabric(topology("dgx-a100*2")))
     with pytest.raises(UsageError):
-        Breadth(fabric(topology("ring:4"))).schedule(0)
+        BreadthFirstBroadcast(fabric(topology("ring:4"))).schedule(0)
     apart = fabric(modify.apply(topology("line:4"), without=("1-2",)))
     with pytest.raises(InfeasibleError):
-        Breadth(apart)
+        BreadthFirstBroadcast(apart)
     with pytest.raises(InfeasibleError):
-        rarest_first.schedule(apart)
+        rarest_first.rarest_first_schedule(apart)

@@ -17,11 +17,11 @@ from synth.model.spanning_forest import Forest
 from synth.model.topology import Link, Topology
 from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
 from synth.scale.fabric.fabric import fabric
-from synth.scale.fabric.switch_balancing import balanced
+from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
 from synth.scale.forests.build import build
 from synth.scale.forests.edge_splitting import split
-from synth.scale.forests.partial_trees import finished
+from synth.scale.forests.partial_trees import to_forest
 from synth.topologies import topology
 
 KNOWN = {
@@ -43,7 +43,7 @@ def packed(machine: Topology, collective: str = "allgather", root: int = 0) -> F
     bound = throughput(fabric(machine), collective, root)
     grown = pack(bound.fabric, bound.time, bound.shards)
     assert grown is not None
-    return finished(bound.fabric, bound, grown, (), "packing")
+    return to_forest(bound.fabric, bound, grown, (), "packing")
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -218,8 +218,8 @@ def test_splitting_leaves_ranks_only() -> None:
 
 def test_balancing() -> None:
     plain = fabric(topology("fat-tree:8"))
-    assert balanced(plain) is plain
-    even = balanced(fabric(topology("dgx2*2")))
+    assert balance_switches(plain) is plain
+    even = balance_switches(fabric(topology("dgx2*2")))
     assert even is not None
     into, out = (np.bincount(ends, even.cap, even.nodes)[even.ranks :] for ends in (even.dst, even.src))
     assert (into == out).all()

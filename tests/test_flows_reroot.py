@@ -17,7 +17,7 @@ from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
 from synth.scale.forests import build, rerooting
-from synth.scale.forests.partial_trees import finished
+from synth.scale.forests.partial_trees import to_forest
 from synth.scale.forests.symmetric_trees import grow
 from synth.scale.search import frontier
 
@@ -30,8 +30,8 @@ def hung(name, collective, root):
     bound = throughput(graph, collective, root, moves)
     every = throughput(graph, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
     grown = grow(bound.fabric, group, every.time, program=False)
-    trees, time = rerooting.rerooted(bound.fabric, grown, group, root, bound.time)
-    return finished(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound
+    trees, time = rerooting.reroot(bound.fabric, grown, group, root, bound.time)
+    return to_forest(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_large_machines_take_them_and_small_ones_are_packed():
 
 def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
     graph = fabric(topologies.topology("dgx-a100*8"))
-    kept = rerooting.rerooted
+    kept = rerooting.reroot
 
     def worse(*given):
         trees, time = kept(*given)
         return trees, time * Fraction(3, 2)
 
-    monkeypatch.setattr(rerooting, "rerooted", worse)
+    monkeypatch.setattr(rerooting, "reroot", worse)
     built = build.build(graph, "broadcast")
     assert built.forest.method == "packing" and not built.gap  # packing meets the bound
-    monkeypatch.setattr(build, "PACKED_SWITCHED", 0)
+    monkeypatch.setattr(build, "MOST_SWITCHED_WORK", 0)
     built = build.build(graph, "broadcast")
     assert built.forest.method == "re-rooted" and built.gap == Fraction(1, 2)
-    monkeypatch.setattr(rerooting, "rerooted", lambda *given: None)
+    monkeypatch.setattr(rerooting, "reroot", lambda *given: None)
     with pytest.raises(UndecidedError, match="no forest found for broadcast"):
         build.build(graph, "broadcast")
 

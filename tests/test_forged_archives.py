@@ -76,12 +76,12 @@ def test_a_load_is_seen_however_wide_links_are():
     machine = Topology("two", 2, links, (Limit("out", (0,), Fraction(1)), Limit("in", (1,), Fraction(1 << 62))))
     table = np.array([(0, c, 0, 0) for c in range(3)] + [(0, 3 + c, 1, 0) for c in range(3)], np.int64)
     enough = over_links(machine, "allgather", None, 3, np.array([3]), table)
-    assert compressed_replay.bulk(enough).busiest == 1
+    assert compressed_replay.replay(enough).busiest == 1
     with pytest.raises(VerificationError, match="link 0 -> 1 carries 3 chunks in 2 rounds of 1"):
-        compressed_replay.bulk(replace(enough, rounds=np.array([2])))
+        compressed_replay.replay(replace(enough, rounds=np.array([2])))
     limited = replace(machine, limits=(Limit("both", (0, 1), Fraction(1)), Limit("none", (), Fraction(1))))
     with pytest.raises(VerificationError, match="limit both carries 6 chunks"):
-        compressed_replay.bulk(replace(enough, topology=limited))
+        compressed_replay.replay(replace(enough, topology=limited))
 
 
 def test_a_limit_is_taken_to_one_of_as_many_links():
@@ -91,7 +91,7 @@ def test_a_limit_is_taken_to_one_of_as_many_links():
     doubled = (replace(limits[0], links=(0, 0)), *limits[1:])
     assert made.generators
     with pytest.raises(VerificationError, match="takes a limit to none"):
-        compressed_replay.bulk(replace(made, topology=replace(machine, limits=doubled)))
+        compressed_replay.replay(replace(made, topology=replace(machine, limits=doubled)))
 
 
 def test_symmetries_of_switches_alone_make_no_link_wider():
@@ -113,10 +113,10 @@ def test_symmetries_of_switches_alone_make_no_link_wider():
         ((0, 1, 3, 2),),
     )
     with pytest.raises(VerificationError, match="not the identity fixes a rank"):
-        compressed_replay.bulk(given)
+        compressed_replay.replay(given)
     with pytest.raises(VerificationError, match="carries 2 chunks in 1 rounds of 1"):
-        compressed_replay.bulk(replace(given, generators=()))
-    compressed_replay.bulk(replace(given, generators=(), rounds=np.array([2])))
+        compressed_replay.replay(replace(given, generators=()))
+    compressed_replay.replay(replace(given, generators=(), rounds=np.array([2])))
 
 
 @pytest.mark.parametrize("chunks", [1 << 20, 1 << 40, 1 << 61])
@@ -126,11 +126,11 @@ def test_numbers_alone_fill_no_memory(collective, chunks):
     for generators in ((), ((1, 2, 3, 0),)):
         given = replace(allgather(), collective=collective, root=where, chunks=chunks, generators=generators)
         with pytest.raises(VerificationError):
-            compressed_replay.bulk(given)
+            compressed_replay.replay(given)
     many = Topology("many", 1 << 20, (Link(0, 1, Fraction(1)),))
     nothing = np.zeros(0, np.int64)
     with pytest.raises(VerificationError, match="sends, where so many chunks take"):
-        compressed_replay.bulk(Bulk(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ()))
+        compressed_replay.replay(Bulk(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ()))
 
 
 def archive(path, header: object = None, **arrays: object) -> None:

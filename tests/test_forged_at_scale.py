@@ -40,7 +40,7 @@ def parallel(count: int, narrow: int, limits: tuple[Limit, ...] = ()) -> Topolog
 def lengths(machine: Topology, links: list, limits: list = (), generators: list = ()) -> dict:  # type: ignore[assignment]
     return {
         "kind": "alltoall-lengths",
-        "topology": path_lengths.digest_runs(machine),
+        "topology": path_lengths.alltoall_digest(machine),
         "links": links,
         "limits": list(limits),
         "generators": list(generators),

@@ -326,7 +326,7 @@ def test_a_proof_file_that_is_not_there_is_not_checked(tmp_path):
     doc = json.loads(file.read_text())
     doc["certificate"]["lemmas"] += 1
     with pytest.raises(VerificationError, match="lemmas"):
-        refutation.verify(doc, tmp_path)
+        refutation.check(doc, tmp_path)
     proof.unlink()
     code, output = asked("verify", str(file))
     assert code == 4 and "no proof file" in output

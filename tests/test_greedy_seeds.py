@@ -15,7 +15,7 @@ from synth.model.schedule import Schedule
 from synth.pareto import close_step_count
 from synth.pareto.events import Options
 from synth.pareto.log import Log
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep import Sweep
 from synth.topologies import topology
 
@@ -23,7 +23,7 @@ from synth.topologies import topology
 def seeds(name, coll, root=()):
     machine = topology(name)
     network = machine.network()
-    return incumbents.seeds(machine, network, collective(coll, network.ranks, root))
+    return incumbents.find_incumbents(machine, network, collective(coll, network.ranks, root))
 
 
 @pytest.mark.parametrize("coll", incumbents.COLLECTIVES)
@@ -47,9 +47,9 @@ def test_there_are_none_where_nothing_applies(monkeypatch):
 
 
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
-    monkeypatch.setattr(race, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
+    monkeypatch.setattr(portfolio, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
     for name, steps, bandwidth in [("torus:3x3", 2, Fraction(2)), ("hypercube:16", 4, Fraction(15, 4))]:
-        found = engine_choice.exact(
+        found = engine_choice.synthesize_exact(
             topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True
         )
         assert found.complete and [(p.steps, p.bandwidth, p.construction) for p in found.points] == [
@@ -108,5 +108,5 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
 
 def test_named_engines_are_not_helped():
     for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
-        found = engine_choice.exact(topology("torus:3x3"), collective("allgather", 9), options, fresh=True)
+        found = engine_choice.synthesize_exact(topology("torus:3x3"), collective("allgather", 9), options, fresh=True)
         assert all(p.construction != "breadth-first broadcast" for p in found.points)

@@ -14,7 +14,7 @@ from synth.errors import FormatError, UsageError, VerificationError
 from synth.model.process_groups import Group, units
 from synth.model.topology import Link, Topology
 from synth.scale.groups import joint as groupflows
-from synth.scale.groups.joint_bound import bound
+from synth.scale.groups.joint_bound import joint_bound
 from synth.scale.groups.step_assignment import assign_steps
 from synth.topologies.process_group_files import load
 
@@ -30,7 +30,7 @@ def read(tmp_path, text, ranks=32, name="groups.yaml"):
 def seconds(topology, groups):
     machine = api.topology(topology)
     network = machine.network()
-    found = bound(network, machine.nodes, groups)
+    found = joint_bound(network, machine.nodes, groups)
     assert process_groups.check(found.certificate, network, groups) == found.seconds
     return found.seconds
 
@@ -116,7 +116,7 @@ RING = [
 def prepared():
     machine = api.topology("ring:8")
     network = machine.network()
-    return network, RING, bound(network, machine.nodes, RING)
+    return network, RING, joint_bound(network, machine.nodes, RING)
 
 
 def test_corrupted_certificates_prove_no_more_than_the_truth():
@@ -351,5 +351,7 @@ def test_the_command_refuses_in_one_line(tmp_path):
 )
 def test_an_optimal_schedule_that_the_time_ended_may_be_one_of_more_steps(monkeypatch, name, missing):
     monkeypatch.setattr(groupflows, "assign_steps", lambda *given: (assign_steps(*given)[0], False))
-    found = groupflows.together(api.topology(name), [Group(tuple(range(8)), "allgather", Fraction(1))], chunks=1)
+    found = groupflows.synthesize_jointly(
+        api.topology(name), [Group(tuple(range(8)), "allgather", Fraction(1))], chunks=1
+    )
     assert (found.gap == 0, found.open) == (name != "ring:8", (missing,))

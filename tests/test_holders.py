@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.bounds.trees.cheapest_trees import MOST_FREE, Holders, make_pricer
+from synth.bounds.trees.cheapest_trees import MOST_FREE, SteinerTreeDP, make_pricer
 from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network, Route
 from synth.topologies import topology
@@ -60,7 +60,7 @@ def test_the_cheapest_of_all_trees_is_found_and_the_cheapest_through_every_send_
     if targets <= sources:
         return
     trees = every_tree(network, steps, sources, targets)
-    found = Holders(network, steps, sources, targets).search(prices)
+    found = SteinerTreeDP(network, steps, sources, targets).search(prices)
     assert bool(found) == bool(trees)
     if not trees:
         return
@@ -85,18 +85,18 @@ def test_no_search_finds_a_cheaper_tree():
     chance = np.random.default_rng(1)
     for steps in (2, 4):
         prices = chance.random((len(network.routes), steps))
-        exact = Holders(network, steps, [0], range(8)).search(prices)[0][0]
+        exact = SteinerTreeDP(network, steps, [0], range(8)).search(prices)[0][0]
         searched = TreeSearch(network, steps, [0], range(8), 1).search(prices, [], 64, 40)[0][0]
         assert exact <= searched * (1 + 1e-12)
         assert searched <= exact * 1.05
 
 
-@pytest.mark.parametrize(("name", "kind"), [("dgx1", Holders), ("hypercube:16", TreeSearch)])
+@pytest.mark.parametrize(("name", "kind"), [("dgx1", SteinerTreeDP), ("hypercube:16", TreeSearch)])
 def test_many_ranks_are_searched(name, kind):
     network = topology(name).network()
     assert isinstance(make_pricer(network, 4, [0], range(network.ranks), 0), kind)
-    assert Holders.fits(network, range(network.ranks - MOST_FREE))
+    assert SteinerTreeDP.fits(network, range(network.ranks - MOST_FREE))
 
 
 def test_too_far_in_so_few_steps():
-    assert Holders(topology("ring:6").network(), 2, [0], [3]).search(np.ones((12, 2))) == []
+    assert SteinerTreeDP(topology("ring:6").network(), 2, [0], [3]).search(np.ones((12, 2))) == []

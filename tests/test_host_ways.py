@@ -19,11 +19,11 @@ from programs import (
 from synth import api
 from synth.model.collective import collective
 from synth.program.buffer_layout import Layout
-from synth.program.direct_writes import ordered_alone, puts
+from synth.program.direct_writes import direct_sends, ordered_without_messages
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
-from synth.runtime.host.executor import Host, finished
+from synth.runtime.host.executor import Host, collect_outputs
 from synth.runtime.kernel import build_host, sources, tables
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
@@ -65,7 +65,7 @@ def loaded(program, elements, kind="int32", **options):
         for rank, wanted in enumerate(layout.outputs):
             arena.view(rank, "o", len(wanted))[:] = -1
         machine.launch(function, host.threads, scale)
-        reference_data.check(layout, dtype(kind), "sum", given, finished(arena, layout, dtype(kind), "sum"))
+        reference_data.check(layout, dtype(kind), "sum", given, collect_outputs(arena, layout, dtype(kind), "sum"))
 
     return machine, launch
 
@@ -200,16 +200,16 @@ def test_one_that_waits_for_packets_and_for_room_is_said_to_wait_for_packets():
 
 
 def test_what_is_stored_may_be_put_and_what_is_added_may_not():
-    assert {program.name: len(puts(program, False, 1)) for program in KNOWN} == {
+    assert {program.name: len(direct_sends(program, False, 1)) for program in KNOWN} == {
         "ring-allgather": 12,
         "direct-allgather": 12,
         "ring-allreduce": 12,
         "recursive-doubling": 0,
         "broadcast-chain": 15,
     }
-    assert puts(ring_allreduce(3), True, 1) == puts(ring_allreduce(3), False, 1) != {}
-    assert puts(put_allgather(3), False, 1) == {}
-    assert puts(replace(ring_allgather(3), collective=None), False, 1) == {}
+    assert direct_sends(ring_allreduce(3), True, 1) == direct_sends(ring_allreduce(3), False, 1) != {}
+    assert direct_sends(put_allgather(3), False, 1) == {}
+    assert direct_sends(replace(ring_allgather(3), collective=None), False, 1) == {}
 
 
 def overwriting(deps):
@@ -225,9 +225,9 @@ def overwriting(deps):
 def test_what_another_block_may_still_read_is_not_put():
     first = {(0, 0, 0): (1, 0, 0)}  # whatever touches the chunk comes after it
     assert (
-        puts(overwriting((Dep(1, 0),)), False, 1) == first
+        direct_sends(overwriting((Dep(1, 0),)), False, 1) == first
     )  # the second is ordered where it is received, not where it is sent
-    assert puts(overwriting(()), False, 1) == first  # a race whichever way
+    assert direct_sends(overwriting(()), False, 1) == first  # a race whichever way
 
 
 def test_an_answer_that_says_that_the_reader_has_ended_allows_it():
@@ -235,7 +235,7 @@ def test_an_answer_that_says_that_the_reader_has_ended_allows_it():
     here = Block(1, 1, 0, (Op("s", (Span("i", 0),)), Op("r", (), (Span("o", 0),)), Op("s", (Span("i", 1),))))
     there = Block(0, 0, 0, (Op("r", (), (Span("o", 0),)), Op("s", (Span("o", 0),)), Op("r", (), (Span("o", 0),))))
     program = Program("answered", collective("broadcast", 2), 2, (Gpu(0, 2, 2, 0, (here,)), Gpu(1, 0, 2, 0, (there,))))
-    assert set(puts(program, False, 1)) == {(0, 0, 0), (0, 0, 2), (1, 0, 1)}
+    assert set(direct_sends(program, False, 1)) == {(0, 0, 0), (0, 0, 2), (1, 0, 1)}
 
 
 def test_in_place_the_input_is_the_output():
@@ -246,8 +246,8 @@ def test_in_place_the_input_is_the_output():
         taker = Block(None, 1 - r, 0, (Op("r", (), (Span("o", 0),)),))
         gpus.append(Gpu(r, 1, 1, 0, (sender, taker)))
     program = Program("exchange", collective("allreduce", 2), 1, tuple(gpus))
-    assert len(puts(program, False, 1)) == 2 and puts(program, True, 1) == {}
-    assert ordered_alone(program, False) and not ordered_alone(program, True)
+    assert len(direct_sends(program, False, 1)) == 2 and direct_sends(program, True, 1) == {}
+    assert ordered_without_messages(program, False) and not ordered_without_messages(program, True)
 
 
 def test_messages_of_several_chunks_are_judged_as_they_are_cut():
@@ -258,19 +258,19 @@ def test_messages_of_several_chunks_are_judged_as_they_are_cut():
     gpus = (Gpu(0, 3, 3, 0, (Block(1, None, 0, (out,)), Block(None, 1, 0, (back,)))),
             Gpu(1, 0, 3, 0, (Block(0, 0, 0, (Op("rcs", (), (Span("o", 0),), 2),)),)))  # fmt: skip
     program = Program("round", collective("broadcast", 2), 3, gpus)
-    assert set(puts(program, False, 2)) == {(0, 0, 0), (1, 0, 0)}
-    assert set(puts(program, False, 1)) == {(0, 0, 0)}
+    assert set(direct_sends(program, False, 2)) == {(0, 0, 0), (1, 0, 0)}
+    assert set(direct_sends(program, False, 1)) == {(0, 0, 0)}
 
 
 def test_programs_that_rely_on_messages_for_order_go_through_fifos():
-    assert all(ordered_alone(program, in_place) for program in KNOWN for in_place in (False, True))
-    assert not ordered_alone(racing_broadcast(), False)
+    assert all(ordered_without_messages(program, in_place) for program in KNOWN for in_place in (False, True))
+    assert not ordered_without_messages(racing_broadcast(), False)
     here = (Block(1, None, 0, (Op("s", (Span("i", 0),)),)), Block(None, 1, 0, (Op("r", (), (Span("i", 0),)),)))
     program = Program("back", collective("allreduce", 2), 1, (Gpu(0, 1, 1, 0, here), Gpu(1, 1, 1, 0, (
         Block(0, 0, 0, (Op("rcs", (), (Span("o", 0),)),)),))))  # fmt: skip
-    assert not ordered_alone(program, True)
+    assert not ordered_without_messages(program, True)
     code = Block(None, None, 0, ())
-    assert ordered_alone(
+    assert ordered_without_messages(
         replace(program, gpus=(program.gpus[0]._replace(blocks=(here[0], code)), program.gpus[1])), True
     )
 
@@ -281,8 +281,8 @@ def test_lowered_programs_take_both_ways():
     for name, task in (("direct", "allreduce"), ("direct", "alltoall"), ("recursive-doubling", "allgather")):
         program = api.lower(api.baseline(name, "fully-connected:8", task))
         stores = sum(op.code in ("r", "rcs") for gpu in program.gpus for block in gpu.blocks for op in block.ops)
-        assert len(puts(program, False, 4)) == stores > 0
-        assert ordered_alone(program, False)
+        assert len(direct_sends(program, False, 4)) == stores > 0
+        assert ordered_without_messages(program, False)
         for protocol in ("Simple", "LL"):
             assert (
                 api.run(

@@ -16,9 +16,9 @@ from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.outcome import Sat
 from synth.model.topology import Link, Topology
-from synth.runtime.link_schedule import Links
+from synth.runtime.link_schedule import LinkSchedule
 from synth.scale import search
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 
 SWITCH, ROOT = 4, 6
 
@@ -77,7 +77,7 @@ def test_the_same_message_through_the_narrow_switch_is_too_much_for_it():
 
 
 def test_a_program_keeps_to_the_way_of_each_send():
-    links = Links(NETWORK)
+    links = LinkSchedule(NETWORK)
     for channel in range(3):
         assert links.keys[links.route(0, 1, channel)] == (0, 1, ())  # what names no switch goes straight
         assert links.keys[links.route(0, 1, channel, ("plx0",))] == (0, 1, ("plx0",))
@@ -91,4 +91,4 @@ def test_ranks_that_all_have_links_have_the_switch_beside():
 
 def test_what_flow_methods_find_there_is_an_ordinary_schedule():
     point = search.frontier(MACHINE, "allgather", 0).points[2]
-    assert replay.schedule(bulk_expansion.schedule(point.make())).bandwidth == point.bandwidth
+    assert replay.schedule(orbit_expansion.ordinary_schedule(point.make())).bandwidth == point.bandwidth

@@ -17,7 +17,7 @@ from synth.cli import root
 from synth.model.bitwise_equality import same_bits
 from synth.scale.allreduce import paired_arborescences
 from synth.scale.fabric.fabric import Fabric, fabric
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 
 
@@ -60,18 +60,18 @@ def test_every_send_is_replayed_and_no_bound_is_beaten(tmp_path_factory, drawn):
     for point in found.points:
         assert point.bandwidth >= found.bound
         if point.engine.startswith("trees in and out"):
-            checked = compressed_replay.bulk(point.make())
+            checked = compressed_replay.replay(point.make())
             made = point.make()
             assert checked and (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
             if point.chunks <= 64:
-                assert same_bits(bulk_expansion.schedule(made))
+                assert same_bits(orbit_expansion.ordinary_schedule(made))
 
 
 @settings(max_examples=40, deadline=None)
 @given(unequal())
 def test_pairs_keep_to_the_links_in_some_parts(tmp_path_factory, drawn):
     graph = fabric(read(machine(tmp_path_factory.mktemp("pairs"), *drawn)))
-    made = paired_arborescences.pairs(graph)
+    made = paired_arborescences.arborescence_pairs(graph)
     assert made
     load: dict[tuple[int, int], int] = {}
     for pair in made:

@@ -7,12 +7,12 @@ from click.testing import CliRunner
 from synth import bounds
 from synth.api import synthesis
 from synth.cli import root
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.scale.baselines import comparison
 from synth.scale.baselines.rings import search
 from synth.scale.groups import joint
 from synth.solvers.processes import jobs
-from synth.solvers.processes.deadline import give_up, given_up, left, until
+from synth.solvers.processes.deadline import give_up, given_up, remaining_time, time_limited
 
 GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride: 4, collective: allgather, bytes: 1}\n"
 
@@ -32,12 +32,12 @@ def run(*words):
 
 
 def test_giving_up_leaves_no_time_inside_the_block_alone():
-    with until(1000):
-        with until(None):
+    with time_limited(1000):
+        with time_limited(None):
             give_up()
-            assert given_up() and left() == 0
-        assert not given_up() and (left() or 0) > 0
-    assert left() is None
+            assert given_up() and remaining_time() == 0
+        assert not given_up() and (remaining_time() or 0) > 0
+    assert remaining_time() is None
 
 
 def test_bounds_that_there_are_are_printed(monkeypatch):
@@ -88,7 +88,7 @@ def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     "words", [("solve", "--chunks", "6", "--steps", "3", "--rounds", "7"), ("tune",), ("pareto", "--engine", "flow")]
 )
 def test_commands_without_a_result_end_with_the_code_of_ctrl_c(monkeypatch, words):
-    monkeypatch.setattr(race, "watch", interrupt)
+    monkeypatch.setattr(portfolio, "watch", interrupt)
     monkeypatch.setattr(synthesis, "frontier", interrupt)
     monkeypatch.setattr("synth.scale.search.fabric", interrupt)
     done = run(words[0], "--topo", "dgx1", "--coll", "allgather", *words[1:])

@@ -13,8 +13,8 @@ from synth.checker.schedule import compressed_replay, replay
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.scale_frontier import Large
-from synth.scale.frontier_points import written
-from synth.scale.greedy import bulk_expansion
+from synth.scale.frontier_points import compressed
+from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 from synth.topologies import modify, topology
 
@@ -35,8 +35,8 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
         made = point.make()
         assert (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
         assert point.bandwidth >= found.bound
-        compressed_replay.bulk(made)
-    replay.schedule(bulk_expansion.schedule(found.points[0].make()))
+        compressed_replay.replay(made)
+    replay.schedule(orbit_expansion.ordinary_schedule(found.points[0].make()))
 
 
 @pytest.mark.parametrize(("name", "collective", "gbps"), [
@@ -64,7 +64,7 @@ def test_trees_up_and_down_beat_the_halves_on_an_allocation():
 
 def test_a_schedule_written_as_bulk_is_the_same():
     made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
-    again = bulk_expansion.schedule(written(topology("ring:4"), made))
+    again = orbit_expansion.ordinary_schedule(compressed(topology("ring:4"), made))
     assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [
         (step.rounds, sorted(step.sends)) for step in made.steps
     ]

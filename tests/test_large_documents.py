@@ -259,7 +259,7 @@ def test_a_limit_counts_a_link_once():
     for given, bad in ((machine, False), (twice, True)):
         certificate = {
             "kind": "alltoall-lengths",
-            "topology": path_lengths.digest_runs(given),
+            "topology": path_lengths.alltoall_digest(given),
             "links": [[2, 0]],
             "limits": [[2, 1]],
             "generators": [],

@@ -14,7 +14,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.host.executor import Host, finished, layout_of
+from synth.runtime.host.executor import Host, collect_outputs, layout_of
 from synth.runtime.host.parallel_launches import side_by_side
 from synth.runtime.kernel import build_host, launches, sources
 from synth.runtime.kernel import tables as flat
@@ -58,7 +58,7 @@ def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(progra
         given = reference_data.inputs(layout, elements, kind, "sum", seed)
         arena.fill(given, layout, 1)
         machine.launch(call, 1, scale, times)
-        reference_data.check(layout, kind, "sum", given, finished(arena, layout, kind, "sum"))
+        reference_data.check(layout, kind, "sum", given, collect_outputs(arena, layout, kind, "sum"))
     assert set(machine.run) == {count}
 
 

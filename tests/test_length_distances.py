@@ -16,7 +16,7 @@ from synth.model.topology import Link, Topology
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import left, until
+from synth.solvers.processes.deadline import remaining_time, time_limited
 from synth.topologies import topology
 
 
@@ -90,19 +90,19 @@ def test_a_rank_that_is_not_reached_is_no_slow_one():
 @pytest.mark.parametrize(("links", "pair"), [(((0, 1), (1, 2), (2, 1)), [1, 0]), (((1, 0), (0, 1), (2, 1)), [0, 2])])
 def test_a_pair_apart_is_found_either_way(links, pair):
     graph = fabric(Topology("three", 3, tuple(Link(a, b, Fraction(1)) for a, b in links)))
-    assert (concurrent_flow.cut_off(graph).certificate or {})["pair"] == pair
+    assert (concurrent_flow.unreachable_error(graph).certificate or {})["pair"] == pair
 
 
 def test_whole_machines_have_no_pair_apart():
-    assert concurrent_flow.cut_off(fabric(topology("dgx-a100*2"))).certificate is None
+    assert concurrent_flow.unreachable_error(fabric(topology("dgx-a100*2"))).certificate is None
 
 
 def test_a_time_limit_leaves_time_for_the_check():
     graph = fabric(topology("random-regular:64"))
     assert search._spared(graph, ()) is None
-    with until(100):
-        room, spared = left(), search._spared(graph, ())
+    with time_limited(100):
+        room, spared = remaining_time(), search._spared(graph, ())
         assert spared is not None and room is not None
-        assert 0 < room - spared == pytest.approx(search.CHECKED * 64 * len(graph.tail), abs=1)
-    with until(0):
+        assert 0 < room - spared == pytest.approx(search.CHECK_SECONDS * 64 * len(graph.tail), abs=1)
+    with time_limited(0):
         assert search._spared(graph, ()) == 0

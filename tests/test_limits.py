@@ -13,7 +13,7 @@ import pytest
 from bench import agreement, small
 from synth import api, bounds
 from synth.bounds import single_chunk
-from synth.bounds.single_cut import fenced
+from synth.bounds.single_cut import single_cut_bound
 from synth.bounds.trees.tree_bound import tree_bound
 from synth.catalog import relabelling as relabel
 from synth.catalog.isomorphism import invariant, relabelling
@@ -32,10 +32,10 @@ from synth.model.process_groups import Group
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.runtime.kernel import build_host
-from synth.runtime.link_schedule import Links
+from synth.runtime.link_schedule import LinkSchedule
 from synth.scale.baselines.rings import cut_bound, ring_network, search
-from synth.scale.groups.joint import together
-from synth.scale.groups.joint_bound import bound as group_bound
+from synth.scale.groups.joint import synthesize_jointly
+from synth.scale.groups.joint_bound import joint_bound as group_bound
 from synth.scale.search import bound as flow_bound
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
@@ -223,9 +223,9 @@ def test_bounds_count_every_crossing():
         kind = bounds.allreduce if task == every else bounds.flow
         assert kind(network, task, None).value == kind(network, task, 1).value == value
     assert (
-        fenced(pair(0, 0, 1), collective("scan", 2)).value == 1
+        single_cut_bound(pair(0, 0, 1), collective("scan", 2)).value == 1
     )  # the sum enters rank 1 over route 0, which counts twice
-    assert fenced(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
+    assert single_cut_bound(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
     found = single_chunk.bound(pair(0, 0, 1), every, 2, Fraction(1))
     assert found is None or found.value <= Fraction(3, 2)
 
@@ -294,7 +294,7 @@ def test_a_renumbered_machine_is_the_same_problem():
 
 
 def test_a_transfer_is_served_once_for_each_crossing():
-    links = Links(read(ONE_WAY).network())
+    links = LinkSchedule(read(ONE_WAY).network())
     assert links.send(0, 1000, 0)[:2] == (0, 1_000_000)  # ps: 2 GB/s, twice
     assert links.send(0, 1000, 0)[:2] == (1_000_000, 2_000_000)
 
@@ -313,12 +313,12 @@ def test_emulation_counts_every_crossing(executor):
 def test_rings_take_a_limit_once_for_each_crossing():
     for doc, units in ((BOTH, 1), (PCIE, 0)):
         machine = read(doc)
-        found = search.disjoint(machine)
-        assert found.units == units and cut_bound.bound(ring_network.of(machine)).units >= units
+        found = search.disjoint_rings(machine)
+        assert found.units == units and cut_bound.ring_cut_bound(ring_network.of_machine(machine)).units >= units
     wide = copy.deepcopy(PCIE)
     for row in wide["limits"]:
         row["bandwidth"] = 5  # 2 within a switch and 2 between: a ring crosses each root 4 times
-    assert search.disjoint(read(wide)).units == 1
+    assert search.disjoint_rings(read(wide)).units == 1
 
 
 def test_groups_count_every_crossing():
@@ -330,7 +330,7 @@ def test_groups_count_every_crossing():
         network, groups = machine.network(), [Group(ranks, name, Fraction(1))]
         found = group_bound(network, machine.nodes, groups)
         assert check_groups(found.certificate, network, groups) == found.seconds == seconds
-        made = together(machine, groups)
+        made = synthesize_jointly(machine, groups)
         assert made.seconds >= found.seconds
 
 

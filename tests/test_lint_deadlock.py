@@ -4,7 +4,7 @@ import pytest
 
 from synth.model.collective import collective
 from synth.program.analysis import deadlock
-from synth.program.analysis.connection_tables import wire
+from synth.program.analysis.connection_tables import connect
 from synth.program.analysis.deadlock import Split, safe_sizes, splits, stuck
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.runtimes import MIB, RUNTIMES
@@ -83,7 +83,7 @@ def test_splits_that_move_the_same_parts_are_one():
 
 
 def test_the_cycle_of_waits_is_named():
-    wired = wire(exchange(3))
+    wired = connect(exchange(3))
     waits = stuck(wired, 2, 1)
     assert [(w.gpu, w.block, w.op, w.on) for w in waits] == [(0, 0, 0, (1, 0)), (1, 0, 0, (0, 0))]
     assert "room on 0 -> 1 channel 0" in waits[0].reason

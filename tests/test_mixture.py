@@ -11,8 +11,8 @@ import pytest
 from synth.checker.schedule import replay as verify
 from synth.encodings.hubs import symmetric_column_generation
 from synth.encodings.hubs.annealing import LoadLimits, anneal_loads
-from synth.encodings.hubs.symmetric_column_generation import Ways, fractions, rounds_of
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, fractions, rounds_of
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.dead_sends import rounds_for
@@ -41,7 +41,7 @@ def alone(network, steps, chunk, routes):
 @pytest.mark.parametrize(("name", "steps"), [("dgx1", 4), ("dgx1", 5), ("ring:6", 6), ("hypercube:8", 6)])
 def test_every_way_is_a_right_schedule_of_least_sends_and_costs_what_its_sends_cost(name, steps):
     network = net(name)
-    ways, rng = Ways(network, steps), np.random.default_rng(3)
+    ways, rng = SymmetricHubPathPricer(network, steps), np.random.default_rng(3)
     for _ in range(4):
         prices = rng.random((len(network.routes), steps))
         found = ways.price(prices)
@@ -57,7 +57,9 @@ def test_every_way_is_a_right_schedule_of_least_sends_and_costs_what_its_sends_c
 def test_the_cheapest_way_is_the_cheapest_of_all_on_a_line():
     network = Network("line", 3, tuple(Route(a, b, 1) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))))
     prices = np.array([[1.0, 5.0, 9.0], [9.0, 5.0, 1.0], [9.0, 9.0, 1.0], [3.0, 9.0, 9.0]])
-    found = Ways(network, 3).price(prices)  # 0 and 2 send to 1 in step 1 or 2, and 1 sends back in step 2 or 3
+    found = SymmetricHubPathPricer(network, 3).price(
+        prices
+    )  # 0 and 2 send to 1 in step 1 or 2, and 1 sends back in step 2 or 3
     assert found[0].cost == pytest.approx(1.0 + 3.0 + 1.0 + 1.0)
     assert found[0].hubs == (1,)
 
@@ -82,7 +84,7 @@ def test_rounds_of_steps(rounds, steps, each):
 @pytest.mark.parametrize(("name", "steps"), [("dgx1", 5), ("ring:6", 7), ("hypercube:8", 7)])
 def test_whatever_local_search_does_each_chunk_stays_a_right_schedule(name, steps):
     network = net(name)
-    ways, rng = Ways(network, steps), np.random.default_rng(1)
+    ways, rng = SymmetricHubPathPricer(network, steps), np.random.default_rng(1)
     chunks = []
     for _ in range(3):
         chunks += [ways.chunk(ways.tree(way)) for way in ways.price(rng.random((len(network.routes), steps)))[:20:3]]
@@ -104,7 +106,7 @@ def test_whatever_local_search_does_each_chunk_stays_a_right_schedule(name, step
 
 def test_local_search_says_that_it_is_done_only_where_all_fits():
     network = net("ring:6")
-    ways = Ways(network, 7)
+    ways = SymmetricHubPathPricer(network, 7)
     way = ways.price(np.ones((len(network.routes), 7)))[0]
     for most, seed in ((1, 0), (2, 1), (3, 2)):
         chunks = [ways.chunk(ways.tree(way)) for _ in range(4)]
@@ -129,17 +131,20 @@ def test_fractions_meet_the_bound_and_go_no_lower(steps):
     assert asked.value == Fraction(7, 24)
     rounds = rounds_of(asked.rounds, steps)
     for exact in (True, False):
-        share, _ = fractions(Ways(net("dgx1"), steps), asked.translation, rounds, 0, exact)
+        share, _ = fractions(SymmetricHubPathPricer(net("dgx1"), steps), asked.translation, rounds, 0, exact)
         assert share is not None
         assert sum(share.values()) == pytest.approx(1.0)
         assert (
-            fractions(Ways(net("dgx1"), steps), asked.translation, [*rounds[:-1], rounds[-1] - 1], 0, exact)[0] is None
+            fractions(
+                SymmetricHubPathPricer(net("dgx1"), steps), asked.translation, [*rounds[:-1], rounds[-1] - 1], 0, exact
+            )[0]
+            is None
         )
 
 
 def test_too_few_steps_for_hubs():
     network = net("ring:8")
-    translation = Translation(
+    translation = TranslatedChunks(
         network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._symmetries[0].moves, 16
     )
     assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.HubSearchResult(

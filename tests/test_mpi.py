@@ -123,7 +123,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch)
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "2")
     assert executor.Mpi().available() is None
-    assert mpi_world.inside() == (4, 2)
+    assert mpi_world.current_job() == (4, 2)
 
 
 def test_an_mpirun_that_fails_ends_in_one_line(world, monkeypatch):

@@ -23,7 +23,7 @@ from synth.program import analysis
 from synth.program import plan_limits as limits
 from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
-from synth.program.thread_joins import joined
+from synth.program.thread_joins import with_joins
 from tests.programs import put_allgather, ring_allgather
 
 SOLVED = {
@@ -136,7 +136,7 @@ def test_random_schedules(seed, data):
     for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
         launches(program, seed, called)
     assert analysis.check(program, "mscclpp").ok
-    assert joined(program) == program
+    assert with_joins(program) == program
     if in_place != "both":
         text = emit(program)
         launches(decoded(strict_mscclpp.check(text), program.collective, program.chunks), seed)
@@ -316,10 +316,10 @@ def test_a_root_must_be_asserted():
 
 def test_programs_by_hand_get_the_joins_that_they_lack():
     program = Program(**{**vars_of(put_allgather(3)), "in_place": "out"})
-    assert joined(program) != program
+    assert with_joins(program) != program
     text = emit(program)
     back = read(text)
-    assert Program(**{**vars_of(back), "max_bytes": None}) == joined(program)
+    assert Program(**{**vars_of(back), "max_bytes": None}) == with_joins(program)
 
 
 def test_blocks_that_wait_for_each_other_use_semaphores():
@@ -333,7 +333,7 @@ def test_blocks_that_wait_for_each_other_use_semaphores():
     assert plan["gpus"][0]["semaphores"] == [{"init_value": 0}]
     names = [[op["name"] for op in block["ops"]] for block in plan["gpus"][0]["threadblocks"]]
     assert names == [["copy", "nop", "sem_release"], ["sem_acquire", "nop", "copy", "barrier"], ["barrier"]]
-    assert read(text).gpus == joined(program).gpus
+    assert read(text).gpus == with_joins(program).gpus
     Machine(read(text)).run()
 
 

@@ -22,7 +22,7 @@ from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.solvers.processes import jobs
-from synth.solvers.processes.deadline import left
+from synth.solvers.processes.deadline import remaining_time
 from synth.topologies import topology
 
 MACHINE = topology("torus:3x3")
@@ -33,13 +33,15 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     shares = []
 
     def slow(*_):
-        shares.append(left())
+        shares.append(remaining_time())
         time.sleep(0.2)
         return ()
 
     monkeypatch.setattr(engine_choice, "seeds", slow)
-    found = engine_choice.exact(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log")
-    assert 0 < shares[0] <= 100 * engine_choice.SEEDED
+    found = engine_choice.synthesize_exact(
+        MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log"
+    )
+    assert 0 < shares[0] <= 100 * engine_choice.INCUMBENT_SHARE
     assert found.seconds >= 0.2
 
 
@@ -94,7 +96,7 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
 
 
 def test_when_the_time_is_over_what_is_held_is_kept():
-    seeds = incumbents.seeds(MACHINE, NETWORK, TASK)
+    seeds = incumbents.find_incumbents(MACHINE, NETWORK, TASK)
     assert seeds
     found = Sweep(
         NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2
@@ -111,7 +113,7 @@ def test_later_seeds_are_kept_too(monkeypatch):
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)
     first = int(bounds.steps(network, task).value)
-    later = tuple((name, s) for name, s in incumbents.seeds(machine, network, task) if len(s.steps) > first)
+    later = tuple((name, s) for name, s in incumbents.find_incumbents(machine, network, task) if len(s.steps) > first)
     assert later
     found = Sweep(
         network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2

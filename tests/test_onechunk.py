@@ -75,7 +75,7 @@ def random_schedule(rng: random.Random, network: Network, steps: int) -> Schedul
     return Schedule(network, task, 1, tuple(Step(20, tuple(sorted(row))) for row in made))
 
 
-def literals(schedule: Schedule, names: single_chunk.Names) -> list[list[int]]:
+def literals(schedule: Schedule, names: single_chunk.Variables) -> list[list[int]]:
     """Unit clauses: these sends and no others, of ranks to themselves too."""
     at = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     sent = {
@@ -101,7 +101,7 @@ def test_every_valid_schedule_fulfils_the_formula_and_costs_what_it_costs(seed: 
     cost = sum(
         prices[at[s.src, s.dst, s.via]][t] for t, step in enumerate(schedule.steps) for s in step.sends if not s.local
     )
-    sends = literals(schedule, single_chunk.Names(problem, 0, steps))
+    sends = literals(schedule, single_chunk.Variables(problem, 0, steps))
     assert satisfiable([*single_chunk.clauses(problem, 0, steps, prices, cost + 1), *sends])
     if cost:
         assert not satisfiable([*single_chunk.clauses(problem, 0, steps, prices, cost), *sends])
@@ -120,7 +120,7 @@ def test_every_model_of_the_formula_is_a_schedule(name: str, task: Collective, s
     """Whatever is drawn: what the variables say replays, and costs less than was asked."""
     network = topology(name).network()
     problem = Instance(network.to_json(), task.to_json(1), False)
-    names = single_chunk.Names(problem, 0, steps)
+    names = single_chunk.Variables(problem, 0, steps)
     rng = random.Random(0)
     found = 0
     for seed in range(5):
@@ -135,7 +135,7 @@ def test_every_model_of_the_formula_is_a_schedule(name: str, task: Collective, s
     assert found
 
 
-def decoded(network: Network, task: Collective, names: single_chunk.Names, true: Sequence[bool]) -> Schedule:
+def decoded(network: Network, task: Collective, names: single_chunk.Variables, true: Sequence[bool]) -> Schedule:
     made = []
     for keep, own, sent in zip(names.keep, names.own, names.sent, strict=True):
         row: list[Send] = []

@@ -25,7 +25,7 @@ from synth.scale.baselines.comparison import explain
 from synth.scale.bounds import allreduce_partition, single_cut
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import until
+from synth.solvers.processes.deadline import time_limited
 from synth.topologies import topology
 
 
@@ -121,7 +121,7 @@ def _mixed(given: Topology) -> Fraction:
 def test_symmetries_only_save_work(name):
     graph = fabric(topology(name))
     group = free_group(symmetries(graph), graph.ranks)
-    quick, plain = single_cut.narrowest(graph, group), single_cut.narrowest(graph)
+    quick, plain = single_cut.narrowest_cut(graph, group), single_cut.narrowest_cut(graph)
     assert quick.time == plain.time
     assert quick.flows <= plain.flows
 
@@ -147,15 +147,15 @@ def test_symmetries_of_unequal_directions(seed):
     links = tuple(Link(a, b, Fraction(w)) for a, b, w in rows)
     graph = fabric(Topology("turning", ranks * boxes, links, generators=(turn,)))
     group = free_group(symmetries(graph), graph.ranks)
-    assert single_cut.narrowest(graph, group).time == single_cut.narrowest(graph).time
+    assert single_cut.narrowest_cut(graph, group).time == single_cut.narrowest_cut(graph).time
 
 
 def test_even_machines_need_no_cut():
     """Where as much enters every node as leaves it, the two parts of a cut say what the cut says."""
     for name in ("mesh:3x3", "dgx-a100*2", "fat-tree:8", "mi250"):
         graph = fabric(topology(name))
-        assert single_cut.even(graph)
-        assert allreduce_partition.bound(graph)[0] >= single_cut.narrowest(graph).time
+        assert single_cut.is_balanced(graph)
+        assert allreduce_partition.bound(graph)[0] >= single_cut.narrowest_cut(graph).time
 
 
 def test_limits_stand_for_links_of_a_cut():
@@ -186,7 +186,7 @@ def test_cuts_together_where_a_switch_lets_out_more_than_it_takes_in():
 
 def test_a_time_limit_leaves_the_ranks_alone():
     given = machine(4, [(a, b, 9 - 8 * (a == 2)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
-    with until(0):
+    with time_limited(0):
         value, certificate, short = allreduce_partition.bound(fabric(given))
     assert "time limit" in short and value == throughput_cuts.check(
         certificate, given

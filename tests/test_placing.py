@@ -8,7 +8,7 @@ import pytest
 
 from synth.checker.schedule import replay as verify
 from synth.encodings.chunk_mixtures import iterative_forward_search
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Open, Point
 from synth.model.outcome import Budget
@@ -22,14 +22,14 @@ SCAN = collective("scan", 8)
 DGX1 = topology("dgx1").network()
 
 
-def asked(network: Network, task: Collective, chunks: int) -> Translation:
+def asked(network: Network, task: Collective, chunks: int) -> TranslatedChunks:
     same = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), (0,))
-    return Translation(network, task, (same,), chunks)
+    return TranslatedChunks(network, task, (same,), chunks)
 
 
 @pytest.mark.parametrize(("chunks", "steps", "rounds"), [(4, 3, 3), (7, 4, 5), (9, 5, 6)])
 def test_what_is_placed_replays_with_no_more_rounds_than_asked(chunks: int, steps: int, rounds: int) -> None:
-    found = iterative_forward_search.place(asked(DGX1, SCAN, chunks), steps, rounds, PLENTY, 0).schedule
+    found = iterative_forward_search.place_chunks(asked(DGX1, SCAN, chunks), steps, rounds, PLENTY, 0).schedule
     assert found is not None
     replay = verify.schedule(found)
     assert (replay.chunks, replay.steps) == (chunks, steps)
@@ -42,7 +42,7 @@ def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         iterative_forward_search.Search, "_chunk_to_eject", lambda self: moved.append(plain(self)) or moved[-1]
     )
-    found = iterative_forward_search.place(asked(DGX1, SCAN, 6), 3, 3, PLENTY, 0).schedule
+    found = iterative_forward_search.place_chunks(asked(DGX1, SCAN, 6), 3, 3, PLENTY, 0).schedule
     assert found is not None
     assert verify.schedule(found).bandwidth == Fraction(1, 2)
     assert len(moved) > 1
@@ -51,29 +51,29 @@ def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_arguments_give_the_same_answer(seed: int) -> None:
-    first, second = (iterative_forward_search.place(asked(DGX1, SCAN, 6), 4, 4, PLENTY, seed) for _ in range(2))
+    first, second = (iterative_forward_search.place_chunks(asked(DGX1, SCAN, 6), 4, 4, PLENTY, seed) for _ in range(2))
     assert first.schedule is not None
     assert (first.schedule.to_json(), first.work) == (second.schedule and second.schedule.to_json(), second.work)
 
 
 def test_no_more_than_fits() -> None:
     """The bound at three steps is 1/2: six chunks would meet it, seven would break it."""
-    assert iterative_forward_search.place(asked(DGX1, SCAN, 7), 3, 3, 1_000_000, 0).schedule is None
+    assert iterative_forward_search.place_chunks(asked(DGX1, SCAN, 7), 3, 3, 1_000_000, 0).schedule is None
 
 
 def test_one_that_finds_no_room_alone_ends_the_search() -> None:
     network = topology("line:4").network()
-    found = iterative_forward_search.place(asked(network, collective("scan", 4), 1), 2, 2, PLENTY, 0)
+    found = iterative_forward_search.place_chunks(asked(network, collective("scan", 4), 1), 2, 2, PLENTY, 0)
     assert found.schedule is None
     assert found.work < 1
 
 
 def test_an_effort_of_nothing_finds_nothing() -> None:
-    assert iterative_forward_search.place(asked(DGX1, SCAN, 4), 3, 3, 0, 0).schedule is None
+    assert iterative_forward_search.place_chunks(asked(DGX1, SCAN, 4), 3, 3, 0, 0).schedule is None
 
 
 def test_fewer_rounds_than_steps_are_refused() -> None:
-    assert iterative_forward_search.place(asked(DGX1, SCAN, 1), 3, 2, PLENTY, 0).schedule is None
+    assert iterative_forward_search.place_chunks(asked(DGX1, SCAN, 1), 3, 2, PLENTY, 0).schedule is None
 
 
 def test_it_is_for_one_unit_on_links_alone() -> None:
@@ -86,7 +86,7 @@ def test_it_is_for_one_unit_on_links_alone() -> None:
 
 def test_a_scan_on_a_dgx1_gets_better_with_a_step_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_at_steps, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
-    monkeypatch.setattr(search_at_steps, "PLACING", PLENTY // 40)
+    monkeypatch.setattr(search_at_steps, "PLACEMENT_PROPAGATIONS", PLENTY // 40)
     found = list(combining_frontier.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
     points = {item.steps: item.bandwidth for item in found if isinstance(item, Point)}
     assert points[2] == 1

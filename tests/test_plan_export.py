@@ -19,8 +19,8 @@ from test_export import ring_schedule, slow_schedule
 from synth import api
 from synth.cli import root as cli
 from synth.errors import SynthError, UsageError
-from synth.export.plans.notes import compared, judged
-from synth.export.plans.size_ranges import Offer, fewest, lost, shares
+from synth.export.plans.notes import judged_section, loss_remarks
+from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved_ranges
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
@@ -117,7 +117,7 @@ def test_shares_leave_no_gap_and_judged_sizes_get_the_first_that_serves_them(tab
 @settings(max_examples=100, deadline=None)
 @given(st.lists(tables(), min_size=1, max_size=3), OFFERS, st.integers(1, 6))
 def test_no_more_files_than_the_runtime_loads(many, offers, most):
-    cut = fewest(
+    cut = drop_to_fit(
         [shares(table, offers, {}) for table in many], lambda s: 0 if s.choice is None else 2, most, "too many"
     )
     assert sum(2 for found in cut for s in found.shares if s.choice is not None) <= most
@@ -132,9 +132,9 @@ def test_what_goes_where_files_are_too_many_is_what_loses_least():
     ranges = (Range(0, LARGE, (0, 2)), Range(LARGE + 1, None, (1, 2)))
     table = Table("allgather", 4, ranges, (10, 100, 1000, 2 * LARGE), best=(1.0,) * 4, times=times)
     offers = {0: Offer(0, None, 1), 1: Offer(0, None, 1), 2: Offer(0, None, 1)}
-    (cut,) = fewest([shares(table, offers, {})], lambda s: s.choice in (0, 1), 1, "too many")
+    (cut,) = drop_to_fit([shares(table, offers, {})], lambda s: s.choice in (0, 1), 1, "too many")
     assert [s.choice for s in cut.shares] == [2, 1] and cut.refused == {0: "too many"} and list(cut.dropped) == [0]
-    (cut,) = fewest([shares(replace(table, times=()), offers, {})], lambda s: s.choice in (0, 1), 1, "too many")
+    (cut,) = drop_to_fit([shares(replace(table, times=()), offers, {})], lambda s: s.choice in (0, 1), 1, "too many")
     assert [s.choice for s in cut.shares] == [0, 2]
 
 
@@ -151,7 +151,7 @@ def test_what_runs_is_compared_with_the_best_of_all_and_what_is_left_has_both_ti
     )  # fmt: skip
     found = shares(table, {0: Offer(0, None, 6), 1: Offer(0, None, 1), 2: Offer(0, None, 1)}, {})
     made = replace(plan(), algorithms=algorithms, tables=(table,))
-    left, loss = compared(made, found)
+    left, loss = loss_remarks(made, found)
     assert left == (
         "allgather on 4 ranks: 8 B, 16 B are left to the library (nccl-ring: 4.5 µs against 7 µs by the best "
         "schedule that this runtime"
@@ -162,16 +162,16 @@ def test_what_runs_is_compared_with_the_best_of_all_and_what_is_left_has_both_ti
         "(nccl-ring 4 µs, the best 1 µs)"
     )
     even = replace(plan(), algorithms=algorithms, tables=(replace(table, best=(4e-6, 2e-6, 4.5e-6)),))
-    assert compared(even, replace(found, table=even.tables[0])) == [left]  # nothing is lost: nothing is said of it
-    assert judged(made, [found])[4] == "| allgather on 4 ranks | 8 B | nccl-ring | 4 µs | 5 µs | 1 µs |"
-    assert compared(made, shares(replace(table, times=()), {}, {})) == [] and judged(made, []) == []
+    assert loss_remarks(even, replace(found, table=even.tables[0])) == [left]  # nothing is lost: nothing is said of it
+    assert judged_section(made, [found])[4] == "| allgather on 4 ranks | 8 B | nccl-ring | 4 µs | 5 µs | 1 µs |"
+    assert loss_remarks(made, shares(replace(table, times=()), {}, {})) == [] and judged_section(made, []) == []
 
 
 def test_a_size_that_no_chunks_divide_is_said():
     table = Table("allgather", 4, (Range(0, None, (0, 1)),), (64, 96, 128))
     found = shares(table, {1: Offer(0, 100, 96)}, {0: "it is none"})
     assert found.shares == ((0, 100, 1), (101, None, None))
-    said = lost(replace(plan(), tables=(table,)), found, "another runs")
+    said = unserved_ranges(replace(plan(), tables=(table,)), found, "another runs")
     assert (
         said[0]
         == "allgather on 4 ranks, 0 bytes and more: S2 C1 LL is preferred, but it is none; instead S3 C2, another runs"

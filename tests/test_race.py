@@ -15,9 +15,9 @@ from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Budget, Sat, Unknown, Unsat
 from synth.model.schedule import Problem
-from synth.pareto.portfolio import members, race, selection
+from synth.pareto.portfolio import members, portfolio, selection
 from synth.solvers.processes import jobs
-from synth.solvers.processes.fork_server import Nursery
+from synth.solvers.processes.fork_server import ForkServer
 from synth.topologies import topology
 
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
@@ -34,7 +34,7 @@ def dgx1(coll, *query):
 
 
 def solved(problem, **options):
-    verdict = race.solve(problem, budget=options.pop("budget", Budget(120)), **options)
+    verdict = portfolio.solve(problem, budget=options.pop("budget", Budget(120)), **options)
     if isinstance(verdict, Sat):
         replay.schedule(verdict.schedule)
         assert verdict.schedule.problem.fingerprint == problem.fingerprint
@@ -104,8 +104,8 @@ def fail():
 
 
 def test_a_crash_is_unknown(monkeypatch):
-    monkeypatch.setattr(race, "run_member", _crash_instead)
-    verdict = race.solve(dgx1("allgather", 1, 2, 2), budget=Budget(20), encoding="step")
+    monkeypatch.setattr(portfolio, "run_member", _crash_instead)
+    verdict = portfolio.solve(dgx1("allgather", 1, 2, 2), budget=Budget(20), encoding="step")
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "crash"
 
@@ -118,7 +118,7 @@ def test_the_quick_solver_goes_first_except_on_large_problems():
     small = dgx1("allgather", 6, 3, 7)
     names = [str(member) for member, _ in selection.select_members(small, "auto", "auto")]
     assert names[:4] == ["quotient@0/minicard", "quotient@1/minicard", "step/minicard", "quotient@0/cadical"]
-    late = race._start_delays([member for member, _ in selection.select_members(small, "auto", "auto")], small)
+    late = portfolio._start_delays([member for member, _ in selection.select_members(small, "auto", "auto")], small)
     assert late == sorted(late)
     net = topology("torus:8x8").network()
     large = [
@@ -135,16 +135,16 @@ def test_solvers_of_one_library_share_a_nursery():
 
 
 def test_nursery_jobs_fail_alone():
-    nursery = Nursery(())
+    server = ForkServer(())
     try:
-        bad, good = nursery.start(1, fail, (), None), nursery.start(2, max, (3, 4), None)
+        bad, good = server.start(1, fail, (), None), server.start(2, max, (3, 4), None)
         for job in (bad, good):
             while job.channel.fileno() >= 0:
                 job.receive()
         assert isinstance(bad.result[1], ValueError)
         assert good.result == ("ok", 4)
     finally:
-        nursery.close()
+        server.close()
 
 
 def test_unknown_names_and_collectives_are_usage_errors():
@@ -155,13 +155,13 @@ def test_unknown_names_and_collectives_are_usage_errors():
         ({"encoding": "path", "solver": "cadical"}, "its own solver"),
     ]:  # fmt: skip
         with pytest.raises(UsageError, match=message):
-            race.solve(problem, budget=Budget(5), **options)
+            portfolio.solve(problem, budget=Budget(5), **options)
     with pytest.raises(UsageError, match="allreduce"):
-        race.solve(dgx1("allreduce", 1, 2, 2), budget=Budget(5))
+        portfolio.solve(dgx1("allreduce", 1, 2, 2), budget=Budget(5))
 
 
 def test_fewer_rounds_than_steps():
-    assert isinstance(race.solve(dgx1("allgather", 1, 3, 2), budget=Budget(5)), Unsat)
+    assert isinstance(portfolio.solve(dgx1("allgather", 1, 3, 2), budget=Budget(5)), Unsat)
 
 
 def test_a_proof_on_request(tmp_path):
@@ -239,9 +239,9 @@ def test_from_several_threads():
 
 
 def test_of_all_children_together_the_largest_is_killed():
-    """Two nurseries share what children may hold; the one that asks for more than is left loses its child, the other's
+    """Two servers share what children may hold; the one that asks for more than is left loses its child, the other's
     goes on."""
-    first, second = Nursery((), together=600 << 20), Nursery((), together=600 << 20)
+    first, second = ForkServer((), together=600 << 20), ForkServer((), together=600 << 20)
     try:
         small, large = first.start(1, hold, (50 << 20,), None), second.start(2, hold, (900 << 20,), None)
         with jobs.TURN:

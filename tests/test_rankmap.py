@@ -80,7 +80,7 @@ def test_links_that_do_not_exist_are_named():
 
 
 def test_labels_become_the_order_of_the_devices():
-    assert rank_map.from_labels((), 3) == (0, 1, 2)
-    assert rank_map.from_labels((0, 1, 5), 3) == (0, 1, 2)
-    assert rank_map.from_labels((5, 0, 1), 3) == (2, 0, 1)
-    assert rank_map.from_labels((3, 2, 1, 0), 4) == (3, 2, 1, 0)
+    assert rank_map.ranks_from_labels((), 3) == (0, 1, 2)
+    assert rank_map.ranks_from_labels((0, 1, 5), 3) == (0, 1, 2)
+    assert rank_map.ranks_from_labels((5, 0, 1), 3) == (2, 0, 1)
+    assert rank_map.ranks_from_labels((3, 2, 1, 0), 4) == (3, 2, 1, 0)

@@ -181,7 +181,7 @@ def test_machines_are_written_once(dgx1):
 
 
 def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
-    sheet = sections.of_frontier(dgx1, sections.About("x"))
+    sheet = sections.of_frontier(dgx1, sections.EntryContext("x"))
     short, long = sorted(len(a.move.data) for a in sheet.algorithms if a.move)
     for room, kept in ((short + long, 2), (short + long - 1, 1), (short - 1, 0)):
         rows = blocks(html.page([sheet], room=room))["entry-0"]["algorithms"]  # type: ignore[index]
@@ -191,7 +191,7 @@ def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
 
 def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
     monkeypatch.setattr(animation_data, "MOST_SENDS", 200)
-    first, second = sections.of_frontier(dgx1, sections.About("x")).algorithms
+    first, second = sections.of_frontier(dgx1, sections.EntryContext("x")).algorithms
     assert first.move is not None and not first.lack
     assert second.move is None and "336 sends" in second.lack
 
@@ -390,7 +390,7 @@ def test_a_frontier_that_fails_its_check_is_not_drawn(dgx1, tmp_path):
     assert len(found.wrong) == 1 and found.wrong[0].startswith("bad.json: ") and "8/5" in found.wrong[0]
     outcome = CliRunner().invoke(root, ["report", str(good), str(bad), "-o", str(tmp_path / "r.html")])
     assert outcome.exit_code == 5 and "bad.json" in outcome.output and (tmp_path / "r.html").is_file()
-    unchecked = report.collect([bad], report.Wanted(verify=False))
+    unchecked = report.collect([bad], report.ReportSelection(verify=False))
     assert unchecked.wrong == [] and dict(unchecked.sheets[0].provenance)["certificates"].startswith("not re-checked")
 
 
@@ -442,7 +442,7 @@ def test_a_catalog_becomes_a_sheet_each(dgx1, ring, tmp_path):
     )
     assert facts["certificates"].startswith("re-checked")
     assert by["failed"].says == ("found nothing: two crashes",)
-    only = report.collect([tmp_path / "catalog.db"], report.Wanted(collective="reduce-scatter"))
+    only = report.collect([tmp_path / "catalog.db"], report.ReportSelection(collective="reduce-scatter"))
     assert [s.collective for s in only.sheets] == ["reduce-scatter"]
 
 
@@ -567,9 +567,9 @@ def test_the_folder_must_exist_before_anything_is_read():
 
 
 def test_the_head_of_a_sheet_fits_its_columns(dgx1):
-    head = sections.of_frontier(dgx1, sections.About("x", measured=(measured(),))).head()
+    head = sections.of_frontier(dgx1, sections.EntryContext("x", measured=(measured(),))).head()
     assert head["algorithms"] == 2 and head["measured"] == 5
     emulated = measured() | {"modelled": True}  # no clock was read
-    assert sections.of_frontier(dgx1, sections.About("x", measured=(emulated,))).head()["measured"] == 0
+    assert sections.of_frontier(dgx1, sections.EntryContext("x", measured=(emulated,))).head()["measured"] == 0
     assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
     assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))

@@ -17,7 +17,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.view.page import html
-from synth.view.page.sections import About, of_schedule
+from synth.view.page.sections import EntryContext, of_schedule
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
@@ -199,7 +199,7 @@ def test_search_filters_and_sorting(at):
 
 
 def test_long_lists_are_drawn_in_parts(browser, tmp_path):
-    sheets = [of_schedule(allreduce().points[0].schedule, About(f"{k}")) for k in range(301)]
+    sheets = [of_schedule(allreduce().points[0].schedule, EntryContext(f"{k}")) for k in range(301)]
     (tmp_path / "r.html").write_text(html.page(sheets))
     browser.window(1200, 900)
     browser.open(tmp_path / "r.html")

@@ -21,11 +21,11 @@ from synth.scale.baselines.rings import (
     check,
     cp_sat_circuits,
     cut_bound,
-    folded_network,
+    quotient_network,
     ring_network,
     search,
 )
-from synth.solvers.processes.deadline import until
+from synth.solvers.processes.deadline import time_limited
 from synth.topologies import modify, topology
 
 # Units that rings carry together, of which no more fit: degrees and cuts say so, or all cycles were listed, or a
@@ -76,7 +76,7 @@ def loads(machine: Topology, found: search.Rings) -> None:
 )
 def test_the_most_rings_that_fit(name):
     machine = topology(name)
-    found = search.disjoint(machine)
+    found = search.disjoint_rings(machine)
     assert (found.units, found.most) == (MOST[name], True)
     assert found.bound is not None and found.bound.units >= found.units
     loads(machine, found)
@@ -85,16 +85,16 @@ def test_the_most_rings_that_fit(name):
 def test_a_broken_link_or_a_few_boxes_of_another_size_leave_a_right_answer():
     whole = topology("dgx-a100*2")
     for machine in (modify.apply(whole, without=["0-3"]), modify.apply(whole, ranks="0,1,2,8,9,10,11,12")):
-        found = search.disjoint(machine)
+        found = search.disjoint_rings(machine)
         loads(machine, found)
-        cut = cut_bound.bound(ring_network.of(machine))
+        cut = cut_bound.ring_cut_bound(ring_network.of_machine(machine))
         assert 0 < found.units <= cut.units
         assert found.most and found.units == cut.units
 
 
 def test_a_thousand_ranks_have_a_small_quotient():
     machine = topology("torus:32x32")
-    found = search.disjoint(machine)
+    found = search.disjoint_rings(machine)
     assert (found.units, found.most) == (4, True)
     loads(machine, found)
 
@@ -124,26 +124,28 @@ def test_the_checker_adds_up_limits():
     half = Topology("ring", 4, machine.links, (Limit("two", (0, 2), Fraction(1)),))
     with pytest.raises(VerificationError, match="2 units of limit 0, which has 1"):
         check.check(half, [((0, 1, 2, 3), 1)], [(0, 1, 2, 3)])
-    assert search.disjoint(half).rings == () and search.disjoint(half).most
+    assert search.disjoint_rings(half).rings == () and search.disjoint_rings(half).most
 
 
 def test_a_bound_counts_what_limits_let_through():
-    found = cut_bound.bound(ring_network.of(topology("dgx-a100*4")))
+    found = cut_bound.ring_cut_bound(ring_network.of_machine(topology("dgx-a100*4")))
     assert (found.units, len(found.side)) == (8, 8)
-    found = cut_bound.bound(
-        ring_network.of(topology("ndv2*4").network())
+    found = cut_bound.ring_cut_bound(
+        ring_network.of_machine(topology("ndv2*4").network())
     )  # no boxes are known: the narrow links say what they are
     assert (found.units, len(found.side)) == (1, 8)
 
 
 def test_a_symmetry_that_is_none_is_not_believed():
     machine = topology("dgx1")
-    wrong = ring_network.RingNetwork(**{**ring_network.of(machine).__dict__, "generators": ((1, 0, 3, 2, 5, 4, 7, 6),)})
-    assert list(folded_network.quotients(wrong)) == []
+    wrong = ring_network.RingNetwork(
+        **{**ring_network.of_machine(machine).__dict__, "generators": ((1, 0, 3, 2, 5, 4, 7, 6),)}
+    )
+    assert list(quotient_network.quotients(wrong)) == []
 
 
 def test_the_constraint_program_decides():
-    quotient = folded_network.trivial_quotient(ring_network.of(topology("hypercube:8")))
+    quotient = quotient_network.trivial_quotient(ring_network.of_machine(topology("hypercube:8")))
     assert quotient is not None
     assert cp_sat_circuits.fit(quotient, 3, 1, 5.0) == []
     found = cp_sat_circuits.fit(quotient, 2, 1, 5.0)
@@ -153,9 +155,9 @@ def test_the_constraint_program_decides():
 
 def test_several_links_between_two_ranks_share_the_load_of_trees():
     pairs = [Route(a, b, n) for n in (1, 3) for a, b in ((0, 1), (1, 0))]
-    wires = ring_network.of(Network("pair", 2, tuple(pairs)))
+    wires = ring_network.of_machine(Network("pair", 2, tuple(pairs)))
     assert double_binary_tree.tree_rate(wires) == 4  # up one tree and down the other, each over both links
-    assert search.disjoint(Network("pair", 2, tuple(pairs))).units <= 4
+    assert search.disjoint_rings(Network("pair", 2, tuple(pairs))).units <= 4
 
 
 def test_a_broadcast_by_trees_is_no_faster_than_any():
@@ -193,8 +195,8 @@ def test_explain_names_what_limits_rings_and_shortens_parts():
 
 
 def test_a_time_limit_leaves_what_was_found():
-    with until(0):
-        found = search.disjoint(topology("dgx-a100*2"))
+    with time_limited(0):
+        found = search.disjoint_rings(topology("dgx-a100*2"))
     assert not found.complete and not found.most
     shown = CliRunner().invoke(
         root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"]
@@ -232,7 +234,7 @@ def test_parallel_links_that_were_left_out_leave_no_proof() -> None:
     does not show it."""
     pairs = [(a, b, 60) for a in range(1, 9) for b in range(1, 9) if a != b] + [(0, 1, 2), (2, 0, 2)]
     machine = Topology("many", 9, tuple(Link(a, b, Fraction(1)) for a, b, n in pairs for _ in range(n)))
-    found = search.disjoint(machine)
+    found = search.disjoint_rings(machine)
     assert found.units == 2 or not found.most
 
 
@@ -240,14 +242,14 @@ def test_rings_in_pairs_where_links_are_wide_and_edges_are_left_over() -> None:
     """Links of unlike widths, parallel ones and a chord too many: cycles one each way, by hand within every link."""
     pairs = [(i, (i + 1) % 9, 3) for i in range(9)] + [(i, (i + 2) % 9, 2) for i in range(9)] + [(0, 4, 2), (0, 1, 1)]
     machine = Topology("wide", 9, tuple(Link(x, y, Fraction(n)) for a, b, n in pairs for x, y in ((a, b), (b, a))))
-    wires = ring_network.of(machine)
+    wires = ring_network.of_machine(machine)
     *_, (width, made) = bidirectional_pairs.search(wires, [2, 1], 0, 10, 4_000)
     assert (width, len(made)) == (1, 10)
     check.check(machine, [(order.tolist(), 1) for order, _ in made], [links.tolist() for _, links in made])
     one = Topology("limited", 9, machine.links, limits=(Limit("all", (0, 1), Fraction(1)),))
-    assert not list(bidirectional_pairs.search(ring_network.of(one), [1], 0, 10, 100))
-    assert not list(bidirectional_pairs.search(ring_network.of(_ring(6)), [1], 0, 1, 100))
+    assert not list(bidirectional_pairs.search(ring_network.of_machine(one), [1], 0, 10, 100))
+    assert not list(bidirectional_pairs.search(ring_network.of_machine(_ring(6)), [1], 0, 1, 100))
 
 
 def test_no_pairs_where_a_grid_has_no_way_round() -> None:
-    assert not list(bidirectional_pairs.search(ring_network.of(topology("mesh:5x5")), [1], 0, 2, 300))
+    assert not list(bidirectional_pairs.search(ring_network.of_machine(topology("mesh:5x5")), [1], 0, 2, 300))

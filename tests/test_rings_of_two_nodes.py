@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.scale.baselines.rings import cp_sat_circuits
-from synth.scale.baselines.rings.folded_network import QuotientNetwork
+from synth.scale.baselines.rings.quotient_network import QuotientNetwork
 
 
 @st.composite

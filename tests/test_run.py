@@ -24,7 +24,7 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.program import text
 from synth.program.program import Op, Program, Span
-from synth.runtime.time_bound import certified
+from synth.runtime.time_bound import certified_time_bound
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +266,7 @@ def test_the_certified_bound(topology, task, size, picoseconds):
     network = api.topology(topology).network()
     assert network.unit == 1
     assert network.latency == 1
-    assert certified(network, collective(task, network.ranks), size) == picoseconds
+    assert certified_time_bound(network, collective(task, network.ranks), size) == picoseconds
 
 
 def test_direct_and_put_meet_the_bound_exactly():

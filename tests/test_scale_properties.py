@@ -13,7 +13,7 @@ from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UndecidedError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -61,10 +61,10 @@ def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
     assert found.bound <= exact
     for point in (*found.points[:2], *found.points[-1:]):
         made = point.make()
-        checked = compressed_replay.bulk(made)
+        checked = compressed_replay.replay(made)
         assert (checked.steps, checked.bandwidth) == (point.steps, point.bandwidth)
         assert point.bandwidth >= found.bound and point.steps >= found.least_steps
-        schedule = bulk_expansion.schedule(made)
+        schedule = orbit_expansion.ordinary_schedule(made)
         replay.schedule(schedule)
         assert Fraction(schedule.rounds, schedule.chunks) == point.bandwidth >= exact
 

@@ -7,7 +7,7 @@ import pytest
 
 from synth.checker.schedule import replay
 from synth.encodings import contributions
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import InfeasibleError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective, collective
@@ -58,7 +58,7 @@ def test_all_prefixes_of_a_pair(rounds):
     network = topology("line:2").network()
     task = collective("scan", 2)
     model, read = contributions.encode(
-        Translation(network, task, symmetry_candidates(network, task)[-1].moves, rounds), 1, rounds
+        TranslatedChunks(network, task, symmetry_candidates(network, task)[-1].moves, rounds), 1, rounds
     )
     answer = Cadical().solve(model)
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
@@ -107,7 +107,7 @@ def test_a_rank_that_holds_nothing_sends_nothing(machine):
         task = Collective("custom", network.ranks, (frozenset(pre),), (post,), True, (), (tuple(wants),))
         for chunks, steps in ((1, 2), (2, 4), (3, 5)):
             model, read = contributions.encode(
-                Translation(network, task, symmetry_candidates(network, task)[-1].moves, chunks), chunks, steps
+                TranslatedChunks(network, task, symmetry_candidates(network, task)[-1].moves, chunks), chunks, steps
             )
             answer = Cadical(seed=chunks).solve(model)
             if answer.status == "sat":

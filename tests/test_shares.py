@@ -8,8 +8,8 @@ import pytest
 import synth
 from synth import bounds
 from synth.checker.schedule import replay
-from synth.encodings.hubs.column_generation import Shared, share_out
-from synth.encodings.hubs.exchanges import Ways, exchanges
+from synth.encodings.hubs.column_generation import HubTreeResult, search_hub_trees
+from synth.encodings.hubs.exchanges import HubPathPricer, exchanges
 from synth.model.bitwise_equality import same_bits
 from synth.pareto.combining.candidates import Candidates
 
@@ -48,7 +48,7 @@ def test_the_exchanges_that_links_allow():
 def test_a_way_costs_what_its_sends_cost():
     net = network("dgx1")
     prices = np.random.default_rng(3).random((len(net.routes), 4))
-    ways = Ways(net, 4)
+    ways = HubPathPricer(net, 4)
     found = ways.price(prices)
     assert [w.cost for w in found] == sorted(w.cost for w in found)
     for way in found[::40]:
@@ -60,7 +60,7 @@ def test_fractions_meet_the_bound_on_an_odd_machine(steps):
     net = network("dgx1", ODD)
     task = synth.collective("allreduce", net.ranks)
     bound = bounds.allreduce(net, task, steps).value
-    found = share_out(net, task, steps, bound, None, 2.0, 0)
+    found = search_hub_trees(net, task, steps, bound, None, 2.0, 0)
     assert found.value == pytest.approx(float(bound))
     assert found.schedule is not None
     replay.schedule(found.schedule)
@@ -70,7 +70,7 @@ def test_fractions_meet_the_bound_on_an_odd_machine(steps):
 def test_same_bits_where_asked():
     net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
     task = synth.collective("allreduce", 7)
-    free, alike = (share_out(net, task, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
+    free, alike = (search_hub_trees(net, task, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
     assert free.schedule is not None and alike.schedule is not None
     assert (free.schedule.bandwidth, alike.schedule.bandwidth) == (Fraction(3, 4), 1), (
         "three hubs that exchange at once cost the same bits"
@@ -81,7 +81,7 @@ def test_same_bits_where_asked():
 def test_dives_find_what_the_fractions_are_not_whole_for():
     net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
     task = synth.collective("allreduce", 7)
-    found = share_out(net, task, 5, Fraction(16, 39), None, 4.0, 0)
+    found = search_hub_trees(net, task, 5, Fraction(16, 39), None, 4.0, 0)
     assert found.value == pytest.approx(7 / 17)
     assert found.schedule is not None
     replay.schedule(found.schedule)
@@ -90,12 +90,14 @@ def test_dives_find_what_the_fractions_are_not_whole_for():
 
 def test_too_few_steps_for_hubs():
     net = network("ring:8")
-    assert share_out(net, synth.collective("allreduce", 8), 4, Fraction(1), None, 1.0, 0) == Shared(None, None)
+    assert search_hub_trees(net, synth.collective("allreduce", 8), 4, Fraction(1), None, 1.0, 0) == HubTreeResult(
+        None, None
+    )
 
 
 def test_nothing_below_what_is_known():
     net = network("dgx1", ODD)
-    found = share_out(net, synth.collective("allreduce", 5), 5, Fraction(1), Fraction(8, 5), 1.0, 0)
+    found = search_hub_trees(net, synth.collective("allreduce", 5), 5, Fraction(1), Fraction(8, 5), 1.0, 0)
     assert found.schedule is None
     assert found.value == pytest.approx(1.6)
 

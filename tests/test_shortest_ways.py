@@ -14,9 +14,9 @@ from bench.spanning_forest_check import verify
 from synth.model.frontier import Frontier
 from synth.scale import search
 from synth.scale.fabric.fabric import fabric
-from synth.scale.fabric.shortest_paths import Shortest
+from synth.scale.fabric.shortest_paths import ShortestPaths
 from synth.scale.forests.build import build
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.topologies import topology
 
 
@@ -46,13 +46,15 @@ def test_trees_in_a_fat_tree_reach_the_bound_over_shortest_ways(name, collective
     for root in (0, 3):
         built = build(fabric(machine), collective, root)
         assert verify(built.forest).time == built.forest.time and built.gap == 0
-        bulk_expansion.schedule(search.frontier(machine, collective, root).points[-1].make())  # refuses other ways
+        orbit_expansion.ordinary_schedule(
+            search.frontier(machine, collective, root).points[-1].make()
+        )  # refuses other ways
 
 
 @pytest.mark.parametrize("index", range(0, 60, 4))
 def test_a_way_is_allowed_just_where_the_exact_model_has_it(index):
     case = agreement.Case.drawn(3, index)
-    machine, ways = case.topology, Shortest(case.topology)
+    machine, ways = case.topology, ShortestPaths(case.topology)
     listed = Counter((r.src, r.dst, len(r.via) + 1) for r in machine.network().routes)
     nodes = machine.ranks + len(machine.switches)
     for a, b, links in product(range(machine.ranks), range(machine.ranks), range(1, nodes + 1)):

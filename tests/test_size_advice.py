@@ -13,15 +13,15 @@ from synth.model.frontier import Frontier
 from synth.view import tables
 from synth.view.frontier_text import choice
 from synth.view.scale_table import choice as large_choice
-from synth.view.size_advice import Choice, Wire, lines
+from synth.view.size_advice import CostModel, PointCost, advice
 
 MB = 1 << 20
-ALLREDUCE = Wire(F(7, 10), F(25), F(1))
-POINTS = [Choice(2, 2, 43e-6), Choice(4, 12, 17e-6), Choice(5, 144, 15e-6)]
+ALLREDUCE = CostModel(F(7, 10), F(25), F(1))
+POINTS = [PointCost(2, 2, 43e-6), PointCost(4, 12, 17e-6), PointCost(5, 144, 15e-6)]
 
 
 def test_a_size_that_does_not_divide_is_said_with_the_point_that_it_does():
-    first, second = lines(MB, ALLREDUCE, POINTS, POINTS[2])
+    first, second = advice(MB, ALLREDUCE, POINTS, POINTS[2])
     assert first == (
         "1 MB does not divide into 144 chunks of whole float32 elements; the executors here pad it, for MSCCL and "
         "MSCCL++ pad it to 1048896"
@@ -34,20 +34,22 @@ def test_a_size_that_does_not_divide_is_said_with_the_point_that_it_does():
 
 def test_elements_are_whole_not_bytes_alone():
     assert not ALLREDUCE.divides(2 * 144, 144) and ALLREDUCE.divides(4 * 144, 144)
-    assert Wire(F(1), F(25), F(1, 8)).divides(8 * 6 * 4, 6) and not Wire(F(1), F(25), F(1, 8)).divides(4 * 6, 6)
+    assert CostModel(F(1), F(25), F(1, 8)).divides(8 * 6 * 4, 6) and not CostModel(F(1), F(25), F(1, 8)).divides(
+        4 * 6, 6
+    )
 
 
 def test_nothing_is_said_where_nothing_speaks_against_it():
-    assert lines(144 * 4 * MB, ALLREDUCE, POINTS, POINTS[2]) == []
-    assert lines(1 << 30, ALLREDUCE, POINTS, POINTS[0]) == []
+    assert advice(144 * 4 * MB, ALLREDUCE, POINTS, POINTS[2]) == []
+    assert advice(1 << 30, ALLREDUCE, POINTS, POINTS[0]) == []
 
 
 def test_where_no_point_does_better_none_is_named():
-    (only,) = lines(
-        MB, Wire(F(0), F(25), F(1)), POINTS[2:], POINTS[2]
+    (only,) = advice(
+        MB, CostModel(F(0), F(25), F(1)), POINTS[2:], POINTS[2]
     )  # no latency known: nothing to compare a chunk with
     assert only.endswith("as no point's chunks divide it")
-    (short,) = lines(1024, ALLREDUCE, POINTS[:1], POINTS[0])
+    (short,) = advice(1024, ALLREDUCE, POINTS[:1], POINTS[0])
     assert short.endswith("`synth bench` and `synth tune` measure it")
 
 

@@ -14,7 +14,7 @@ from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.pareto.combining.candidates import Candidates
-from synth.pareto.combining.point_query import fitted
+from synth.pareto.combining.point_query import fit_to_query
 from synth.topologies import topology
 
 
@@ -76,10 +76,10 @@ def test_a_schedule_that_does_not_go_into_the_chunks_is_not_stretched() -> None:
     assert isinstance(verdict, Sat)
     schedule = verdict.schedule
     network, task = schedule.network, schedule.collective
-    assert fitted(schedule, Problem(network, task, 3, 2, 9)) is None
-    assert fitted(schedule, Problem(network, task, 4, 2, 7)) is None
-    assert fitted(schedule, Problem(network, task, 4, 3, 8)) is None
-    wide = fitted(schedule, Problem(network, task, 4, 2, 8))
+    assert fit_to_query(schedule, Problem(network, task, 3, 2, 9)) is None
+    assert fit_to_query(schedule, Problem(network, task, 4, 2, 7)) is None
+    assert fit_to_query(schedule, Problem(network, task, 4, 3, 8)) is None
+    wide = fit_to_query(schedule, Problem(network, task, 4, 2, 8))
     assert wide is not None
     assert verify.schedule(wide).rounds == 8
 

@@ -16,7 +16,7 @@ from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Budget, Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.solvers.processes import jobs
 from synth.topologies import topology
 
@@ -33,7 +33,7 @@ def _no_helpers_left():
 
 def asked(steps, seconds=20.0):
     bound = bounds.flow(MACHINE, TASK, steps)
-    return bound, prefetched_bounds.begin(search.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
+    return bound, prefetched_bounds.begin_tree_query(search.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
 
 
 @pytest.mark.slow
@@ -41,11 +41,11 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     bound, job = asked(4)
     hard = Problem(MACHINE, TASK, 13, 4, 15)
     told = []
-    verdict = race.solve(hard, budget=Budget(60.0), on_event=told.append, beside=job)
+    verdict = portfolio.solve(hard, budget=Budget(60.0), on_event=told.append, beside=job)
     assert isinstance(verdict, Sat | Unknown)
     if isinstance(verdict, Unknown):
         assert verdict.reason == "interrupted"
-        answer = prefetched_bounds.answer(job, 5.0)
+        answer = prefetched_bounds.finish_tree_query(job, 5.0)
         assert isinstance(answer, Sat)
         assert answer.schedule.bandwidth == bound.value == F(15, 13)
     assert told
@@ -53,21 +53,21 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
 
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
-    too_few = prefetched_bounds.begin(
+    too_few = prefetched_bounds.begin_tree_query(
         search.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(5.0)
     )  # 103 chunks at the least
-    verdict = race.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(20.0), beside=too_few)
+    verdict = portfolio.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(20.0), beside=too_few)
     assert isinstance(verdict, Sat)
     assert verdict.schedule.bandwidth == 2
-    assert isinstance(prefetched_bounds.answer(too_few, 5.0), Unknown)
+    assert isinstance(prefetched_bounds.finish_tree_query(too_few, 5.0), Unknown)
 
 
 def test_a_job_that_nobody_needs_is_ended():
     _, job = asked(3, 600.0)
     began = time.monotonic()
-    prefetched_bounds.drop(job)
+    prefetched_bounds.end_job(job)
     assert time.monotonic() - began < 60
-    assert isinstance(prefetched_bounds.answer(job, 0.0), Unknown)
+    assert isinstance(prefetched_bounds.finish_tree_query(job, 0.0), Unknown)
 
 
 def test_bounds_ahead_are_the_bounds():

@@ -25,7 +25,15 @@ from synth.scale import search
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
 from synth.solvers.processes import jobs
-from synth.solvers.processes.deadline import OutOfMemory, TimeUp, apart, check, endless, left, until
+from synth.solvers.processes.deadline import (
+    OutOfMemory,
+    TimeUp,
+    check_deadline,
+    no_time_limit,
+    remaining_time,
+    run_in_process,
+    time_limited,
+)
 from synth.topologies import topology
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -33,17 +41,17 @@ HARD = "random-regular:24"
 
 
 def test_of_nested_ends_the_earliest_holds():
-    check()
-    with until(1000):
-        with until(0):
-            assert left() == 0
-            with pytest.raises(TimeUp), until(500):
-                check()
-            with endless():
-                check()
-        check()
-        assert 900 < (left() or 0) <= 1000
-    assert left() is None
+    check_deadline()
+    with time_limited(1000):
+        with time_limited(0):
+            assert remaining_time() == 0
+            with pytest.raises(TimeUp), time_limited(500):
+                check_deadline()
+            with no_time_limit():
+                check_deadline()
+        check_deadline()
+        assert 900 < (remaining_time() or 0) <= 1000
+    assert remaining_time() is None
 
 
 def made(*links):
@@ -63,20 +71,20 @@ def test_alltoall_without_time_is_never_called_impossible_where_it_is_slow():
 
 def test_a_call_apart_is_killed_when_the_time_is_over():
     threads = threading.active_count()
-    with pytest.raises(TimeUp), until(0.1):
-        apart(time.sleep, 1000)
-    assert apart(abs, -7) == apart(apart, abs, -7) == 7
+    with pytest.raises(TimeUp), time_limited(0.1):
+        run_in_process(time.sleep, 1000)
+    assert run_in_process(abs, -7) == run_in_process(run_in_process, abs, -7) == 7
     with pytest.raises(ZeroDivisionError):
-        apart(operator.truediv, 1, 0)
+        run_in_process(operator.truediv, 1, 0)
     with pytest.raises(OutOfMemory):
-        apart(bytes, 1 << 45)
+        run_in_process(bytes, 1 << 45)
     assert threading.active_count() == threads
 
 
 def test_a_call_apart_knows_the_end():
-    with until(1000):
-        assert 900 < (apart(left) or 0) <= 1000
-    assert apart(left) is None
+    with time_limited(1000):
+        assert 900 < (run_in_process(remaining_time) or 0) <= 1000
+    assert run_in_process(remaining_time) is None
 
 
 def test_ctrl_c_kills_a_call_apart(monkeypatch):
@@ -90,7 +98,7 @@ def test_ctrl_c_kills_a_call_apart(monkeypatch):
         patched.setattr(jobs, "begin", lambda *given: begun.append(begin(*given)) or begun[-1])
         patched.setattr(jobs, "watch", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            apart(time.sleep, 1000)
+            run_in_process(time.sleep, 1000)
     jobs.wait(begun, None)
     assert [job.status for job in begun] == [signal.SIGKILL]
 
@@ -126,7 +134,7 @@ def test_ctrl_c_loses_the_stage_in_flight_alone(name):
 
 def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
     made = fabric(topology("dgx-a100*2:net=odd-even"))
-    with until(0):
+    with time_limited(0):
         early = throughput(made)
     assert not early.whole
     assert throughput(made).whole
@@ -177,8 +185,8 @@ def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(merge_scale_points, "mixed", stop)
+    monkeypatch.setattr(merge_scale_points, "merge_scale_points", stop)
     half = Frontier(**{**vars(found), "open": (Open(9, Fraction(1), None, "time"),)})
     with pytest.raises(SweepInterrupted) as kept:
-        engine_choice.helped(half, topology("ring:4"), "auto", None, engine_choice.Options())
+        engine_choice.with_flow_points(half, topology("ring:4"), "auto", None, engine_choice.Options())
     assert kept.value.frontier is half

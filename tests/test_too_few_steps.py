@@ -119,7 +119,7 @@ def test_it_moves_to_another_numbering(six) -> None:
     asked = synth.topology("dgx1", ranks=SIX[::-1]).network()
     found = relabelling((network, task), (asked, task))
     assert found is not None
-    moved = relabel.certificate(certificate, relabel.Move((network, task), (asked, task), found))
+    moved = relabel.certificate(certificate, relabel.ProblemMap((network, task), (asked, task), found))
     assert cuts.check(moved, asked.to_json(), task.to_json(1)) == 3
     with pytest.raises(VerificationError):
         cuts.check({k: v for k, v in moved.items() if k != "numbering"}, asked.to_json(), task.to_json(1))

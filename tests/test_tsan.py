@@ -33,7 +33,7 @@ WAYS = {
 def test_silent_on_right_programs(way, threads):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
-        assert thread_sanitizer.race(program, threads=threads, launches=3, **options) == thread_sanitizer.Raced(
+        assert thread_sanitizer.race(program, threads=threads, launches=3, **options) == thread_sanitizer.RaceReport(
             (), False, True
         )
 
@@ -98,7 +98,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
         ]
         gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
     odd = replace(program, gpus=tuple(gpus))
-    assert thread_sanitizer.race(odd, threads=1, elements=64) == thread_sanitizer.Raced((), False, True)
+    assert thread_sanitizer.race(odd, threads=1, elements=64) == thread_sanitizer.RaceReport((), False, True)
     monkeypatch.setattr(
         transports,
         "puts",

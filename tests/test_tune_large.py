@@ -8,10 +8,10 @@ from synth import api
 from synth.api import synthesis, tuning_inputs
 from synth.api.inputs import named_topology
 from synth.api.tuning_inputs import Search
-from synth.catalog.tuner.candidates import Named, candidates
+from synth.catalog.tuner.candidates import NamedSchedule, candidates
 from synth.model.collective import collective
 from synth.model.scale_frontier import Large, LargePoint
-from synth.scale.greedy import bulk_expansion
+from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 from synth.view import plans
 
@@ -27,9 +27,9 @@ def large() -> Large:
 def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
     """It was an error that lost the whole plan."""
     found = large()
-    sends = [len(bulk_expansion.whole(point.make()).step) for point in found.points]
+    sends = [len(orbit_expansion.expand_orbits(point.make()).step) for point in found.points]
     assert min(sends) < max(sends)
-    monkeypatch.setattr(bulk_expansion, "MAXIMUM_SENDS", max(sends) - 1)
+    monkeypatch.setattr(orbit_expansion, "MAXIMUM_SENDS", max(sends) - 1)
     made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search())
     assert len(made.points) == sum(n < max(sends) for n in sends)
     steps = found.points[sends.index(max(sends))].steps
@@ -38,7 +38,7 @@ def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
 
 def test_a_plan_has_every_size_where_all_points_are_too_large(monkeypatch):
     found = large()
-    monkeypatch.setattr(bulk_expansion, "MAXIMUM_SENDS", 1)
+    monkeypatch.setattr(orbit_expansion, "MAXIMUM_SENDS", 1)
     monkeypatch.setattr(synthesis, "frontier", lambda *given, **more: found)
     plan = api.tune(MACHINE, "allgather", [1 << 10, 1 << 30])
     assert len(plan.tables[0].seconds) == 2 and all(plan.tables[0].seconds)
@@ -70,12 +70,12 @@ def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
 
 def test_when_the_time_is_over_the_baselines_are_candidates_alone():
     ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
-    over = candidates([Named("S1", direct), Named("ring", ring, True)], [], late=lambda: True)
+    over = candidates([NamedSchedule("S1", direct), NamedSchedule("ring", ring, True)], [], late=lambda: True)
     assert {c.algorithm.schedule for c in over.candidates} == {ring}
     assert over.notes[0] == "the time limit left no time to predict the times of S1: not candidates"
     times = iter([False])
     assert {
-        c.algorithm.schedule for c in candidates([Named("S1", direct)], [], late=lambda: next(times)).candidates
+        c.algorithm.schedule for c in candidates([NamedSchedule("S1", direct)], [], late=lambda: next(times)).candidates
     } == {direct}
 
 

@@ -44,8 +44,8 @@ def test_elsewhere_nothing_is_shown(monkeypatch, capsys):
 def test_too_many_sends_for_a_program_are_refused_with_the_limit(monkeypatch):
     schedule = api.frontier("ring:4", "allgather", engine="exact").points[0].schedule
     sends = sum(len(step.sends) for step in schedule.steps)
-    monkeypatch.setattr(checked_lowering, "MOST_SENDS", sends - 1)
+    monkeypatch.setattr(checked_lowering, "MAX_SENDS", sends - 1)
     with pytest.raises(UsageError, match=f"{sends} sends: programs are made of at most {sends - 1}"):
         api.lower(schedule)
-    monkeypatch.setattr(checked_lowering, "MOST_SENDS", sends)
+    monkeypatch.setattr(checked_lowering, "MAX_SENDS", sends)
     assert api.lower(schedule).ranks == 4

@@ -16,7 +16,7 @@ from synth.encodings.tree_packing.search import meet, near
 from synth.model.collective import collective
 from synth.model.outcome import Budget, Sat, Unknown
 from synth.model.schedule import Problem
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.solvers.cadical import Cadical
 from synth.solvers.processes import jobs
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_schedule():
 
 
 def test_a_process_that_sleeps_spends_nothing():
-    job = jobs.alone(Member("step", "minicard").imports, time.sleep, (1.0,), Budget(), 60)
+    job = jobs.run_job(Member("step", "minicard").imports, time.sleep, (1.0,), Budget(), 60)
     assert job.result == ("ok", None)
     assert job.pid > 0
     spent = job.spent()
@@ -95,16 +95,16 @@ def test_a_process_that_sleeps_spends_nothing():
 
 
 def test_a_call_that_takes_too_long_is_ended():
-    job = jobs.alone(Member("step", "minicard").imports, time.sleep, (60.0,), Budget(), 0.5)
+    job = jobs.run_job(Member("step", "minicard").imports, time.sleep, (60.0,), Budget(), 0.5)
     assert job.result is None
     assert not job.ended
 
 
 def test_a_race_counts_work_and_not_time(monkeypatch):
-    monkeypatch.setattr(race, "run_member", dozing.doze)
+    monkeypatch.setattr(portfolio, "run_member", dozing.doze)
     problem = Problem(DGX1, collective("allgather", 8), 7, 3, 8)
     began = time.monotonic()
-    verdict = race.solve(problem, budget=Budget(0.3), encoding="step", patience=5.0)
+    verdict = portfolio.solve(problem, budget=Budget(0.3), encoding="step", patience=5.0)
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "time"
     if sys.platform.startswith("linux"):

@@ -13,7 +13,7 @@ from synth import bounds
 from synth.api import bound as api_bound
 from synth.api import frontier, solve, synthesis
 from synth.api.inputs import collective, topology
-from synth.bounds.single_cut import fenced
+from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates import cuts
 from synth.checker.schedule import replay
 from synth.cli.root import root
@@ -22,8 +22,8 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.outcome import Sat
 from synth.model.schedule import Schedule, Step
-from synth.pareto.combining import combining_frontier, sweep, unvisited_steps
-from synth.solvers.processes.deadline import left, until
+from synth.pareto.combining import combining_frontier, combining_sweep, unvisited_steps
+from synth.solvers.processes.deadline import remaining_time, time_limited
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
         found[replayed.steps] = replayed.bandwidth
     assert found
     assert min(found) >= bounds.steps(network, asked).value
-    floor = fenced(network, asked)
+    floor = single_cut_bound(network, asked)
     assert floor is None or min(found.values()) >= floor.value
     return found
 
@@ -98,7 +98,7 @@ def test_the_quick_bound_is_checked(name: str, value: Fraction | None) -> None:
     """The checker finds the value in the certificate alone, and another one where it was changed."""
     network = topology(name).network()
     asked = collective("scan", network.ranks)
-    found = fenced(network, asked)
+    found = single_cut_bound(network, asked)
     assert found is not None
     assert value is None or found.value == value
     assert cuts.check(found.certificate, network.to_json(), asked.to_json(1)) == found.value
@@ -110,7 +110,7 @@ def test_the_quick_bound_sees_independent_sums() -> None:
     """On a torus every other rank wants a sum of its own, which flows do not see."""
     network = topology("torus:5x4").network()
     asked = collective("scan", 20)
-    found = fenced(network, asked)
+    found = single_cut_bound(network, asked)
     assert found is not None
     assert found.value == Fraction(1, 2) > bounds.flow(network, asked, None).value
 
@@ -135,7 +135,7 @@ def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch)
     """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log
     ends."""
     monkeypatch.setattr(chunk_assembly, "EFFORT", 1.0)
-    monkeypatch.setattr(sweep, "EFFORT", 1.0)
+    monkeypatch.setattr(combining_sweep, "DEFAULT_SECONDS", 1.0)
     found = frontier("torus:6x6", "scan", fresh=True)
     assert isinstance(found, Frontier)
     assert found.points
@@ -172,7 +172,7 @@ def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest
     """Where flows see less than the quick bound does, which holds at every S."""
     monkeypatch.setattr(bounds, "allreduce", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))
     monkeypatch.setattr(
-        "synth.solvers.processes.deadline.apart", lambda call, *arguments, **_: call(*arguments)
+        "synth.solvers.processes.deadline.run_in_process", lambda call, *arguments, **_: call(*arguments)
     )  # here, where it is replaced
     found = api_bound("torus:5x4", "scan")
     assert [bound.value for steps, bound in found if steps != 0] == [Fraction(1, 2)] * 2
@@ -185,11 +185,11 @@ def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(chunk_assembly.schedules(network, asked)) == []
     next(chunk_assembly.schedules(network, asked, whole=True))
     monkeypatch.setattr(chunk_assembly, "EFFORT", 1000.0)
-    with until(500.0):
+    with time_limited(500.0):
         next(chunk_assembly.schedules(network, asked))
-        assert 400 < (left() or 0.0) <= 500
+        assert 400 < (remaining_time() or 0.0) <= 500
     next(chunk_assembly.schedules(network, asked))
-    assert left() is None
+    assert remaining_time() is None
 
 
 @pytest.mark.parametrize("reason", ["time", "gave-up"])

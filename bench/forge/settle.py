@@ -164,7 +164,7 @@ def _large(case: Case) -> None:
     topology, certificate = link_columns.read(doc["topology"]), doc["bound"]["certificate"]
     doc["topology"]["unit_gbps"] = show(topology.unit_bandwidth())
     certificate["topology"] = (
-        path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
+        path_lengths.alltoall_digest if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
     )(topology)
     proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)

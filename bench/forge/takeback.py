@@ -44,7 +44,7 @@ def _v1() -> list[Patch]:
 def _v2() -> list[Patch]:
     defined = tasks._as_defined
 
-    def as_defined(task: tasks.Task, roots: list[int], c: int, place: str) -> bool:
+    def as_defined(task: tasks.Collective, roots: list[int], c: int, place: str) -> bool:
         return task.name not in (*tasks.ROOTED, *tasks.UNROOTED) or defined(task, roots, c, place)
 
     def schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fraction) -> list[str]:

@@ -15,12 +15,12 @@ from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.catalog.entry import Entry
-    from synth.catalog.store.gc import Waste
-    from synth.catalog.store.measurements import Attached
+    from synth.catalog.store.gc import RemovableRows
+    from synth.catalog.store.measurements import AttachedDocument
     from synth.catalog.store.rows import Row
     from synth.catalog.store.store import Store
     from synth.catalog.store.verify import Checked
-    from synth.export.exported_files import Exported
+    from synth.export.exported_files import ExportResult
 
 
 def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
@@ -95,17 +95,17 @@ def verify(store: Store) -> Iterator[Checked]:
     return check(store)
 
 
-def gc(store: Store, *, dry: bool = False) -> tuple[list[Waste], int]:
+def gc(store: Store, *, dry: bool = False) -> tuple[list[RemovableRows], int]:
     """Remove unused content. Returns the removed objects and the bytes by which the file shrank.
 
     With `dry` nothing is removed: the objects are those that would be.
     """
     from synth.catalog.store import gc as store_gc
 
-    return (store_gc.waste(store), 0) if dry else store_gc.collect(store)
+    return (store_gc.removable_rows(store), 0) if dry else store_gc.collect(store)
 
 
-def measured(store: Store, document: str | Path | dict) -> list[Attached]:
+def measured(store: Store, document: str | Path | dict) -> list[AttachedDocument]:
     """Attach measurements (``synth.measured/1``, a file or the document) to the entries whose programs they timed.
 
     Raises FormatError for another document, SynthError where none of its programs belongs to an entry.
@@ -123,7 +123,7 @@ def measured(store: Store, document: str | Path | dict) -> list[Attached]:
         raise SynthError(f"{document}: {error}") from None
 
 
-def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> Exported:
+def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> ExportResult:
     """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export_program`
     has them.
 
@@ -148,6 +148,6 @@ def schedule(entry: Entry, point: int | None = None, size: int | None = None) ->
         return chosen_point(found, point, size).schedule
     if point is not None and not 1 <= point <= len(found.points):
         raise UsageError(f"point {point}: the frontier has points 1 to {len(found.points)}")
-    from synth.scale.greedy.bulk_expansion import schedule as written
+    from synth.scale.greedy.orbit_expansion import ordinary_schedule as written
 
     return written((found.points[point - 1] if point else found.best(size or 1 << 20)).make())

@@ -11,7 +11,7 @@ from synth.api.inputs import workers
 from synth.errors import UsageError
 
 if TYPE_CHECKING:
-    from synth.catalog.jobs.job_file import Fleet
+    from synth.catalog.jobs.job_file import JobFile
     from synth.catalog.jobs.queue import Item
     from synth.catalog.jobs.run import Progress, Summary
     from synth.catalog.jobs.runners import Runner
@@ -87,20 +87,20 @@ def catalog_table(fleet: str | Path, db: str | Path = "catalog.db", *, title: st
         return markdown(_fleet(fleet), store, title)
 
 
-def _fleet(fleet: str | Path) -> Fleet:
+def _fleet(fleet: str | Path) -> JobFile:
     from synth.catalog.jobs.job_file_reader import load
 
     return load(Path(fleet))
 
 
-def _tasks(fleet: Fleet, db: Path, time_limit: float | None) -> list[Task]:
+def _tasks(fleet: JobFile, db: Path, time_limit: float | None) -> list[Task]:
     """The tasks of a job; their sweeps keep their logs in a folder beside the catalog."""
     from synth.catalog.jobs.plan import tasks
 
     return tasks(fleet, db.absolute().with_name(db.name + ".tasks"), time_limit)
 
 
-def _runner(fleet: Fleet, jobs: int, inline: bool, dask: str | None, slurm: bool) -> Runner:
+def _runner(fleet: JobFile, jobs: int, inline: bool, dask: str | None, slurm: bool) -> Runner:
     from synth.catalog.jobs.task import run
 
     if inline:

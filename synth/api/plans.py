@@ -15,7 +15,7 @@ from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
 
 if TYPE_CHECKING:
-    from synth.export.exported_files import Exported, Wish
+    from synth.export.exported_files import ExportOptions, ExportResult
     from synth.program.program import InPlace
 
 FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "json", "mcrdl-csv")
@@ -42,7 +42,7 @@ def export_plan(
     assume_one_node: bool = False,
     min_size: int = 0,
     max_size: int | None = None,
-) -> Exported:
+) -> ExportResult:
     """The texts of a plan in the format `to`, one of `FORMATS`, and one remark for each thing that the format cannot
     say.
 
@@ -90,12 +90,12 @@ def export_plan(
     return replace(made, remarks=(*_devices(plan, topology), *made.remarks))
 
 
-def _json(plan: Plan) -> Exported:
+def _json(plan: Plan) -> ExportResult:
     import json
 
-    from synth.export.exported_files import Exported
+    from synth.export.exported_files import ExportResult
 
-    return Exported((("", json.dumps(plan.to_json()) + "\n"),), ".json")
+    return ExportResult((("", json.dumps(plan.to_json()) + "\n"),), ".json")
 
 
 def _wishes(
@@ -113,7 +113,7 @@ def _wishes(
 
     The machine is the one named by `topology`, or the one whose network it is.
     """
-    from synth.export.exported_files import Wish
+    from synth.export.exported_files import ExportOptions
     from synth.export.request import Machine, Request
     from synth.topologies import rank_placement
 
@@ -123,7 +123,7 @@ def _wishes(
         raise UsageError(f"msccl-dir is not for the runtime {runtime!r}; it is for executor, msccl, rccl")
 
     @cache
-    def wish(network: Network) -> Wish:
+    def wish(network: Network) -> ExportOptions:
         labels = plan.labels if plan.topology is not None and plan.topology.ranks == network.ranks else ()
         ranks, facts, _ = placed(network, labels, machine, rank_map)
         if sorted(ranks) != list(range(network.ranks)):
@@ -133,7 +133,7 @@ def _wishes(
         request = Request(target, facts, None, None, *assumed)
         to = "mscclpp" if kind == "mscclpp-dir" else "msccl-xml"
         links = None if machine is None else machine.network()
-        return Wish(to, request, None, None, in_place, tuple(ranks), links, low=low, high=high)
+        return ExportOptions(to, request, None, None, in_place, tuple(ranks), links, low=low, high=high)
 
     return wish
 

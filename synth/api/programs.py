@@ -16,7 +16,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.export.exported_files import Exported
+    from synth.export.exported_files import ExportResult
     from synth.export.request import Machine
     from synth.program.analysis.report import Report
     from synth.program.events import Event
@@ -64,9 +64,9 @@ def read(
     """
     if path.suffix == ".npz":
         from synth.checker.documents import schedule_archive
-        from synth.scale.greedy.bulk_expansion import schedule
+        from synth.scale.greedy.orbit_expansion import ordinary_schedule
 
-        return schedule(schedule_archive.load(path))
+        return ordinary_schedule(schedule_archive.load(path))
     from synth.export.program_reader import load
 
     return load(path, collective, root, runtime)
@@ -187,7 +187,7 @@ def export_program(
     size: int | None = None,
     collective: Collective | None = None,
     root: int | None = None,
-) -> Exported:
+) -> ExportResult:
     """The file of one program in the format `to`, or with `every` a folder of all points of a frontier.
 
     `topology` is the machine it is for (default: the one that the schedule names, if its links are the same): kinds of
@@ -207,7 +207,7 @@ def export_program(
             found.network, found.labels if isinstance(found, Frontier) else (), machine, rank_map
         )
     request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
-    wish = exported_files.Wish(
+    wish = exported_files.ExportOptions(
         to,
         request,
         protocol,
@@ -224,7 +224,9 @@ def export_program(
     if every and not isinstance(found, Frontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")
     made = (
-        exported_files.folder(found, wish) if every and isinstance(found, Frontier) else exported_files.one(found, wish)
+        exported_files.export_frontier(found, wish)
+        if every and isinstance(found, Frontier)
+        else exported_files.export_point(found, wish)
     )
     return replace(made, remarks=(*said, *made.remarks))
 
@@ -245,7 +247,7 @@ def placed(
     links, said = None if machine is None else machine.network(), []
     if links is not None and links.ranks != network.ranks:
         raise UsageError(f"{links.name} has {links.ranks} ranks, the schedule is for {network.ranks}")
-    default = rankmap.from_labels(labels, network.ranks)
+    default = rankmap.ranks_from_labels(labels, network.ranks)
     ranks = default if rank_map is None else rank_map
     if rank_map is None and links is not None:
         ranks, matched = rank_placement.place(network, links, default)

@@ -19,9 +19,9 @@ from synth.model.topology import Network, Topology
 if TYPE_CHECKING:
     from synth.program.program import Program
     from synth.runtime.benchmark.document import Candidate, Measured
-    from synth.runtime.benchmark.emulation import Emulated
+    from synth.runtime.benchmark.emulation import EmulationResult
     from synth.runtime.prepared_launch import Prepared
-    from synth.runtime.run_result import Ran
+    from synth.runtime.run_result import RunResult
 
 
 def baseline(
@@ -44,9 +44,9 @@ def baseline(
 
     network = topology if isinstance(topology, Network) else named_topology(topology).network()
     task = task_of(collective, network.ranks, roots)
-    found = search.disjoint(network).rings if name.lower() == "ring" else ()
+    found = search.disjoint_rings(network).rings if name.lower() == "ring" else ()
     trees = double_binary_tree.binary_trees(network.ranks) if name.lower() == "tree" else ()
-    made = baselines.baseline(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
+    made = baselines.baseline_schedule(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
     replay.schedule(made)
     return made
 
@@ -73,7 +73,7 @@ def run(
     data: bool = True,
     bound: bool = True,
     **options: object,
-) -> Ran:
+) -> RunResult:
     """Run a program once and compare every element of every output with the definition of its collective.
 
     `arrays`: the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack
@@ -103,7 +103,7 @@ def run(
         found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound
     )
     if arrays is not None and dlpack.is_device(arrays):
-        return prepared_launch.run_there(call, arrays, outputs, stream, executor, given)
+        return prepared_launch.run_on_gpu(call, arrays, outputs, stream, executor, given)
     if stream is not None:
         raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
     done = calls.run(call, arrays, executor, given)
@@ -192,7 +192,7 @@ def emulate(
     instances: int = 1,
     stretches: Sequence[int] = (),
     **options: object,
-) -> Emulated:
+) -> EmulationResult:
     """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where
     there is none, unless given), and the negative control. An execution-driven model, not a measurement.
 
@@ -256,7 +256,7 @@ def _candidates(
     return made, network
 
 
-def trace(done: Ran) -> str:
+def trace(done: RunResult) -> str:
     """The Chrome trace of a run, which Perfetto opens. Raises UsageError where `run` was not asked for it, or knew no
     times."""
     from synth.export.chrome_trace import chrome

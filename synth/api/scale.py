@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
-from synth.frontiers.engine_choice import engine_of, flow_task, labelled
+from synth.frontiers.engine_choice import engine_of, flow_collective, with_machine_ranks
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.rational import counted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from synth.scale.baselines.allocations import Allocation, Rates
     from synth.scale.baselines.comparison import Explanation
     from synth.scale.fabric.fabric import Fabric
-    from synth.scale.groups.joint import Together
+    from synth.scale.groups.joint import JointSynthesis
 
 
 # Ranks up to which rings are looked for.
@@ -47,11 +47,11 @@ def large_bound(
     machine = named_topology(topology)
     if engine_of(engine, machine, collective) == "exact":
         return None
-    name, root = flow_task(machine, collective, roots)
+    name, root = flow_collective(machine, collective, roots)
     try:
         return flow_bound(machine, name, root, time_limit=time_limit)
     except InfeasibleError as error:
-        raise labelled(error, machine.labels) from None
+        raise with_machine_ranks(error, machine.labels) from None
 
 
 def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
@@ -85,7 +85,7 @@ def explain(
     than `EXPLAINED` ranks.
     """
     from synth.scale.baselines.comparison import explain as explained
-    from synth.solvers.processes.deadline import until
+    from synth.solvers.processes.deadline import time_limited
 
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:
@@ -104,12 +104,12 @@ def explain(
 
         return bound(machine, name, root, read=read)
 
-    with until(time_limit):
+    with time_limited(time_limit):
         found = explained(machine, task.name, machine.labels, by_flows, progress, root)
     if found.ways[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:
-            raise labelled(apart, machine.labels)
+            raise with_machine_ranks(apart, machine.labels)
     return found
 
 
@@ -159,16 +159,16 @@ def allocations(
     `time_limit` seconds FewerAllocations has what was found by then.
     """
     from synth.scale.baselines import allocations as flows
-    from synth.solvers.processes.deadline import TimeUp, check, until
+    from synth.solvers.processes.deadline import TimeUp, check_deadline, time_limited
 
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()
     found: list[tuple[Allocation, Rates]] = []
-    with until(time_limit):
+    with time_limited(time_limit):
         try:
-            for made in flows.classes(network, sizes, every=every):
-                rates = flows.rates(made.network, names)
-                check()  # or rings may have been looked for less than elsewhere
+            for made in flows.allocation_classes(network, sizes, every=every):
+                rates = flows.optimal_rates(made.network, names)
+                check_deadline()  # or rings may have been looked for less than elsewhere
                 found.append((made, rates))
                 progress(f"{counted(len(found), 'class')}, the last of {len(made.ranks)} GPUs")
         except TimeUp:
@@ -184,24 +184,24 @@ def groups(
     search: bool = True,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
-) -> Together:
+) -> JointSynthesis:
     """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all,
     replayed.
 
     `chunks`: chunks of each unit of data; `search=False`: no schedule. After `time_limit` seconds it is what was found
     by then, and
-    `Together.open` says what is missing; UndecidedError where that is not even the joint bound.
+    `JointSynthesis.open` says what is missing; UndecidedError where that is not even the joint bound.
     """
     from synth.checker.certificates import process_groups
     from synth.checker.schedule import replay
-    from synth.scale.groups.joint import together
-    from synth.solvers.processes.deadline import until
+    from synth.scale.groups.joint import synthesize_jointly
+    from synth.solvers.processes.deadline import time_limited
     from synth.topologies.process_group_files import load
 
     machine = named_topology(topology)
     rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
-    with until(time_limit):
-        found = together(machine, rows, chunks=chunks, search=search, progress=progress)
+    with time_limited(time_limit):
+        found = synthesize_jointly(machine, rows, chunks=chunks, search=search, progress=progress)
     process_groups.check(found.bound.certificate, found.network, found.groups)
     if found.schedule is not None:
         replay.schedule(found.schedule)

@@ -86,7 +86,7 @@ def frontier(
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or
     `Large.open`; flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of
-    many ranks the seconds that they need (`synth.frontiers.engine_choice.kept`). Raises
+    many ranks the seconds that they need (`synth.frontiers.engine_choice.flow_seconds`). Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
@@ -107,14 +107,14 @@ def frontier(
         }
         wrong = [f"--{name}" for name, given in own.items() if given]
         if wrong:
-            name = engine_choice.flow_task(machine, collective, roots, sizes)[0]
+            name = engine_choice.flow_collective(machine, collective, roots, sizes)[0]
             known = "" if engine == "flow" else f", which are taken above {engine_choice.exact_ranks(name)} ranks,"
             raise UsageError(
                 f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
             )
         return _flow(
             machine,
-            engine_choice.flow_task(machine, collective, roots, sizes),
+            engine_choice.flow_collective(machine, collective, roots, sizes),
             on_event,
             time_limit,
             max_steps,
@@ -130,7 +130,11 @@ def frontier(
         if cross_check:
             raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
         engine = "exact"  # schedules of other methods relay what they need
-    limit = None if time_limit is None else time_limit - engine_choice.kept(machine, task, engine, sizes, time_limit)
+    limit = (
+        None
+        if time_limit is None
+        else time_limit - engine_choice.flow_seconds(machine, task, engine, sizes, time_limit)
+    )
     options = Options(
         max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, limit, jobs=workers(jobs), seed=seed,
         deterministic=deterministic, same_bits=same_bits, proof=proof,
@@ -141,14 +145,18 @@ def frontier(
         return None if time_limit is None else max(time_limit - (time.monotonic() - began), time_limit / 10, 1.0)
 
     try:
-        found = engine_choice.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
+        found = engine_choice.synthesize_exact(
+            machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event
+        )
     except NoBoundError:
         if engine != "auto" or same_bits or max_steps is not None or not engine_choice.flows_know(machine, task, sizes):
             raise
-        large = engine_choice.flow(machine, *engine_choice.flow_task(machine, task), on_event, time_limit=rest())
+        large = engine_choice.synthesize_flow(
+            machine, *engine_choice.flow_collective(machine, task), on_event, time_limit=rest()
+        )
         notes = (*large.notes, "exact synthesis had no bound within the time limit: flow methods alone")
         return replace(large, notes=notes, open=(*large.open, "exact synthesis: the time limit came before any bound"))
-    found = engine_choice.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
+    found = engine_choice.with_flow_points(found, machine, engine, sizes, options, on_event, time_limit=rest())
     return _cross_checked(found, options, on_event, rest()) if cross_check else found
 
 
@@ -184,7 +192,7 @@ def _flow(
     from synth.frontiers import engine_choice
 
     try:
-        found = engine_choice.flow(machine, *task, on_event, time_limit=time_limit)
+        found = engine_choice.synthesize_flow(machine, *task, on_event, time_limit=time_limit)
     except SweepInterrupted as stop:
         found = stop.frontier
         raise SweepInterrupted(found if isinstance(found, Frontier) else found.within(most, chunks), stop.log) from None
@@ -226,7 +234,7 @@ def solve(
     from synth.model.outcome import Sat, Unknown
     from synth.pareto import problem_bounds
     from synth.pareto.events import Event
-    from synth.pareto.portfolio import race
+    from synth.pareto.portfolio import portfolio
     from synth.solvers.processes.jobs import stop
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -257,7 +265,7 @@ def solve(
     )
     try:
         if encoding == "auto":
-            said = problem_bounds.ask(problem, budget)
+            said = problem_bounds.query_bounds(problem, budget)
             if said is not None and said.certificate is not None:
                 return Unsat(
                     said.reason,
@@ -271,7 +279,7 @@ def solve(
             verdict = point_query.solve(problem, budget)
         else:
             tell = (lambda text: on_event(Event("query", text, steps))) if on_event else None
-            verdict = race.solve(
+            verdict = portfolio.solve(
                 problem, budget=budget, encoding=encoding, solver=solver, proof=proof, on_event=tell, limits=limits
             )
     finally:
@@ -303,15 +311,15 @@ def bound(
     """
     from synth import bounds
     from synth.bounds import single_chunk
-    from synth.bounds.single_cut import fenced
+    from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.sweep import STEPS_BEYOND
-    from synth.solvers.processes.deadline import TimeUp, apart, until
+    from synth.solvers.processes.deadline import TimeUp, run_in_process, time_limited
     from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
-    quick = fenced(network, task) if chunk_assembly.applies(network, task) else None
+    quick = single_cut_bound(network, task) if chunk_assembly.applies(network, task) else None
     seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
     least = single_chunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
@@ -321,11 +329,11 @@ def bound(
     kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
 
     def at(steps: int | None) -> LowerBound:
-        made = kind(network, task, steps) if at_once else apart(kind, network, task, steps)
+        made = kind(network, task, steps) if at_once else run_in_process(kind, network, task, steps)
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]
-    with until(seconds):
+    with time_limited(seconds):
         try:
             floor = [(None, at(None))]
             for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):

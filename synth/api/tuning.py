@@ -22,7 +22,7 @@ from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan
 
 if TYPE_CHECKING:
-    from synth.catalog.tuner.candidates import Named
+    from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_model import Model
     from synth.catalog.tuner.measurements import Measurement
     from synth.catalog.tuner.tune import Answer
@@ -186,7 +186,7 @@ def _answer(
     offered = [*found.candidates]
     if not measured:
         own = [one for one in schedules if one.name in LIBRARY]
-        offered += [c for one in own for c in candidates.own_of_library(one.name, one.schedule, facts, prefix)]
+        offered += [c for one in own for c in candidates.nccl_candidates(one.name, one.schedule, facts, prefix)]
     says = "; ".join(dict.fromkeys(m.says for m in measured))
     model = tune.fitted(found.candidates, says)
     if model is None and not measured and work.network is not None:
@@ -200,12 +200,12 @@ def _answer(
     return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 
-def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
+def _schedules(work: Work, wish: _Wish, search: Search) -> list[NamedSchedule]:
     """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
 
     The last three are left out where the links do not carry them.
     """
-    from synth.catalog.tuner.candidates import Named
+    from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_terms import shape
     from synth.scale.baselines.algorithms import SUMMARIES
 
@@ -216,7 +216,7 @@ def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
     for schedule in points:
         predicted = shape(schedule) if timed and search.left else None
         label = f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
-        made.append(Named(label, schedule, shape=predicted))
+        made.append(NamedSchedule(label, schedule, shape=predicted))
     if work.network is None or not work.frontiers:
         if wish.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
@@ -227,7 +227,7 @@ def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
         if search.left == 0 and name not in (*wish.baselines, *seen, *LIBRARY):
             continue
         try:
-            made.append(Named(name.lower(), baseline(name, work.network, task), True))
+            made.append(NamedSchedule(name.lower(), baseline(name, work.network, task), True))
         except SynthError:
             if name in wish.baselines:
                 raise

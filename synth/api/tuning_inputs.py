@@ -247,7 +247,7 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
     """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that
     are too large to be written out, or for which no time is left, judged by what the one before took for each of its
     chunks."""
-    from synth.scale.greedy.bulk_expansion import TooLarge, schedule
+    from synth.scale.greedy.orbit_expansion import TooManySendsError, ordinary_schedule
 
     bound = LowerBound(found.bound, found.certificate)
     points: list[Point] = []
@@ -261,8 +261,8 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
             continue
         start = search.clock()
         try:
-            one = replace(schedule(point.make()), network=network)
-        except TooLarge as error:
+            one = replace(ordinary_schedule(point.make()), network=network)
+        except TooManySendsError as error:
             notes.append(
                 f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate"
             )

@@ -94,12 +94,15 @@ def completing(
 ) -> LowerBound | None:  # fmt: skip
     """Return a bound on R/C of a combining collective at any S, by the rank that completes first; None if it gives
     none."""
-    from synth.bounds.first_completion import by_roots
+    from synth.bounds.first_completion import first_completion_bound
 
     if not completes(collective):
         return None
     return _checked(
-        network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps
+        network,
+        collective,
+        first_completion_bound(network, collective, _own(network, collective, generators)).certificate,
+        steps,
     )
 
 
@@ -117,7 +120,7 @@ def _solved(
     network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0,
     cycles: int | None = None,
 ) -> Any:  # fmt: skip
-    from synth.bounds.cut_lp import Master
+    from synth.bounds.cut_lp import CutLP
 
     least = _steps(network, collective)
     if steps is not None and steps < least.value:
@@ -126,7 +129,7 @@ def _solved(
             f" unit {least.certificate['pair'][0]} is that far from rank {least.certificate['pair'][1]}",
             least.certificate,
         )
-    master = Master(network, collective, steps, _own(network, collective, generators), floor, _count(collective))
+    master = CutLP(network, collective, steps, _own(network, collective, generators), floor, _count(collective))
     master.run(cycles)
     return master
 

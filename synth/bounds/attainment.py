@@ -20,7 +20,7 @@ from synth.model.topology import Network
 Cuts = list[frozenset[int]]
 
 
-def never_attained(network: Network, collective: Collective, floor: LowerBound) -> bool:
+def is_never_attained(network: Network, collective: Collective, floor: LowerBound) -> bool:
     """Return True if it is proved that no schedule attains `floor`, a bound for every number of steps by
     ``static-cuts``; False proves nothing.
 

@@ -72,7 +72,7 @@ class Share:
     known: set[tuple] = field(default_factory=set)
 
 
-class Master:
+class CutLP:
     """The linear program on orbits. `steps` None is the static one: a single layer, in which time is not seen.
 
     `floor`: least value of each r[step] (1/C for the least R at C chunks). `count`: sends that one chunk needs in all.
@@ -239,7 +239,7 @@ class Master:
 class _Search:
     """Separation of violated cuts of one representative unit by maximum flow."""
 
-    def __init__(self, master: Master, share: Share) -> None:
+    def __init__(self, master: CutLP, share: Share) -> None:
         self.master, self.share, self.graph = master, share, growing_flow()
         layers = 0 if master.static else master.steps
         self.layers = layers

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
-from synth.bounds.cut_lp import Item, Master, cap_permutation, gain, paid
+from synth.bounds.cut_lp import CutLP, Item, cap_permutation, gain, paid
 from synth.bounds.receive_covers import Cover
 from synth.model.collective import Collective
 from synth.model.schedule import problem_fingerprint
@@ -155,7 +155,7 @@ def show_generator(g: Generator, network: Network) -> list:
     return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
 
-def exact(master: Master) -> Packing:
+def exact(master: CutLP) -> Packing:
     """Return the best exact packing that rounding the master's last dual gives."""
     prices, cuts, count = master.packing()
     images: dict[int, list[tuple[float, Item]]] = {}
@@ -185,7 +185,7 @@ def _scale(values: list[float], most: int | None) -> int | None:
     return scale if scale <= FLOOR_SCALE else None
 
 
-def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float, near: bool) -> Packing:
+def _scaled(master: CutLP, scale: int, prices: dict, images: dict, count: float, near: bool) -> Packing:
     shrink = (1 - 1e-12) / max(1.0, _spent(master, prices))
 
     def whole(x: float) -> int:
@@ -217,7 +217,7 @@ def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float
     )
 
 
-def _spent(master: Master, prices: dict[tuple[str, int, int], float]) -> float:
+def _spent(master: CutLP, prices: dict[tuple[str, int, int], float]) -> float:
     """Return the value of all bandwidth in the most expensive step: 1 up to the solver's tolerance."""
     units: Counter[tuple[str, int]] = Counter()
     for i, route in enumerate(master.network.routes):

@@ -44,7 +44,7 @@ class _Root:
     known: set[tuple] = field(default_factory=set)
 
 
-class Roots:
+class FirstCompletionLP:
     """The linear program of the module, on orbits, with cuts separated by maximum flow."""
 
     def __init__(self, network: Network, collective: Collective, generators: Sequence[Generator]) -> None:
@@ -222,11 +222,11 @@ def _move_side(g: Generator, inside: Side) -> Side:
     return frozenset(g.ranks[r] for r in inside)
 
 
-def by_roots(network: Network, collective: Collective, generators: Sequence[Generator]) -> LowerBound:
+def first_completion_bound(network: Network, collective: Collective, generators: Sequence[Generator]) -> LowerBound:
     """Return the greater of the bound and the bound of the reversed network. Certificate kind ``allreduce-cuts``."""
     found = []
     for turned, net in ((False, network), (True, network.reversed())):
-        roots = Roots(net, collective, generators)
+        roots = FirstCompletionLP(net, collective, generators)
         roots.run()
         found.append(roots.bound(turned=turned, original=(network, collective)))
     return max(found, key=lambda b: b.value)

@@ -118,7 +118,7 @@ class _Generation:
     def __init__(self, network: Network, collective: Collective, steps: int) -> None:
         self.network, self.collective, self.steps = network, collective, steps
         self.problem = Instance(network.to_json(), collective.to_json(1), False)
-        self.names = single_chunk.Names(self.problem, 0, steps)
+        self.names = single_chunk.Variables(self.problem, 0, steps)
         self.resources = [((i,), r.units) for i, r in enumerate(network.routes)]
         self.resources += [(c.routes, c.units) for c in network.caps]
         self.columns: list[Loads] = []

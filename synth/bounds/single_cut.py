@@ -21,7 +21,7 @@ from synth.model.topology import Network
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
 
 
-def fenced(network: Network, collective: Collective) -> LowerBound | None:
+def single_cut_bound(network: Network, collective: Collective) -> LowerBound | None:
     """Return the greatest bound by one of these cuts, for any number of steps; None for several units of data, or if
     no cut gives a bound."""
     if collective.units != 1 or not collective.combining:

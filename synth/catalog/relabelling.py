@@ -17,7 +17,7 @@ from synth.model.topology import Network, Route
 
 
 @dataclass(frozen=True)
-class Move:
+class ProblemMap:
     """The isomorphism `map` from the problem of a stored entry, `kept`, to the problem of a query, `asked`.
 
     Its methods take values in the numbering of `kept` and return values in the numbering of `asked`.
@@ -64,7 +64,7 @@ def frontier(
 
     Its schedules replay there, and its certificates prove the same bounds.
     """
-    move = Move((source.network, source.collective), (network, collective), map)
+    move = ProblemMap((source.network, source.collective), (network, collective), map)
     points = tuple(_point(p, move) for p in source.points)
     intervals = []
     for interval in source.open:
@@ -82,17 +82,17 @@ def frontier(
     )
 
 
-def _point(point: Point, move: Move) -> Point:
+def _point(point: Point, move: ProblemMap) -> Point:
     moved = schedule(point.schedule, move)
     # The order of additions does not depend on the numbering, but it is cheap to compute again.
     return replace(point, schedule=moved, bound=_bound(point.bound, move), same_bits=same_bits(moved))
 
 
-def _bound(bound: LowerBound, move: Move) -> LowerBound:
+def _bound(bound: LowerBound, move: ProblemMap) -> LowerBound:
     return replace(bound, certificate=certificate(bound.certificate, move))
 
 
-def schedule(source: Schedule, move: Move) -> Schedule:
+def schedule(source: Schedule, move: ProblemMap) -> Schedule:
     """Return the image of `source`: the same sends in the other numbering."""
     chunks, units, routes = source.chunks, move.map.units, move.route
 
@@ -107,7 +107,7 @@ def schedule(source: Schedule, move: Move) -> Schedule:
     return Schedule(*move.asked, chunks, steps)
 
 
-def certificate(source: dict, move: Move) -> dict:
+def certificate(source: dict, move: ProblemMap) -> dict:
     """Return the certificate for the query's problem (kinds: docs/proofs.md). Raises KeyError for an unknown kind."""
     moved = source | {"problem": move.digest}
     match source["kind"]:
@@ -125,11 +125,11 @@ def certificate(source: dict, move: Move) -> dict:
     raise KeyError(f"certificate of kind {source['kind']!r}")
 
 
-def _pair(pair: list, move: Move) -> list:
+def _pair(pair: list, move: ProblemMap) -> list:
     return [move.map.units[pair[0]], move.map.ranks[pair[1]]] if pair else []
 
 
-def _cut_fields(source: dict, move: Move) -> dict:
+def _cut_fields(source: dict, move: ProblemMap) -> dict:
     """Return the fields of a certificate of cuts: the cuts, and the link prices that pay for them."""
     units, ranks = move.map.units, move.map.ranks
     moved: dict[str, Any] = {
@@ -155,7 +155,7 @@ def _cut_fields(source: dict, move: Move) -> dict:
     return moved
 
 
-def _price(row: list, move: Move) -> list:
+def _price(row: list, move: ProblemMap) -> list:
     if row[0] == "limit":
         return ["limit", move.caps[row[1]], *row[2:]]
     if len(row) > 3 and isinstance(row[3], list):  # the switches on the route are listed
@@ -165,7 +165,7 @@ def _price(row: list, move: Move) -> list:
     return ["link", route.src, route.dst, *row[3:]]
 
 
-def _generator(generator: list, move: Move) -> list:
+def _generator(generator: list, move: ProblemMap) -> list:
     """Return a generator of a symmetry group, its action on ranks, units and routes, conjugated by the map."""
     maps = (move.map.ranks, move.map.units, move.map.routes)
     return [_conjugate(pi, relabel) for pi, relabel in zip(generator, maps, strict=False)]
@@ -175,7 +175,7 @@ def _conjugate(pi: Sequence[int], relabel: Sequence[int]) -> list[int]:
     return list(compose(compose(inverse(relabel), pi), relabel))
 
 
-def _cuts(part: Any, move: Move) -> Any:
+def _cuts(part: Any, move: ProblemMap) -> Any:
     """Return cuts in the new numbering: rows of a weight and a time for each rank, or a case tree with such leaves."""
     if isinstance(part, list):
         return [[row[0], *move.ranked(row[1:])] for row in part]
@@ -187,7 +187,7 @@ def _cuts(part: Any, move: Move) -> Any:
     return {"node": [move.map.ranks[rank], time], "has": _cuts(part["has"], move), "not": _cuts(part["not"], move)}
 
 
-def _numbering(before: dict | None, move: Move) -> dict:
+def _numbering(before: dict | None, move: ProblemMap) -> dict:
     """Return the map of ranks, links, limits, units and switches from the query's problem to the problem that the proof
     was written for. `before`: the map from the stored problem, None where the proof was written for it."""
     switches = {}

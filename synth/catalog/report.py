@@ -23,15 +23,15 @@ from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
 from synth.view.page import sections as sheets
 from synth.view.page.frontier_section import Sheet
-from synth.view.page.sections import About
+from synth.view.page.sections import EntryContext
 
 SQLITE = b"SQLite format 3\0"
-Given = str | Path | Entry | Frontier | Large | Plan | Schedule
+ReportSource = str | Path | Entry | Frontier | Large | Plan | Schedule
 SheetMaker = Callable[[SheetContext], Iterator[Sheet]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReportSelection:
     """The selection of a report: the topology and collective of a catalog's entries (None: all), and `verify`, whether
     every value is checked first."""
 
@@ -48,7 +48,7 @@ class Sheets:
     wrong: list[str] = field(default_factory=list)
 
 
-def collect(sources: Sequence[Given], wanted: Wanted = Wanted()) -> Sheets:
+def collect(sources: Sequence[ReportSource], wanted: ReportSelection = ReportSelection()) -> Sheets:
     """Return the sheets of all `sources`. Measured documents go to the frontiers of the same machine, collective and
     root.
 
@@ -72,10 +72,10 @@ def collect(sources: Sequence[Given], wanted: Wanted = Wanted()) -> Sheets:
 
 
 def _measured(name: str, doc: dict) -> Sheet:
-    return read(name, lambda: sheets.of_measured(doc, About(name, provenance=(("file", name),))))
+    return read(name, lambda: sheets.of_measured(doc, EntryContext(name, provenance=(("file", name),))))
 
 
-def _of_file(path: Path, wanted: Wanted, context: SheetContext, result: Sheets) -> SheetMaker | None:
+def _of_file(path: Path, wanted: ReportSelection, context: SheetContext, result: Sheets) -> SheetMaker | None:
     """Return the function that makes the sheets of a file. None for a measured document, which is added to
     `context`."""
     try:
@@ -105,7 +105,7 @@ def _of_file(path: Path, wanted: Wanted, context: SheetContext, result: Sheets) 
             raise FormatError(f"schema is {other!r}; a report shows {known}", str(path))
 
 
-def _of_catalog(path: Path, wanted: Wanted, result: Sheets, context: SheetContext) -> Iterator[Sheet]:
+def _of_catalog(path: Path, wanted: ReportSelection, result: Sheets, context: SheetContext) -> Iterator[Sheet]:
     """Yield the sheet of each entry, read one at a time. A damaged entry becomes a sheet that names the error, or a
     line of `result.wrong` where its row cannot be read."""
     with Store.open(path) as store:

@@ -18,7 +18,7 @@ from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
 from synth.view.page import plans, sections
 from synth.view.page.frontier_section import Sheet
-from synth.view.page.sections import About
+from synth.view.page.sections import EntryContext
 
 Value = TypeVar("Value")
 Rows = tuple[tuple[str, str], ...]
@@ -53,9 +53,9 @@ class SheetContext:
         """Return the measured documents that no sheet shows."""
         return [row for k, row in enumerate(self.measured) if k not in self.used]
 
-    def about(self, name: str, rows: Rows, measured: tuple[dict, ...] = (), checked: str = CHECKED) -> About:
+    def about(self, name: str, rows: Rows, measured: tuple[dict, ...] = (), checked: str = CHECKED) -> EntryContext:
         """Return the text that stands beside a value."""
-        about = About(name, measured, rows)
+        about = EntryContext(name, measured, rows)
         return replace(about, checked=checked) if self.verify else about
 
 
@@ -70,7 +70,7 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
 def wrong(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
     """Return the sheet of a value that failed its check: the error, and nothing of the value."""
     return sections.of_nothing(
-        About(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown")
+        EntryContext(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown")
     )
 
 
@@ -128,7 +128,7 @@ def of_large_document(doc: dict, name: str, rows: Rows, context: SheetContext) -
         raise FormatError(f"is malformed: {error}", name) from None
     frontier = read(name, lambda: _large(doc))
     if frontier is None:
-        yield read(name, lambda: sections.of_large_document(doc, About(name, provenance=rows)))
+        yield read(name, lambda: sections.of_large_document(doc, EntryContext(name, provenance=rows)))
     else:
         yield _of_large(frontier, name, rows, context, ())
 
@@ -187,7 +187,7 @@ def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[S
                 labelled = VerificationError(str(error), algorithm.label)
                 topology = plan.topology.name if plan.topology else ""
                 return [wrong(name, topology, "plan", max(t.ranks for t in plan.tables), labelled, rows)]
-    abouts = [About(f"{name} {table.collective}", provenance=rows) for table in plan.tables]
+    abouts = [EntryContext(f"{name} {table.collective}", provenance=rows) for table in plan.tables]
     return read(name, lambda: plans.of_plan(plan, abouts))
 
 
@@ -209,7 +209,7 @@ def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
             return wrong(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()
     status = "impossible, proved" if entry.state == INFEASIBLE else entry.state
-    about = About(entry.id, provenance=rows)
+    about = EntryContext(entry.id, provenance=rows)
     return sections.of_nothing(about, entry.topology, entry.collective, entry.ranks, status, says, certificate or None)
 
 

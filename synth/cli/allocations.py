@@ -67,7 +67,7 @@ def allocations(**given: Any) -> int:
     from synth import api
     from synth.api.scale import FewerAllocations
     from synth.model.rational import show
-    from synth.scale.baselines.nvlink_pcie_hybrid import joined
+    from synth.scale.baselines.nvlink_pcie_hybrid import rates_with_pcie
     from synth.view import rate_tables, tables
 
     check_writable(given["output"])
@@ -88,7 +88,9 @@ def allocations(**given: Any) -> int:
     if given["pcie"] is not None:
         slow = {}
         for a, r in rows:
-            slow[a.ranks] = joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"])
+            slow[a.ranks] = rates_with_pcie(
+                a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"]
+            )
     content = rate_tables.allocations(
         f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing
     )
@@ -100,7 +102,7 @@ def allocations(**given: Any) -> int:
             composed = None if r.composed is None else show(r.composed)
             row = {
                 "ranks": list(a.ranks), "alike": a.members, "connected": a.connected,
-                "ring_units": r.ring_units, "rings_proved": r.rings_most,
+                "ring_units": r.ring_units, "rings_proved": r.rings_proved_maximum,
                 "rates": rates, "attained": sorted(r.attained), "reduce_scatter_allgather": composed,
             }  # fmt: skip
             if slow is not None:

@@ -18,7 +18,7 @@ from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 
 if TYPE_CHECKING:
-    from synth.export.exported_files import Exported
+    from synth.export.exported_files import ExportResult
 
 ELEMENTS = {
     "float64": 8,
@@ -185,7 +185,7 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
         note(line)
 
 
-def _tables(output: str | None, made: Exported, to: str) -> None:
+def _tables(output: str | None, made: ExportResult, to: str) -> None:
     """A file for each table of a plan, into a folder."""
     if output in (None, "-"):
         raise UsageError(
@@ -203,7 +203,7 @@ def _tables(output: str | None, made: Exported, to: str) -> None:
         note(f"wrote {folder / name}")
 
 
-def _made(file: Path, given: dict[str, Any]) -> Exported:
+def _made(file: Path, given: dict[str, Any]) -> ExportResult:
     from synth import api
 
     name, path = one_of("topo", "topo_file")
@@ -243,7 +243,7 @@ def _runtime(given: dict[str, Any]) -> str:
     return given["runtime"].lower() or "executor"
 
 
-def _write(output: str | None, made: Exported) -> None:
+def _write(output: str | None, made: ExportResult) -> None:
     if output in (None, "-"):
         if len(made.files) > 1:
             raise UsageError(

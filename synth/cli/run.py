@@ -140,7 +140,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """
     from synth import api
-    from synth.runtime.mpi.environment import speaks
+    from synth.runtime.mpi.environment import reports_to_user
     from synth.runtime.slicing import IndivisibleError
     from synth.view.run_table import execution
     from synth.view.tables import print_report
@@ -171,14 +171,14 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
         except IndivisibleError as odd:
             if given["exact_size"] or not odd.nearest:
                 raise
-            if speaks():
+            if reports_to_user():
                 note(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
             same["size"] = odd.nearest
             done = carried_out()
     except SynthError:
-        if speaks():
+        if reports_to_user():
             raise
-    if not speaks():
+    if not reports_to_user():
         return
     timeline = api.trace(done) if given["trace"] else ""
     emit(done.to_json, lambda: print_report(execution(done.to_json())), output, form)

@@ -6,8 +6,8 @@ that rank's plain input. So every contribution at an address comes from exactly 
 for schedules with one address per (chunk, rank) that consist of images of representatives
 (`synth.encodings.translated_chunks`). Unsatisfiable proves nothing beyond that class.
 
-A representative may have to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks the
-same from every rank). That leaves one variable for each orbit of (rank, contribution) pairs and of routes.
+A representative may have to be invariant itself under automorphisms (`TranslatedChunks.inner`: recursive doubling looks
+the same from every rank). That leaves one variable for each orbit of (rank, contribution) pairs and of routes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from synth.encodings.round_variables import constrain
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
 from synth.solvers.boolean_model import Model
 
@@ -42,7 +42,7 @@ class Chunk:
 
 
 def encode(
-    translation: Translation, steps: int, rounds: int, local: bool = True
+    translation: TranslatedChunks, steps: int, rounds: int, local: bool = True
 ) -> tuple[Model, Callable[[set[int]], Schedule]]:
     """Return the formula, and the function that decodes the set of true variables of a model to a schedule.
 
@@ -59,7 +59,7 @@ def encode(
     return model, lambda true: decode(translation, chunks, steps, true)
 
 
-def encode_chunk(model: Model, translation: Translation, unit: int, steps: int, local: bool = True) -> Chunk:
+def encode_chunk(model: Model, translation: TranslatedChunks, unit: int, steps: int, local: bool = True) -> Chunk:
     """Add to `model` the formula of a schedule for one chunk of `unit`, without any limit on loads."""
     network, collective = translation.network, translation.collective
     near = network.distances
@@ -106,7 +106,14 @@ def _share_variables(table: dict[tuple[int, int], int], representatives: Sequenc
 
 
 def _encode_address(
-    model: Model, translation: Translation, chunk: Chunk, has: Callable, n: int, t: int, sources: list[int], local: bool
+    model: Model,
+    translation: TranslatedChunks,
+    chunk: Chunk,
+    has: Callable,
+    n: int,
+    t: int,
+    sources: list[int],
+    local: bool,
 ) -> None:
     """Add the clauses between the contents of address n after step t (counted from 0) and the state before it."""
     network, same = translation.network, translation.classes
@@ -159,7 +166,7 @@ def _variable(model: Model, table: dict, key: tuple[int, int]) -> int:
     return table[key]
 
 
-def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[int]) -> Schedule:
+def decode(translation: TranslatedChunks, chunks: list[Chunk], steps: int, true: set[int]) -> Schedule:
     """Return the schedule that the set `true` of true variables makes of all representatives' `chunks`."""
     network = translation.network
     sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]

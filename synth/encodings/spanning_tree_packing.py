@@ -24,7 +24,7 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 Edge = tuple[int, int]
 
@@ -227,7 +227,7 @@ class _Packing:
     def _insert(self, new: int) -> set[int] | None:
         """Insert an edge and move others between forests; return None, or all edges reached if that is impossible.
         Raises TimeUp."""
-        check()
+        check_deadline()
         came: dict[int, tuple[int, int] | None] = {new: None}
         queue = deque([new])
         while queue:

@@ -48,7 +48,7 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslatedChunks:
     """Chunks of every unit as images of representatives.
 
     Attributes:

@@ -31,7 +31,7 @@ SCRATCH_SIZE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Wish:
+class ExportOptions:
     """The request for one export.
 
     `to`: the exporter's name. `ranks`: the machine's rank of each rank of the schedule. `links`: the machine's network,
@@ -55,7 +55,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """The result of an export.
 
     `files`: (name, text) of each; the only file of an export has the name "". There are several only for a folder, or
@@ -69,7 +69,7 @@ class Exported:
     notes: str = ""
 
 
-def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
+def export_point(source: Frontier | Schedule | Program, wish: ExportOptions) -> ExportResult:
     """Export one program: one file, or two if the runtime needs one in place and one out of place.
 
     Raises SynthError, UsageError.
@@ -81,23 +81,23 @@ def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
         program, schedule = candidate.program, candidate.point.schedule
         remarks.insert(0, candidate.text)
     else:
-        program = offered(source, wish)
+        program = program_for_runtime(source, wish)
         schedule = source if isinstance(source, Schedule) else None
     network = wish.links
     if schedule:
         network = rank_map.network(schedule.network, wish.ranks or range(schedule.network.ranks))
     request = replace(wish.request, network=network)
-    files = [(suffix, exporter.emit(placed, request)) for suffix, placed in places(program, wish)]
-    proved(program, wish)
+    files = [(suffix, exporter.emit(placed, request)) for suffix, placed in program_variants(program, wish)]
+    check_program(program, wish)
     if wish.to == "msccl-xml":
         remarks.append(f"serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}")
         remarks += [warning] if (warning := root_warning(program)) else []
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program)
-    return Exported(tuple(files), exporter.suffix, (*remarks, *placement(source, wish)))
+    return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, wish)))
 
 
-def folder(frontier: Frontier, wish: Wish) -> Exported:
+def export_frontier(frontier: Frontier, wish: ExportOptions) -> ExportResult:
     """Export all points of `frontier`, each for the sizes at which it is predicted fastest.
 
     Raises SynthError, UsageError.
@@ -116,8 +116,10 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     for c in candidates:
         if dividing and c not in dividing:
             lost.append(f"{c.text}: {_reasons(c, wish)}")
-    maximum = MSCCL_FILES // len(places(candidates[0].program, wish)) if wish.request.runtime == "msccl" else None
-    served, out = point_choice.fewest(frontier, dividing or candidates, maximum)
+    maximum = (
+        MSCCL_FILES // len(program_variants(candidates[0].program, wish)) if wish.request.runtime == "msccl" else None
+    )
+    served, out = point_choice.drop_to_fit(frontier, dividing or candidates, maximum)
     lost += [f"{c.text}: msccl loads at most {MSCCL_FILES} files; export it alone with --point {c.number}" for c in out]
     used = {item.candidate.number for item in served}
     for c in dividing or candidates:
@@ -128,7 +130,7 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     rows = []
     for item in served:
         names = []
-        for suffix, program in places(item.program, wish):
+        for suffix, program in program_variants(item.program, wish):
             point = item.candidate.point
             stem = f"{frontier.collective.name}-S{point.steps}-R{point.rounds}-C{point.chunks}"
             names.append(f"{len(files) + 1:02d}-{stem}{suffix}{exporter.suffix}")
@@ -141,13 +143,13 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     if not dividing:
         reasons = "; ".join(_reasons(c, wish) for c in candidates)
         remarks.append(f"no point divides every one of the listed sizes: {reasons}")
-    remarks += placement(frontier, wish)
+    remarks += rank_remarks(frontier, wish)
     runtime = wish.request.runtime
     page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
-    return Exported(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
+    return ExportResult(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
 
 
-def placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
+def rank_remarks(source: Frontier | Schedule | Program, wish: ExportOptions) -> list[str]:
     """Return remarks on the ranks: the devices that they stand for, and links that were not checked."""
     remarks = []
     if wish.links is None and wish.ranks and list(wish.ranks) != sorted(wish.ranks):
@@ -163,7 +165,7 @@ def placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
     return remarks
 
 
-def _exporter(wish: Wish) -> tuple:
+def _exporter(wish: ExportOptions) -> tuple:
     exporter = find("exporters", wish.to, EXPORTERS)()
     runtime = wish.request.runtime.lower() or exporter.runtimes[0]
     if runtime not in exporter.runtimes:
@@ -171,7 +173,7 @@ def _exporter(wish: Wish) -> tuple:
     return exporter, replace(wish, to=wish.to.lower(), request=replace(wish.request, runtime=runtime))
 
 
-def _chosen(frontier: Frontier, wish: Wish, remarks: list[str]) -> Candidate:
+def _chosen(frontier: Frontier, wish: ExportOptions, remarks: list[str]) -> Candidate:
     points = frontier.points
     if not points:
         raise SynthError("the frontier has no point")
@@ -181,29 +183,29 @@ def _chosen(frontier: Frontier, wish: Wish, remarks: list[str]) -> Candidate:
                 f"--point {wish.point}: the frontier has points 1 to {len(points)}, in the order of its table"
             )
         point = points[wish.point - 1]
-        return Candidate(wish.point, point, offered(point.schedule, wish))
+        return Candidate(wish.point, point, program_for_runtime(point.schedule, wish))
     if len(points) == 1:
-        return Candidate(1, points[0], offered(points[0].schedule, wish))
+        return Candidate(1, points[0], program_for_runtime(points[0].schedule, wish))
     if not wish.sizes:
         raise UsageError(
             f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
         )
     candidates = _candidates(frontier, wish, remarks)
-    best = point_choice.preferred(frontier, candidates, wish.sizes, wish.element)
+    best = point_choice.best_candidate(frontier, candidates, wish.sizes, wish.element)
     remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, wish))]
     return best
 
 
-def _candidates(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candidate]:
+def _candidates(frontier: Frontier, wish: ExportOptions, lost: list[str]) -> list[Candidate]:
     """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
     candidates: list[Candidate] = []
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):
         try:
-            program = offered(point.schedule, wish)
-            for _, placed in places(program, wish):
+            program = program_for_runtime(point.schedule, wish)
+            for _, placed in program_variants(program, wish):
                 find("exporters", wish.to, EXPORTERS)().emit(placed, replace(wish.request, network=frontier.network))
-            proved(program, wish)
+            check_program(program, wish)
             candidates.append(Candidate(number, point, program))
         except (UsageError, VerificationError):
             raise
@@ -215,11 +217,13 @@ def _candidates(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candida
     return candidates
 
 
-def _reasons(candidate: Candidate, wish: Wish) -> str:
-    return "; ".join(why for size in wish.sizes if (why := point_choice.serves(candidate.program, size, wish.element)))
+def _reasons(candidate: Candidate, wish: ExportOptions) -> str:
+    return "; ".join(
+        why for size in wish.sizes if (why := point_choice.reason_against(candidate.program, size, wish.element))
+    )
 
 
-def offered(source: Schedule | Program, wish: Wish) -> Program:
+def program_for_runtime(source: Schedule | Program, wish: ExportOptions) -> Program:
     """Return the program for the runtime of `wish`, with the sizes at which it may be used."""
     runtime = wish.request.runtime
     if isinstance(source, Program):
@@ -241,7 +245,7 @@ def offered(source: Schedule | Program, wish: Wish) -> Program:
     return replace(program, min_bytes=max(program.min_bytes, wish.low), max_bytes=min(tops, default=None))
 
 
-def proved(program: Program, wish: Wish) -> None:
+def check_program(program: Program, wish: ExportOptions) -> None:
     """Prove the program right by the analysis of its data flow. Raises SynthError with the first finding."""
     runtime = wish.request.runtime
     if runtime in RUNTIMES and runtime != "synth" and not check(program, runtime).ok:
@@ -253,7 +257,7 @@ def _first(program: Program, runtime: str) -> str:
     return f"{errors[0]}" + (f" (and {len(errors) - 1} more; see synth lint)" if len(errors) > 1 else "")
 
 
-def _lowered(schedule: Schedule, wish: Wish) -> Program:
+def _lowered(schedule: Schedule, wish: ExportOptions) -> Program:
     schedule = rank_map.relabelled(schedule, wish.ranks) if wish.ranks else schedule
     if wish.links is not None:
         rank_map.check_links(schedule, wish.links, wish.links.name)
@@ -264,7 +268,7 @@ def _lowered(schedule: Schedule, wish: Wish) -> Program:
     return lower(schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=wish.in_place)
 
 
-def places(program: Program, wish: Wish) -> Sequence[tuple[str, Program]]:
+def program_variants(program: Program, wish: ExportOptions) -> Sequence[tuple[str, Program]]:
     """Return (suffix, program) of each file: two if the program is for both kinds of call and the runtime needs a file
     for each, else one."""
     if (

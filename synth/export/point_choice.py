@@ -78,7 +78,7 @@ def _reaches(limit: int | None, size: int) -> bool:
     return limit is None or size <= limit
 
 
-def fewest(
+def drop_to_fit(
     frontier: Frontier, candidates: Sequence[Candidate], maximum: int | None
 ) -> tuple[list[Served], list[Candidate]]:
     """Return at most `maximum` ranges (None: any number), and the candidates that were dropped.
@@ -103,7 +103,7 @@ def indivisible(program: Program, size: int, element: int) -> str | None:
     return None
 
 
-def serves(program: Program, size: int, element: int) -> str | None:
+def reason_against(program: Program, size: int, element: int) -> str | None:
     """Return the reason why a call of `size` bytes, of elements of `element` bytes, cannot run `program`, or None."""
     reason = indivisible(program, size, element)
     if reason is None and (size < program.min_bytes or not _reaches(program.max_bytes, size)):
@@ -112,17 +112,19 @@ def serves(program: Program, size: int, element: int) -> str | None:
     return reason
 
 
-def losses(candidates: Sequence[Candidate], sizes: Sequence[int], element: int) -> dict[int, list[str]]:
+def reasons_against(candidates: Sequence[Candidate], sizes: Sequence[int], element: int) -> dict[int, list[str]]:
     """Return, for the index of each candidate, the reasons why it cannot serve some of `sizes`."""
     reasons: dict[int, list[str]] = {}
     for k, candidate in enumerate(candidates):
-        reasons[k] = [why for size in sizes if (why := serves(candidate.program, size, element))]
+        reasons[k] = [why for size in sizes if (why := reason_against(candidate.program, size, element))]
     return reasons
 
 
-def preferred(frontier: Frontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int) -> Candidate:
+def best_candidate(
+    frontier: Frontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int
+) -> Candidate:
     """Return the candidate that serves most of `sizes`; of equals, the one with the least predicted time for all."""
-    lost = losses(candidates, sizes, element)
+    lost = reasons_against(candidates, sizes, element)
     fixed, growing = len(sizes), sum(sizes)
 
     def key(k: int) -> tuple:

@@ -10,7 +10,7 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Route
 
 
-def from_labels(labels: Sequence[int], ranks: int) -> tuple[int, ...]:
+def ranks_from_labels(labels: Sequence[int], ranks: int) -> tuple[int, ...]:
     """Return the communicator's rank of each rank of a machine, given the label of each rank.
 
     The communicator numbers the labels in growing order. Without labels, or with labels in order (an allocation such as

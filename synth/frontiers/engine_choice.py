@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.errors import InfeasibleError, SynthError, UsageError
-from synth.frontiers.incumbents import seeds
+from synth.frontiers.incumbents import find_incumbents
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Topology
 from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted
-from synth.solvers.processes.deadline import until
+from synth.solvers.processes.deadline import time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import Large
@@ -30,10 +30,10 @@ EXACT_RANKS = 64
 # no worse, in seconds.
 EXACT_PAIRED = {"alltoall": 40}
 # Share of a time limit, which is one for incumbents and sweep, that incumbents may take.
-SEEDED = 0.4
+INCUMBENT_SHARE = 0.4
 # Seconds of a time limit that are reserved for flow methods, which take 2 to 3; the maximum share of the time limit for
 # them; and the number of ranks above which they are reserved.
-KEPT, KEPT_SHARE, KEPT_RANKS = 3.0, 0.4, 16
+FLOW_SECONDS, FLOW_SHARE, FLOW_RANKS = 3.0, 0.4, 16
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
@@ -56,7 +56,7 @@ def exact_ranks(name: str) -> int:
     return EXACT_PAIRED.get(name, EXACT_RANKS)
 
 
-def flow_task(
+def flow_collective(
     machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (), sizes: Sequence | None = None
 ) -> tuple[str, int]:
     """Return name and root of a collective for flow methods. Raises UsageError where they do not know it."""
@@ -74,7 +74,7 @@ def flow_task(
     return name, used_roots[0]
 
 
-def flow(
+def synthesize_flow(
     machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None
 ) -> Large:
     """Return the frontier by flow methods. `Large.open` lists the searches that `time_limit` (seconds) ended.
@@ -88,13 +88,13 @@ def flow(
     try:
         scale_frontier = frontier(machine, name, root, progress=tell, time_limit=time_limit)
     except InfeasibleError as error:
-        raise labelled(error, machine.labels) from None
+        raise with_machine_ranks(error, machine.labels) from None
     if scale_frontier.interrupted:
         raise SweepInterrupted(scale_frontier, None)
     return scale_frontier
 
 
-def exact(
+def synthesize_exact(
     machine: Topology,
     task: Collective,
     options: Options,
@@ -122,14 +122,14 @@ def exact(
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
     try:
-        with until(None if options.time_limit is None else options.time_limit * SEEDED):
-            incumbents = seeds(machine, network, task, options.deterministic) if free else ()
+        with time_limited(None if options.time_limit is None else options.time_limit * INCUMBENT_SHARE):
+            incumbents = find_incumbents(machine, network, task, options.deterministic) if free else ()
         listener = on_event or (lambda event: None)
         state = network, task, options, record, listener, notes, machine.labels, incumbents
         return _sweep_class(sweep)(*state, started=began).run()
     except InfeasibleError as error:
         record.close(finished=True)
-        raise labelled(error, machine.labels) from None
+        raise with_machine_ranks(error, machine.labels) from None
     except NoBoundError:
         record.close(finished=False)
         raise
@@ -144,17 +144,19 @@ def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> b
     return task == named_collective(task.name, machine.ranks, task.roots)
 
 
-def kept(machine: Topology, task: Collective, engine: str, sizes: Sequence | None, time_limit: float | None) -> float:
+def flow_seconds(
+    machine: Topology, task: Collective, engine: str, sizes: Sequence | None, time_limit: float | None
+) -> float:
     """Return the seconds of `time_limit` that "auto" reserves for flow methods.
 
     For many ranks they have points sooner than exact synthesis.
     """
-    if time_limit is None or engine != "auto" or machine.ranks <= KEPT_RANKS or not flows_know(machine, task, sizes):
+    if time_limit is None or engine != "auto" or machine.ranks <= FLOW_RANKS or not flows_know(machine, task, sizes):
         return 0.0
-    return min(KEPT, KEPT_SHARE * time_limit)
+    return min(FLOW_SECONDS, FLOW_SHARE * time_limit)
 
 
-def helped(
+def with_flow_points(
     found: Frontier,
     machine: Topology,
     engine: str,
@@ -172,19 +174,21 @@ def helped(
     if engine != "auto" or not found.open or not flows_know(machine, task, sizes):
         return found
     root = task.roots[0] if task.roots else 0
-    from synth.frontiers.merge_scale_points import mixed
+    from synth.frontiers.merge_scale_points import merge_scale_points
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
     limits = {"allows": options.allows, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
     try:
-        return mixed(found, machine, task.name, root, **limits)
+        return merge_scale_points(found, machine, task.name, root, **limits)
     except SweepInterrupted:  # it holds the points so far
         raise
     except KeyboardInterrupt:
         raise SweepInterrupted(found, None) from None
 
 
-def seeded(log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]) -> Path | None:
+def log_with_points(
+    log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]
+) -> Path | None:
     """Write the documents of `known` points into `log`, unless that has records of this question; return its path.
 
     The path is None where the log cannot be written.
@@ -199,19 +203,19 @@ def seeded(log: Path, machine: Topology, task: Collective, options: Options, kno
     return record.path
 
 
-def cut_short(machine: Topology, task: Collective, options: Options, log: Path | None, why: str) -> Frontier:
+def frontier_from_log(machine: Topology, task: Collective, options: Options, log: Path | None, why: str) -> Frontier:
     """Return the frontier of a sweep that was ended from outside: the points of its log, and an interval after them.
 
     Its bound is the one in the log, checked again, else a quick one. `why`: reason in the interval. Raises
     InfeasibleError.
     """
     from synth.pareto.log import Log
-    from synth.pareto.resume import rest
+    from synth.pareto.resume import frontier_from_records
 
     network = machine.network()
     record = Log(log, _key(problem_fingerprint(network, task), options, "guided"))
     record.close(finished=False)
-    return rest(network, task, record.records, why, machine.notes, machine.labels)
+    return frontier_from_records(network, task, record.records, why, machine.notes, machine.labels)
 
 
 def _sweep_class(sweep: str) -> type[Sweep]:
@@ -235,7 +239,7 @@ def _key(fingerprint: str, options: Options, sweep: str) -> str:
     return hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
 
 
-def labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
+def with_machine_ranks(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
     """Return the error with the machine's own number of each rank in it, where an allocation renumbered ranks."""
     if not (error.certificate or {}).get("pair"):
         return error

@@ -24,7 +24,7 @@ MOST_SENDS = 20_000
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 
 
-def seeds(
+def find_incumbents(
     machine: Topology, network: Network, task: Collective, whole: bool = False
 ) -> tuple[tuple[str, Schedule], ...]:
     """Return (method, schedule) pairs for `task` on `machine` with its network `network`; none where no method applies.
@@ -50,10 +50,10 @@ def seeds(
 
 def _greedy(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
     """Yield the replayed schedules of the greedy methods that are short enough (`MOST_SENDS`)."""
-    from synth.scale.greedy.bulk_expansion import schedule as expanded
-    from synth.scale.search import greedy
+    from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
+    from synth.scale.search import quick_points
 
-    for point in greedy(machine, task.name, task.roots[0] if task.roots else 0):
+    for point in quick_points(machine, task.name, task.roots[0] if task.roots else 0):
         bulk = point.make()
         if len(bulk.step) * (machine.ranks if bulk.generators else 1) > MOST_SENDS:
             continue

@@ -26,12 +26,12 @@ from synth.pareto.notes import drop_unproven_bound
 
 LABEL = "flow: "
 # Maximum number of sends of a schedule that is written out beside those of exact synthesis.
-MOST_SENDS = 200_000
+MAX_SENDS = 200_000
 # Seconds, about, to write out and replay one send on a busy machine.
-WRITTEN = 3e-5
+SECONDS_PER_SEND = 3e-5
 
 
-def mixed(
+def merge_scale_points(
     found: Frontier, machine: Topology, name: str, root: int = 0, *,
     allows: Callable[[int, int, int], bool] = lambda steps, rounds, chunks: True, alike: bool = False,
     progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None,
@@ -61,10 +61,10 @@ def mixed(
             if not allowed or (best is not None and candidate.bandwidth >= best):
                 continue
             sends = _sends(candidate, found)
-            if sends > MOST_SENDS:
+            if sends > MAX_SENDS:
                 long.append(candidate)
                 continue
-            if wrote and end is not None and time.monotonic() + WRITTEN * sends >= end:
+            if wrote and end is not None and time.monotonic() + SECONDS_PER_SEND * sends >= end:
                 late.append(candidate)
                 continue
             progress(f"writing out {candidate.engine}")
@@ -115,11 +115,11 @@ def _sends(candidate: LargePoint, found: Frontier) -> int:
 
 def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:
     """Return the point with its replayed schedule and its bound, or None where it is too long to write out."""
-    from synth.scale.greedy.bulk_expansion import schedule as expanded
+    from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
 
     try:
         bulk = candidate.make()
-        if len(bulk.step) * max(1, bulk.topology.ranks if bulk.generators else 1) > MOST_SENDS:
+        if len(bulk.step) * max(1, bulk.topology.ranks if bulk.generators else 1) > MAX_SENDS:
             return None
         expansion = expanded(bulk)
         schedule = Schedule(found.network, found.collective, expansion.chunks, expansion.steps)

@@ -8,7 +8,7 @@ from synth.errors import VerificationError
 from synth.model.frontier import Point
 
 
-def trusted_point(point: Point, schedule: dict | None = None) -> Point:
+def checked_point(point: Point, schedule: dict | None = None) -> Point:
     """Return `point` once its schedule replays and its certificate proves its bound. Raises VerificationError.
 
     `schedule`: the schedule's document, where the caller has it.

@@ -12,7 +12,7 @@ from synth.model.outcome import Budget, Sat, Unknown, Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.pareto.combining.candidates import Candidates
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.pareto.queries import record
 from synth.solvers.processes import jobs
@@ -69,8 +69,8 @@ def _ask(problem: Problem, budget: Budget) -> Verdict:
     Its portfolio members decide problems that copy and their reversals, the complete direct encoding the others.
     """
     if not problem.collective.combining or problem.collective.reversible:
-        return race.solve(problem, budget=budget, solver="z3")
-    job = jobs.alone(Member("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
+        return portfolio.solve(problem, budget=budget, solver="z3")
+    job = jobs.run_job(Member("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
     if job.result is None:
         return Unknown("time")
     return job.result[1] if job.result[0] == "ok" else Unknown("memory")

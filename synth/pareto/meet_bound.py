@@ -61,7 +61,7 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
     verdict, why = _query_multiples(state, steps, bound, first, until, beside=beside)
     reached = False
     if verdict is not None or (state.left(until) <= 0 and not (beside and beside.result)):
-        prefetched_bounds.drop(beside)
+        prefetched_bounds.end_job(beside)
     elif tree_search:
         verdict, reached, why = _on_trees(state, steps, bound, beside)
     else:

@@ -47,7 +47,7 @@ def unattained(state: SweepState, steps: int, bound: Fraction, floor: LowerBound
     It says what is known of the least R/C over all numbers of steps. Where every unit goes to every rank, the bound for
     every S is a packing of spanning trees (Edmonds, 1973), and pipelining them comes as near to it as one likes.
     """
-    from synth.bounds.attainment import never_attained
+    from synth.bounds.attainment import is_never_attained
 
     network, collective = state.forwards()
     everyone = frozenset(range(state.network.ranks))
@@ -55,6 +55,6 @@ def unattained(state: SweepState, steps: int, bound: Fraction, floor: LowerBound
     if all(post == everyone for post in collective.post):
         limit += ", and pipelined spanning trees come as near to that as one likes"
     copying = bounds.flow(network, collective, None) if state.collective.combining else floor
-    never = copying.value == floor.value and never_attained(network, collective, copying)
+    never = copying.value == floor.value and is_never_attained(network, collective, copying)
     ever = "no number of steps attains it" if never else "whether it ever is, is not known"
     return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)}), and {ever}"

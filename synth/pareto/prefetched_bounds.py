@@ -19,10 +19,11 @@ from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 TREE_MEMBER = Member("tree")
 
 
-def begin(
+def begin_tree_query(
     ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget
 ) -> Job:
-    """Begin the query `ask`, a function of the tree engine, on a problem that copies. `answer` returns its verdict."""
+    """Begin the query `ask`, a function of the tree engine, on a problem that copies. `finish_tree_query` returns its
+    verdict."""
     return jobs.begin(
         TREE_MEMBER.imports, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget
     )
@@ -38,7 +39,7 @@ def _in_order(network: Network) -> Network:
     return replace(network, routes=tuple(sorted(network.routes, key=lambda r: (r.src, r.dst, r.via))))
 
 
-def answer(job: Job, seconds: float) -> Sat | Unknown:
+def finish_tree_query(job: Job, seconds: float) -> Sat | Unknown:
     """Return the verdict of the job after `seconds` more wall seconds at most."""
     jobs.finish(job, time.monotonic() + seconds)
     if job.result is None:
@@ -49,7 +50,7 @@ def answer(job: Job, seconds: float) -> Sat | Unknown:
     return job.result[1]
 
 
-def drop(job: Job | None) -> None:
+def end_job(job: Job | None) -> None:
     """End a job whose answer is not needed."""
     if job is not None:
         jobs.finish(job, time.monotonic())

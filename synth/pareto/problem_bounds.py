@@ -29,7 +29,7 @@ class ProblemBound(NamedTuple):
     certificate: dict | None = None
 
 
-def ask(problem: Problem, budget: Budget) -> ProblemBound | None:
+def query_bounds(problem: Problem, budget: Budget) -> ProblemBound | None:
     """Return the bounds of `problem`, or None where they are late."""
     try:
         least = single_chunk.steps(problem.network, problem.collective)
@@ -39,7 +39,7 @@ def ask(problem: Problem, budget: Budget) -> ProblemBound | None:
         return ProblemBound(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
     if budget.seconds is None or problem.network.ranks <= LEAST_RANKS:
         return rounds(problem)
-    job = jobs.alone(Member("tree").imports, rounds, (problem,), budget, budget.seconds * SHARE)
+    job = jobs.run_job(Member("tree").imports, rounds, (problem,), budget, budget.seconds * SHARE)
     if job.result is None or isinstance(job.result[1], MemoryError):
         return None
     if job.result[0] == "error":

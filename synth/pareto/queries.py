@@ -12,7 +12,7 @@ from synth.model.frontier import Answer, LowerBound, Point
 from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule
 from synth.pareto import prefetched_bounds
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes.fork_server import Job
 
@@ -33,7 +33,7 @@ def query_portfolio(
     if state.log.refuted(problem):
         return Unsat("refuted in an earlier run")
     state.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
-    verdict = race.solve(
+    verdict = portfolio.solve(
         problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver, proof=options.proof,
         on_event=lambda text: state.tell("query", text, problem.steps),
         patience=1.0 if options.time_limit is not None else PATIENCE, beside=beside, limits=options.limits,
@@ -59,7 +59,7 @@ def record(problem: Problem, verdict: Verdict) -> Answer:
 
 def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> Job:
     """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
-    return prefetched_bounds.begin(
+    return prefetched_bounds.begin_tree_query(
         query, *state.forwards(), steps, bound, max_chunks, state.budget(TREE_SECONDS * state.longer)
     )
 
@@ -73,7 +73,7 @@ def finish_tree_query(state: SweepState, job: Job, steps: int, bound: LowerBound
     if not state.exact_pricing and options.jobs > 1 and steps != options.max_steps and bound.value > state.floor:
         state.prefetched.begin(steps + 1)
     limit = state.budget(TREE_SECONDS * state.longer).seconds or TREE_SECONDS
-    verdict = prefetched_bounds.answer(job, limit * (1.0 if options.time_limit is not None else PATIENCE))
+    verdict = prefetched_bounds.finish_tree_query(job, limit * (1.0 if options.time_limit is not None else PATIENCE))
     state.spent += verdict.cost.total_cpu / options.jobs
     if not isinstance(verdict, Sat):
         return verdict

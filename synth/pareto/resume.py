@@ -11,7 +11,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.pareto.acceptance import trusted_point
+from synth.pareto.acceptance import checked_point
 
 BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError)
 
@@ -21,7 +21,7 @@ def resumed(network: Network, collective: Collective, records: Iterable[dict]) -
     for record in records:
         if record.get("kind") == "point":
             try:
-                point = trusted_point(Point.from_json(record["point"]))
+                point = checked_point(Point.from_json(record["point"]))
             except BROKEN:
                 continue
             schedule = point.schedule
@@ -30,7 +30,7 @@ def resumed(network: Network, collective: Collective, records: Iterable[dict]) -
                 yield Point(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
 
 
-def rest(
+def frontier_from_records(
     network: Network,
     collective: Collective,
     records: Sequence[dict],

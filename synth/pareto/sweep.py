@@ -18,7 +18,7 @@ from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
 from synth.model.rational import show
 from synth.pareto import close_step_count, notes, prefetched_bounds
-from synth.pareto.combining import sweep
+from synth.pareto.combining import combining_sweep
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
 from synth.pareto.portfolio.members import Member
 from synth.pareto.sweep_state import SweepState
@@ -55,7 +55,7 @@ class Sweep(SweepState):
             if first == 0:
                 self.complete = True
             elif direct:
-                sweep.sweep(self)
+                combining_sweep.sweep(self)
             else:
                 self._sweep(first)
         except KeyboardInterrupt:
@@ -77,7 +77,9 @@ class Sweep(SweepState):
         if not self.complete or not points:
             return
         bounds_here = [(steps, bound.value) for steps, bound in self.bounds]
-        for _, end in exact_frontier.unproved(points, bounds_here, points[-1][0] if self.last is None else self.last):
+        for _, end in exact_frontier.unproved_intervals(
+            points, bounds_here, points[-1][0] if self.last is None else self.last
+        ):
             lower = max((value for steps, value in bounds_here if steps is None or steps >= end), default=Fraction(0))
             upper = min(bandwidth for steps, bandwidth in points if steps <= end)
             self.leave(Open(end, lower, upper, "time"))
@@ -176,7 +178,7 @@ class Sweep(SweepState):
                 return bound
             weaker = prefetched_bounds.finish_quick(quick, max(self.started + limit, time.monotonic()) + GRACE)
         finally:
-            prefetched_bounds.drop(quick)
+            prefetched_bounds.end_job(quick)
         if weaker is None:
             raise NoBoundError(self.network, self.collective)
         return self._noted(bound, weaker)

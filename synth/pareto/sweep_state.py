@@ -15,7 +15,7 @@ from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto import prefetched_bounds
-from synth.pareto.acceptance import trusted_point
+from synth.pareto.acceptance import checked_point
 from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
 from synth.pareto.resume import resumed
@@ -97,10 +97,10 @@ class SweepState:
     @cached_property
     def exact_pricing(self) -> bool:
         """True where trees are priced exactly, because there are few ranks, and the options name no engine."""
-        from synth.bounds.trees.cheapest_trees import Holders
+        from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 
         network, collective = self.forwards()
-        return self.free and all(Holders.fits(network, pre) for pre in collective.pre)
+        return self.free and all(SteinerTreeDP.fits(network, pre) for pre in collective.pre)
 
     @property
     def tree_search(self) -> bool:
@@ -161,7 +161,7 @@ class SweepState:
     def keep(self, point: Point) -> None:
         """Replay a point, enter it, log it and announce it. Raises VerificationError."""
         document = point.to_json()
-        trusted = trusted_point(point, document["schedule"])
+        trusted = checked_point(point, document["schedule"])
         self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
         self.log.append({"kind": "point", "point": document})
         self.answered(Answer(point.chunks, point.steps, point.rounds, "schedule", point.construction))

@@ -20,7 +20,7 @@ from synth.program.onesided import lower as one_sided
 from synth.program.program import Program
 
 # The most sends of a schedule that is lowered; each takes about 0.1 ms and 4 kB.
-MOST_SENDS = 1 << 20
+MAX_SENDS = 1 << 20
 
 Options = ParamSpec("Options")
 Lowering = Callable[Concatenate[Schedule, Options], Program]
@@ -31,9 +31,9 @@ def _replayed(lowering: Lowering[Options]) -> Lowering[Options]:
     @collector_off()
     def checked(schedule: Schedule, *args: Options.args, **options: Options.kwargs) -> Program:
         sends = sum(len(step.sends) for step in schedule.steps)
-        if sends > MOST_SENDS:
+        if sends > MAX_SENDS:
             raise UsageError(
-                f"{sends} sends: programs are made of at most {MOST_SENDS}, which takes minutes and some 5 GB;"
+                f"{sends} sends: programs are made of at most {MAX_SENDS}, which takes minutes and some 5 GB;"
                 " choose a point of fewer chunks"
             )
         try:

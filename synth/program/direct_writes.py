@@ -30,7 +30,7 @@ STORING = frozenset({"r", "rcs"})  # receives that store the message unchanged
 CLOCK_ENTRIES = 1 << 26  # the most entries of all clocks together, 4 bytes each; larger programs are not analysed
 
 
-def puts(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
+def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
     """Return the sends of a two-sided program that may write the receiver's buffer, each with its receive.
 
     `in_place`: the kind of call. `part`: the most chunks of a message. The result is empty if the program is too large
@@ -64,7 +64,7 @@ def puts(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
     return {send: receive for send, receive in unsplit_pairs.items() if is_direct(send, receive)}
 
 
-def ordered_alone(program: Program, in_place: bool) -> bool:
+def ordered_without_messages(program: Program, in_place: bool) -> bool:
     """True if dependencies and the order of each block alone order any two accesses to a chunk of which one writes.
 
     This holds for programs that were lowered here. Foreign programs may rely on a message that went through other

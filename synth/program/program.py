@@ -44,7 +44,7 @@ CODES = TWO_SIDED | ONE_SIDED
 BUFFERS = ("i", "o", "s")
 PROTOCOLS = ("Simple", "LL", "LL128")
 PORT_KINDS = ("memory", "port")
-MOST_INSTANCES = 256  # copies side by side that lowering makes: no runtime has as many channels
+MAX_INSTANCES = 256  # copies side by side that lowering makes: no runtime has as many channels
 InPlace = Literal["out", "in", "both"]
 
 

@@ -84,7 +84,7 @@ def memory_keys(program: Program) -> Keys:
     return keys
 
 
-def joined(program: Program) -> Program:
+def with_joins(program: Program) -> Program:
     """Return the one-sided `program` with every `nop` that the kernel needs; an equal program if it has them.
 
     One thread waits for another block of the rank, or lets others wait. So a `nop` (or `barrier`) carries the

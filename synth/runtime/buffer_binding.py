@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.dlpack import Facts, Place, by_rank, pointer
+from synth.runtime.dlpack import ArrayInfo, ArrayRequirements, by_rank, pointer
 from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
 
 
-class Bound(NamedTuple):
+class BoundArrays(NamedTuple):
     """The arrays of a call. `pointers`: input, output and 0 for scratch, of each rank in turn.
 
     `inputs`, `outputs`: the arrays by rank; None where the call has none.
     """
 
     pointers: tuple[int, ...]
-    inputs: tuple[Facts | None, ...]
-    outputs: tuple[Facts | None, ...]
+    inputs: tuple[ArrayInfo | None, ...]
+    outputs: tuple[ArrayInfo | None, ...]
 
 
-def bound(
+def bind_arrays(
     program: Program,
     layout: Layout,
     padding: Padding,
@@ -35,7 +35,7 @@ def bound(
     *,
     on: Sequence[int] | None,
     in_place: bool,
-) -> Bound:
+) -> BoundArrays:
     """Return the addresses of the caller's arrays, which hold no padding.
 
     `on`: the GPU of each rank; None: arrays in the host's memory. Raises UsageError in one line for too few arrays, for
@@ -43,14 +43,16 @@ def bound(
     outputs that overlap out of place, and for those that do not overlap as a call in place needs it.
     """
     pointers = [0] * (3 * program.ranks)
-    arrays: list[list[Facts | None]] = [[None] * program.ranks, [None] * program.ranks]
+    arrays: list[list[ArrayInfo | None]] = [[None] * program.ranks, [None] * program.ranks]
     buffers = (("input", inputs, layout.inputs), ("output", outputs, layout.outputs))
     for k, (name, values, chunks) in enumerate(buffers):
         for rank, array in enumerate(by_rank(values, program.ranks, name)):
             if not chunks[rank]:
                 continue
             device, size = None if on is None else on[rank], padding.count(len(chunks[rank]))
-            place = Place(f"the {name} of rank {rank}", size, kind.name, kind.size, device, writes=name == "output")
+            place = ArrayRequirements(
+                f"the {name} of rank {rank}", size, kind.name, kind.size, device, writes=name == "output"
+            )
             facts = pointer(array, place)
             pointers[3 * rank + k] = facts.pointer
             arrays[k][rank] = facts
@@ -64,7 +66,7 @@ def bound(
             device = -1 if output.device is None else output.device
             extents.append((device, output.pointer, output.size * kind.size, rank))
     _check_disjoint(extents)
-    return Bound(tuple(pointers), tuple(arrays[0]), tuple(arrays[1]))
+    return BoundArrays(tuple(pointers), tuple(arrays[0]), tuple(arrays[1]))
 
 
 def _check_disjoint(outputs: list[tuple[int, int, int, int]]) -> None:

@@ -14,10 +14,10 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import EXECUTORS, reference_data
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
-from synth.runtime.reference.buffers import afford, most_bytes
-from synth.runtime.run_result import Ran, rows_of
+from synth.runtime.reference.buffers import check_memory, maximum_bytes
+from synth.runtime.run_result import RunResult, rows_of
 from synth.runtime.slicing import padding
-from synth.runtime.time_bound import certified
+from synth.runtime.time_bound import certified_time_bound
 
 DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to whole elements for every chunk
 
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     bound: bool = True
 
 
-def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str, Any]) -> Ran:
+def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str, Any]) -> RunResult:
     """Run `call` by the executor of that name on `arrays`, or on random data where they are None.
 
     `options` are the executor's. Raises VerificationError where an output is wrong, DeadlockError, SynthError for a
@@ -53,7 +53,9 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
         kind = dtype(call.dtype)
         parts = padding(program, call.size if call.size is not None else _default(program, kind), kind)
         if call.values:
-            afford(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, most_bytes(executor))
+            check_memory(
+                sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(executor)
+            )
             elements = parts.unit if parts.padded else parts.elements
             values = reference_data.inputs(parts.layout(collective), elements, kind, op, call.seed)
             inputs = [parts.rows(rows, len(chunks)) for rows, chunks in zip(values, layout.inputs, strict=True)]
@@ -71,7 +73,9 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
         execution, checked = runner.time(program, parts.elements, dtype=kind.name, in_place=call.in_place), None
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
     bound = _bound(call, collective, size) if execution.picoseconds is not None else None
-    return Ran(program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound)
+    return RunResult(
+        program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound
+    )
 
 
 def layout(call: Call) -> Layout:
@@ -134,6 +138,6 @@ def _bound(call: Call, collective: Collective, size: int) -> Any:
     if call.network is None or not call.bound:
         return None
     try:
-        return certified(call.network, collective, size)
+        return certified_time_bound(call.network, collective, size)
     except InfeasibleError as error:
         raise SynthError(f"{call.network.name} cannot do {collective.name}: {error}") from None

@@ -31,7 +31,7 @@ class Gpu(NamedTuple):
     peers: tuple[int, ...]
 
 
-class Runs(NamedTuple):
+class ExecutorStatus(NamedTuple):
     """An executor on this machine.
 
     `on`: the devices or processes that it would use. `missing`: what it lacks and the command that installs it; None
@@ -49,7 +49,7 @@ class Devices:
 
     cuda: str
     gpus: tuple[Gpu, ...]
-    runs: tuple[Runs, ...]
+    runs: tuple[ExecutorStatus, ...]
 
     def to_json(self) -> dict:
         """Return the document of `synth devices`."""
@@ -67,7 +67,7 @@ def devices() -> Devices:
     runs = []
     for name, target in EXECUTORS.items():
         missing = load(target)().available()
-        runs.append(Runs(name, "" if missing else _place(name, gpus), missing))
+        runs.append(ExecutorStatus(name, "" if missing else _place(name, gpus), missing))
     return Devices(cuda, gpus, tuple(runs))
 
 
@@ -75,7 +75,7 @@ def _place(executor: str, gpus: tuple[Gpu, ...]) -> str:
     if executor == "cuda":
         return f"all ranks on GPU 0, or --ranks-on 0..{len(gpus) - 1}" if len(gpus) > 1 else "all ranks on GPU 0"
     if executor == "mpi":
-        world = environment.inside()
+        world = environment.current_job()
         if world:
             return f"the MPI job of {world.size} processes that runs this"
         return f"processes of this machine, by {environment.mpirun()}"

@@ -25,7 +25,7 @@ _CODES |= {(4, 16): "bfloat16", (6, 8): "bool"}
 _NAMES = {kind.name for kind in DTYPES}
 
 
-class Facts(NamedTuple):
+class ArrayInfo(NamedTuple):
     """Address, elements, type and device of an array.
 
     `device`: the GPU; None in the host's memory; `ANY` for an unknown GPU. `held`: an object that keeps the memory
@@ -55,11 +55,11 @@ class _Tensor(ctypes.Structure):  # DLTensor of dlpack.h
     )
 
 
-def facts(array: Any, what: str) -> Facts:
+def facts(array: Any, what: str) -> ArrayInfo:
     """Return address, size and type of `array`. Raises UsageError, in which `what` names it, where they are unknown."""
     if isinstance(array, np.ndarray):
         pointer = array.__array_interface__["data"][0]
-        return Facts(pointer, array.size, array.dtype.name, bool(array.flags.c_contiguous), None, array)
+        return ArrayInfo(pointer, array.size, array.dtype.name, bool(array.flags.c_contiguous), None, array)
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         try:
             return _dlpack(array, what)
@@ -74,7 +74,7 @@ def facts(array: Any, what: str) -> Facts:
     )
 
 
-def _dlpack(array: Any, what: str) -> Facts:
+def _dlpack(array: Any, what: str) -> ArrayInfo:
     kind, device = (int(part) for part in array.__dlpack_device__())
     if kind not in (CPU, CUDA, PINNED, MANAGED):
         raise UsageError(
@@ -96,10 +96,10 @@ def _dlpack(array: Any, what: str) -> Facts:
     size = _product(shape)
     pointer = (tensor.data or 0) + tensor.byte_offset
     gpu = device if kind in (CUDA, MANAGED) else None
-    return Facts(pointer, size, name, _contiguous(shape, strides), gpu, (array, capsule))
+    return ArrayInfo(pointer, size, name, _contiguous(shape, strides), gpu, (array, capsule))
 
 
-def _cuda_interface(array: Any) -> Facts:
+def _cuda_interface(array: Any) -> ArrayInfo:
     interface = array.__cuda_array_interface__
     shape, size = list(interface["shape"]), np.dtype(interface["typestr"]).itemsize
     dtype = getattr(array, "dtype", None)
@@ -108,7 +108,7 @@ def _cuda_interface(array: Any) -> Facts:
     if interface.get("strides") is not None:
         strides = [step // size for step in interface["strides"]]
     device = getattr(getattr(array, "device", None), "id", ANY)
-    return Facts(interface["data"][0] or 0, _product(shape), name, _contiguous(shape, strides), int(device), array)
+    return ArrayInfo(interface["data"][0] or 0, _product(shape), name, _contiguous(shape, strides), int(device), array)
 
 
 def _product(shape: Sequence[int]) -> int:
@@ -162,7 +162,7 @@ def is_device(arrays: Any) -> bool:
     return False
 
 
-class Place(NamedTuple):
+class ArrayRequirements(NamedTuple):
     """The requirements on an array of a call.
 
     `what`: its name in messages. `size`: elements. `bytes`: of one element. `device`: the GPU; None: the host's
@@ -177,7 +177,7 @@ class Place(NamedTuple):
     writes: bool = False
 
 
-def pointer(array: Any, place: Place) -> Facts:
+def pointer(array: Any, place: ArrayRequirements) -> ArrayInfo:
     """Return the facts of `array`, checked against `place`. Raises UsageError in one line, with the remedy."""
     found = facts(array, place.what)
     if found.device != place.device and (place.device is None or found.device != ANY):
@@ -207,7 +207,7 @@ def _memory(device: int | None) -> str:
     return "a GPU's memory" if device == ANY else f"the memory of GPU {device}"
 
 
-def view(found: Facts, kind: np.dtype) -> np.ndarray:
+def view(found: ArrayInfo, kind: np.dtype) -> np.ndarray:
     """Return an array in the host's memory as a one-dimensional NumPy array, without a copy."""
     if not found.size:
         return np.zeros(0, kind)

@@ -18,7 +18,7 @@ from synth.model.topology import Network
 Key = tuple[int, int, tuple[str, ...]]
 
 
-class Links:
+class LinkSchedule:
     """The routes of `network` during one run. `busy` and `carried`: ps and bytes by route."""
 
     def __init__(self, network: Network) -> None:

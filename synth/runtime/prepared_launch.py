@@ -23,7 +23,7 @@ from synth.runtime.executor import Execution
 from synth.runtime.host import loaded_program
 from synth.runtime.host.executor import Host
 from synth.runtime.padding import Padding
-from synth.runtime.run_result import Ran, parts
+from synth.runtime.run_result import RunResult, parts
 
 
 class ArrayFacts(NamedTuple):
@@ -116,9 +116,9 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options:
     return prepared
 
 
-def run_there(
+def run_on_gpu(
     call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor: str, options: Mapping[str, Any]
-) -> Ran:
+) -> RunResult:
     """Run `call` once on arrays in GPU memory, on the caller's stream; then fetch and compare every element.
 
     Raises UsageError without `outputs` or for an executor other than cuda, and whatever `calls.run` raises.
@@ -143,7 +143,7 @@ def run_there(
     results = machine.fetch("output", on_stream)
     checked = reference_data.check(padding.layout(layout.collective), facts.kind, op, inputs, results)
     size = facts.unit * facts.kind.size * call.program.loop_chunks // layout.chunks
-    return Ran(
+    return RunResult(
         call.program,
         call.network,
         executor.lower(),
@@ -156,10 +156,12 @@ def run_there(
     )
 
 
-def deliver(ran: Ran, outputs: Any) -> None:
+def deliver(ran: RunResult, outputs: Any) -> None:
     """Copy the outputs of `ran` to the caller's arrays in the host's memory. Raises UsageError if they do not fit."""
     results = ran.execution.outputs or ()
     for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(results), "output"), results, strict=True)):
         if rows.size or array is not None:
-            place = dlpack.Place(f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True)
+            place = dlpack.ArrayRequirements(
+                f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True
+            )
             np.copyto(dlpack.view(dlpack.pointer(array, place), rows.dtype).reshape(rows.shape), rows)

@@ -35,7 +35,7 @@ def bus_factor(name: str, ranks: int) -> Fraction | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
+class RunResult:
     """One run of `program`.
 
     `size`: bytes as nccl-tests counts them. `checked`: None in a run for its time alone. `bound`: certified minimum in

@@ -10,7 +10,7 @@ from synth.model.collective import Collective
 from synth.model.topology import Network
 
 
-def certified(network: Network, collective: Collective, size: int) -> Fraction:
+def certified_time_bound(network: Network, collective: Collective, size: int) -> Fraction:
     """Return the picoseconds that every program which moves whole messages takes for `size` bytes (nccl-tests' size).
 
     It is the greater of two bounds. Bandwidth: the bound on R/C for any number of steps counts the data that must cross

@@ -20,8 +20,8 @@ Allgather, reduce-scatter, broadcast and reduce on any topology, without a list 
     check             certificate, Topology -> lower bound in seconds per GB of a shard
 
 They take `collective` ("allgather", "reduce-scatter", "broadcast", "reduce") and `root`. Times are exact fractions, in
-shards per unit of bandwidth on a `Fabric` and in seconds per GB of a shard on a `Forest`. `Built.bound.certificate`
-proves the bound.
+shards per unit of bandwidth on a `Fabric` and in seconds per GB of a shard on a `Forest`.
+`BoundedForest.bound.certificate` proves the bound.
 
 `build` tries `symmetric` first (`grow`: one tree for each orbit of roots, a flow over orbits of links), then `packing`
 (`pack`: edge splitting of switches, then arborescence packing). Both accept any time at or above the bound. A `Forest`

@@ -19,7 +19,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import pipelining
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.greedy import bfs_broadcast, rarest_first
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Pipelining depths that are tried, in this order.
 DEPTHS = tuple(1 << k for k in range(11))
@@ -35,66 +35,70 @@ PACKED = 16
 GREEDY = 600
 
 
-def depths(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
+def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
     """Yield the schedules of a forest at growing pipelining depths, until R / C improves too little.
 
     `engine` names the forest, `bound` is the lower bound on R / C.
     """
     before = None
     for depth in DEPTHS:
-        check()
+        check_deadline()
         if line.sends(depth) > MOST_SENDS:
             return
         steps, bandwidth = line.rate(depth)
         if before is not None and before - bandwidth < WORTH * bound:
             return
         before = bandwidth
-        yield LargePoint(steps, bandwidth, line.forest.weight * depth, f"{engine} x {depth}", later(line, depth))
+        yield LargePoint(
+            steps, bandwidth, line.forest.weight * depth, f"{engine} x {depth}", schedule_at_depth(line, depth)
+        )
 
 
-def later(line: Pipeline, depth: int) -> Callable[[], Bulk]:
+def schedule_at_depth(line: Pipeline, depth: int) -> Callable[[], Bulk]:
     """Return a function that constructs the schedule of a forest at a depth."""
     return lambda: line.bulk(depth)
 
 
-def direct(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[LargePoint]:
+def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[LargePoint]:
     """Yield breadth-first broadcast and rarest first, on machines without switches.
 
     A reduce-scatter is the allgather reversed in time, which needs equal links in both directions.
     """
     is_reversed = collective == "reduce-scatter"
-    if is_reversed and not even(graph.topology):
+    if is_reversed and not has_equal_reverse_links(graph.topology):
         return
     if bfs_broadcast.applies(graph):
         progress("breadth-first broadcast")
-        broadcast = bfs_broadcast.Breadth(graph)
+        broadcast = bfs_broadcast.BreadthFirstBroadcast(graph)
         for chunks in sorted({1, 2, 4, broadcast.chunks}):
-            check()
-            if chunks * graph.ranks * len(broadcast.copies.reps) <= MOST_SENDS and chunks <= 64:
+            check_deadline()
+            if chunks * graph.ranks * len(broadcast.copies.representatives) <= MOST_SENDS and chunks <= 64:
                 schedule = broadcast.schedule(chunks)
-                yield _point("breadth-first broadcast", pipelining.turned(schedule) if is_reversed else schedule)
+                yield _point(
+                    "breadth-first broadcast", pipelining.reversed_in_time(schedule) if is_reversed else schedule
+                )
     if rarest_first.applies(graph) and (graph.ranks <= GREEDY or free_group(symmetries(graph), graph.ranks)):
         progress("rarest first")
-        schedule = rarest_first.schedule(graph)
-        yield _point("rarest first", pipelining.turned(schedule) if is_reversed else schedule)
+        schedule = rarest_first.rarest_first_schedule(graph)
+        yield _point("rarest first", pipelining.reversed_in_time(schedule) if is_reversed else schedule)
 
 
 def _point(engine: str, schedule: Bulk) -> LargePoint:
-    return LargePoint(schedule.steps, schedule.bandwidth, schedule.chunks, engine, kept(schedule))
+    return LargePoint(schedule.steps, schedule.bandwidth, schedule.chunks, engine, constant(schedule))
 
 
-def kept(made: Bulk) -> Callable[[], Bulk]:
+def constant(made: Bulk) -> Callable[[], Bulk]:
     """Return a function that returns this schedule."""
     return lambda: made
 
 
-def even(topology: Topology) -> bool:
+def has_equal_reverse_links(topology: Topology) -> bool:
     """Return True if every link has a reverse link of equal bandwidth, and no two links are parallel."""
     width = {(k.src, k.dst): k.bandwidth for k in topology.links}
     return len(width) == len(topology.links) and all(width.get((b, a)) == w for (a, b), w in width.items())
 
 
-def joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[LargePoint]:
+def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[LargePoint]:
     """Yield allreduces at growing pipelining depths: the forest of a reduce-scatter, then that of an allgather.
 
     Nothing is yielded where their symmetries differ.
@@ -105,7 +109,7 @@ def joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) ->
     weight = lcm(first.forest.weight, second.forest.weight)
     before = None
     for depth in DEPTHS:
-        check()
+        check_deadline()
         # Depths at which both forests cut a shard into the same number of chunks.
         first_depth, second_depth = depth * weight // first.forest.weight, depth * weight // second.forest.weight
         if first.sends(first_depth) + second.sends(second_depth) > MOST_SENDS:
@@ -119,18 +123,18 @@ def joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) ->
         engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
 
         def make(first_depth: int = first_depth, second_depth: int = second_depth) -> Bulk:
-            return pipelining.composed(first.bulk(first_depth), second.bulk(second_depth))
+            return pipelining.scatter_then_gather(first.bulk(first_depth), second.bulk(second_depth))
 
         yield LargePoint(first_steps + second_steps, bandwidth, weight * depth * graph.ranks, engine, make)
 
 
-def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
+def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
     """Yield allreduces on packed spanning trees, up and then down each tree, at growing pipelining depths.
 
     Only for small machines without switches and limits whose links have equal reverse links.
     """
     topology = graph.topology
-    if graph.ranks > PACKED or topology.switches or topology.limits or not even(topology):
+    if graph.ranks > PACKED or topology.switches or topology.limits or not has_equal_reverse_links(topology):
         return
     network = graph.topology.network()
     if not spanning_tree_packing.applies(network):
@@ -139,19 +143,19 @@ def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
 
     forest, allreduce = spanning_tree_packing.forest(network), collective("allreduce", network.ranks)
     for depth in DEPTHS[:FEW_DEPTHS]:
-        check()
-        schedule = written(graph.topology, spanning_tree_packing.schedule(forest, allreduce, depth))
+        check_deadline()
+        schedule = compressed(graph.topology, spanning_tree_packing.schedule(forest, allreduce, depth))
         yield _point(f"trees up and down x {depth}", schedule)
 
 
-def in_and_out(graph: Fabric) -> Iterator[LargePoint]:
+def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
     """Yield allreduces on paired in- and out-arborescences, at growing pipelining depths.
 
     Only for small machines where a link has no reverse link of equal bandwidth.
     """
-    if even(graph.topology) or not paired_arborescences.applies(graph):
+    if has_equal_reverse_links(graph.topology) or not paired_arborescences.applies(graph):
         return
-    pairs, before = paired_arborescences.pairs(graph), None
+    pairs, before = paired_arborescences.arborescence_pairs(graph), None
 
     if not pairs:
         return
@@ -160,7 +164,7 @@ def in_and_out(graph: Fabric) -> Iterator[LargePoint]:
         return lambda: paired_arborescences.bulk(graph, pairs, depth)
 
     for depth in DEPTHS[: FEW_DEPTHS + 2]:
-        check()
+        check_deadline()
         if paired_arborescences.sends(graph, pairs, depth) > FEW_SENDS:
             return
         schedule = paired_arborescences.bulk(graph, pairs, depth)
@@ -171,7 +175,7 @@ def in_and_out(graph: Fabric) -> Iterator[LargePoint]:
         yield LargePoint(schedule.steps, rate, schedule.chunks, f"trees in and out x {depth}", at_depth(depth))
 
 
-def written(topology: Topology, schedule: Schedule) -> Bulk:
+def compressed(topology: Topology, schedule: Schedule) -> Bulk:
     """Return a `Bulk` with the sends of a `Schedule`, on a topology without switches and parallel links."""
     link_of = {(k.src, k.dst): i for i, k in enumerate(topology.links)}
     rows: list[tuple[int, int, int, int]] = []

@@ -25,29 +25,29 @@ from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Topology
 from synth.scale import frontier_points
 from synth.scale.alltoall import concurrent_flow
-from synth.scale.alltoall.flow_decomposition import chunks_of
-from synth.scale.alltoall.step_assignment import Alltoall, roomy
+from synth.scale.alltoall.flow_decomposition import chunk_count
+from synth.scale.alltoall.step_assignment import AlltoallPaths, with_more_chunks
 from synth.scale.bounds import allreduce_partition
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
-from synth.scale.bounds.unreachability import proved
+from synth.scale.bounds.unreachability import with_certificate
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
-from synth.scale.forests.bfs_trees import Shallow
+from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
-from synth.scale.search_state import Found
-from synth.solvers.processes.deadline import TimeUp, endless, left, until
+from synth.scale.search_state import SearchState
+from synth.solvers.processes.deadline import TimeUp, no_time_limit, remaining_time, time_limited
 
 Group = tuple[np.ndarray, ...]
 # Name of the stage that searches for a better lower bound.
 SEARCH = "a higher bound"
 # Fraction of a time limit for the search for the bound, and for the flows of an alltoall. The rest is for schedules.
-SEARCHED = 0.6
+BOUND_SHARE = 0.6
 # Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an orbit).
-CHECKED = 2e-8
+CHECK_SECONDS = 2e-8
 # Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
-HURRIED = 300_000
+MOST_DISTANCE_WORK = 300_000
 
 
 def frontier(
@@ -63,11 +63,11 @@ def frontier(
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    with proved(topology, collective, root), until(time_limit):
+    with with_certificate(topology, collective, root), time_limited(time_limit):
         progress("reading the fabric")
         graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
-        state = Found(progress, topology.notes)
+        state = SearchState(progress, topology.notes)
         progress("bound")
         _KINDS[collective](graph, collective, root, group, state)
         return _large(graph, collective, root, group, state, begun)
@@ -89,14 +89,14 @@ def bound(
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    with proved(topology, collective, root), until(time_limit):
+    with with_certificate(topology, collective, root), time_limited(time_limit):
         graph = None if read is None else read.get(topology.name)
         if graph is None:
             graph = fabric(topology)
             if read is not None:
                 read[topology.name] = graph
         group = free_group(symmetries(graph), graph.ranks)
-        state = Found(lambda text: None, topology.notes)
+        state = SearchState(lambda text: None, topology.notes)
         if collective == "alltoall":
             _congestion(graph, group, state)
         elif collective == "allreduce":
@@ -114,8 +114,8 @@ def bound(
         return _large(graph, collective, root, group, state, begun)
 
 
-def _large(graph: Fabric, collective: str, root: int, group: Group, state: Found, begun: float) -> Large:
-    least = _least_steps(graph, collective, root, group, state.interrupted or left() is not None)
+def _large(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, begun: float) -> Large:
+    least = _least_steps(graph, collective, root, group, state.interrupted or remaining_time() is not None)
     at = root if collective in ROOTED else None
     spent = time.perf_counter() - begun
     return Large(
@@ -138,17 +138,17 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry:
     In a `hurry` distances from fewer ranks are computed. Their choice does not depend on the clock.
     """
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
-    most = max(1, HURRIED // max(1, len(graph.tail))) if hurry else None
-    return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
+    most = max(1, MOST_DISTANCE_WORK // max(1, len(graph.tail))) if hurry else None
+    return BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
 
 
 def _part() -> AbstractContextManager[None]:
     """Return the deadline of the search for the bound."""
-    time = left()
-    return until(None if time is None else time * SEARCHED)
+    time = remaining_time()
+    return time_limited(None if time is None else time * BOUND_SHARE)
 
 
-def _cut(graph: Fabric, collective: str, root: int, state: Found) -> Throughput:
+def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throughput:
     """Store the throughput-cut bound in the state, and return it."""
     limit = throughput(graph, collective, root)
     state.bound = limit.time, limit.certificate
@@ -157,14 +157,14 @@ def _cut(graph: Fabric, collective: str, root: int, state: Found) -> Throughput:
     return limit
 
 
-def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Found) -> None:
+def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     """Search for allgather, reduce-scatter, broadcast and reduce. Quick methods come first, in case of a time limit."""
     with _part():
         limit = _cut(graph, collective, root, state)
 
     def shallow() -> None:
-        line = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
-        state.add(frontier_points.depths(line, "breadth-first trees", limit.time), 2)
+        line = Pipeline(BreadthFirstTrees(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
+        state.add(frontier_points.pipelined_points(line, "breadth-first trees", limit.time), 2)
 
     def set_bound(better: Throughput) -> None:
         state.bound = better.time, better.certificate
@@ -180,36 +180,42 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Found
         set_bound(built.bound)
         if built.gap:
             state.notes.append(f"the best forest state is {float(built.gap):.1%} slower than the bound")
-        state.add(frontier_points.depths(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time), 0)
+        state.add(
+            frontier_points.pipelined_points(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time),
+            0,
+        )
 
     state.stage("breadth-first trees", shallow)
     if collective in ("allgather", "reduce-scatter"):
         state.stage(
-            "sends from rank to rank", lambda: state.add(frontier_points.direct(graph, collective, state.progress), 1)
+            "sends from rank to rank",
+            lambda: state.add(frontier_points.greedy_points(graph, collective, state.progress), 1),
         )
     state.stage("forest", forest)
 
 
-def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
+def quick_points(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
     """Yield the points of the quick methods: breadth-first broadcast, rarest first and breadth-first trees."""
     topology = topology.live()
     graph = fabric(topology)
     if collective in ("allgather", "reduce-scatter"):
-        yield from frontier_points.direct(graph, collective, lambda text: None)
+        yield from frontier_points.greedy_points(graph, collective, lambda text: None)
     group = () if collective in ROOTED else free_group(symmetries(graph), graph.ranks)
-    line = Pipeline(Shallow(topology, collective, (graph.tail, graph.head)).forest(root, group))
+    line = Pipeline(BreadthFirstTrees(topology, collective, (graph.tail, graph.head)).forest(root, group))
     steps, bandwidth = line.rate(1)
-    yield LargePoint(steps, bandwidth, line.forest.weight, "breadth-first trees", frontier_points.later(line, 1))
+    yield LargePoint(
+        steps, bandwidth, line.forest.weight, "breadth-first trees", frontier_points.schedule_at_depth(line, 1)
+    )
 
 
-def _parts(graph: Fabric, state: Found) -> None:
+def _parts(graph: Fabric, state: SearchState) -> None:
     value, certificate, short = allreduce_partition.bound(graph)
     state.bound = value, certificate
     if short:
         state.cut(SEARCH, short)
 
 
-def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: Found) -> None:
+def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     del collective, root
     with _part():
         _parts(graph, state)
@@ -217,10 +223,10 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: F
 
     def shallow() -> None:
         first, second = (
-            Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group))
+            Pipeline(BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).forest(0, group))
             for name in ("reduce-scatter", "allgather")
         )
-        state.add(frontier_points.joined(graph, first, second, limit))
+        state.add(frontier_points.scatter_gather_points(graph, first, second, limit))
 
     def forests() -> None:
         lines = []
@@ -232,29 +238,29 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: F
             except UndecidedError as error:
                 state.notes.append(str(error))
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
-            state.add(frontier_points.joined(graph, lines[0], lines[1], limit))
+            state.add(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
     state.stage("reduce-scatter and allgather by breadth-first trees", shallow)
     state.stage("reduce-scatter and allgather by forests", forests)
-    state.stage("trees up and down", lambda: state.add(frontier_points.up_and_down(graph)))
-    state.stage("trees in and out", lambda: state.add(frontier_points.in_and_out(graph)))
+    state.stage("trees up and down", lambda: state.add(frontier_points.spanning_tree_points(graph)))
+    state.stage("trees in and out", lambda: state.add(frontier_points.paired_arborescence_points(graph)))
 
 
-def _congestion(graph: Fabric, group: Group, state: Found) -> concurrent_flow.Flows:
+def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_flow.ConcurrentFlow:
     """Return flows of least congestion and store their bound in the state.
 
     Where the time is over before, the result has no flows, and the bound is that of lengths without a search.
     """
     try:
-        with until(_spared(graph, group)):
-            flows = concurrent_flow.flows(graph, group)
+        with time_limited(_spared(graph, group)):
+            flows = concurrent_flow.least_congestion_flows(graph, group)
     except (TimeUp, KeyboardInterrupt) as error:
         state.interrupted = isinstance(error, KeyboardInterrupt)
-        with endless():
-            unreachable = concurrent_flow.cut_off(graph)
+        with no_time_limit():
+            unreachable = concurrent_flow.unreachable_error(graph)
             if unreachable.certificate is not None:  # one rank cannot reach another
                 raise unreachable from None
-            flows = concurrent_flow.plain(graph, group)
+            flows = concurrent_flow.capacity_lengths(graph, group)
         state.cut(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
     if not flows.whole:
         state.cut(SEARCH, "ended by the time limit")
@@ -270,22 +276,22 @@ def _spared(graph: Fabric, group: Group) -> float | None:
 
     The check computes distances over all links from one rank of each orbit.
     """
-    time = left()
+    time = remaining_time()
     starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
-    return None if time is None else max(0.0, time - CHECKED * starts * len(graph.tail))
+    return None if time is None else max(0.0, time - CHECK_SECONDS * starts * len(graph.tail))
 
 
-def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Found) -> None:
+def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     del collective, root
     state.progress("least congestion")
     with _part():
         congestion_flows = _congestion(graph, group, state)
 
-    def schedule(engine: str, order: int, flows: Callable[[], concurrent_flow.Flows]) -> None:
+    def schedule(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
         for paths in _path_sets(flows()):
             for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
                 bulk = paths.schedule(steps)
-                make = frontier_points.kept(bulk)
+                make = frontier_points.constant(bulk)
                 state.add([LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", make)], order)
 
     searched = bool(congestion_flows.flow.any())
@@ -296,20 +302,22 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Fo
     if len(congestion_flows.sources) * len(graph.src) <= concurrent_flow.SMALL:
         state.stage(
             "shortest paths",
-            lambda: schedule("shortest ways", 0, lambda: concurrent_flow.flows(graph, group, shortest=True)),
+            lambda: schedule(
+                "shortest ways", 0, lambda: concurrent_flow.least_congestion_flows(graph, group, shortest=True)
+            ),
         )
     if searched and congestion_flows.method != "linear program":
         gap = congestion_flows.congestion / float(state.bound[0]) - 1
         state.notes.append(f"flows by {congestion_flows.method}: within {gap:.2%} of the bound")
 
 
-def _path_sets(flows: concurrent_flow.Flows) -> Iterator[Alltoall]:
+def _path_sets(flows: concurrent_flow.ConcurrentFlow) -> Iterator[AlltoallPaths]:
     """Yield paths of the flows with few chunks, then with many. Under a time limit paths of one chunk come first."""
-    if left() is not None and chunks_of(flows) > 1:
-        yield Alltoall(flows, 1)
-    few = Alltoall(flows)
+    if remaining_time() is not None and chunk_count(flows) > 1:
+        yield AlltoallPaths(flows, 1)
+    few = AlltoallPaths(flows)
     yield few
-    many = roomy(flows, few)
+    many = with_more_chunks(flows, few)
     if many.chunks != few.chunks:
         yield many
 

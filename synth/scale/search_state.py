@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from synth.model.scale_frontier import LargePoint
-from synth.solvers.processes.deadline import TimeUp, left
+from synth.solvers.processes.deadline import TimeUp, remaining_time
 
 
-class Found:
+class SearchState:
     """Result of the stages so far. `open` names each stage that a time limit or Ctrl-C cut short or left untried.
 
     A stage that is cut short keeps its points. `bound` is (lower bound on R / C, certificate).
@@ -24,7 +24,7 @@ class Found:
 
     def stage(self, name: str, work: Callable[[], None]) -> None:
         """Run `work` unless the time is over. If a time limit or Ctrl-C ends it, the stage is added to `open`."""
-        if self.interrupted or left() == 0:
+        if self.interrupted or remaining_time() == 0:
             self.cut(name, "not tried")
             return
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.solvers.processes.deadline import apart
+from synth.solvers.processes.deadline import run_in_process
 
 # Modules that the processes import first.
 LIBRARY = ("scipy.optimize", "scipy.sparse")
@@ -15,7 +15,7 @@ LIBRARY = ("scipy.optimize", "scipy.sparse")
 
 def linear(cost: np.ndarray, **arguments: Any) -> Any:
     """Return the result of `scipy.optimize.linprog`. Raises TimeUp."""
-    return apart(_linear, cost, arguments, imports=LIBRARY)
+    return run_in_process(_linear, cost, arguments, imports=LIBRARY)
 
 
 def integer(cost: np.ndarray, rows: Sequence[tuple[Any, Any, Any]], upper: Any = np.inf, **options: Any) -> Any:
@@ -23,7 +23,7 @@ def integer(cost: np.ndarray, rows: Sequence[tuple[Any, Any, Any]], upper: Any =
 
     `rows`: triples (matrix, low, high) that stand for low <= matrix x <= high.
     """
-    return apart(_integer, cost, rows, upper, options, imports=LIBRARY)
+    return run_in_process(_integer, cost, rows, upper, options, imports=LIBRARY)
 
 
 def _linear(cost: np.ndarray, arguments: dict[str, Any]) -> Any:

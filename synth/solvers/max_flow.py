@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from synth.errors import SynthError
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit of a capacity, and of the sum of capacities. Twice as much still fits int64.
-MOST = 1 << 61
+MAX_CAPACITY_SUM = 1 << 61
 
 
-class TooLarge(SynthError):
+class CapacityOverflowError(SynthError):
     """Capacities do not fit exact 64-bit flows. This refutes nothing."""
 
 
@@ -50,11 +50,13 @@ class MaxFlow:
 
         Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is over.
         """
-        check()
+        check_deadline()
         self.calls += 1
         status = self._flow.solve(source, sink)
         if status != self._flow.OPTIMAL:
-            raise TooLarge("capacities are too large for exact 64-bit flows; round the bandwidths to fewer digits")
+            raise CapacityOverflowError(
+                "capacities are too large for exact 64-bit flows; round the bandwidths to fewer digits"
+            )
         return self._flow.optimal_flow()
 
     def inside(self, nodes: int) -> np.ndarray:
@@ -71,10 +73,10 @@ class MaxFlow:
         return np.asarray(self._flow.flows(self._arcs), np.int64)
 
 
-def checked(total: int, what: str) -> None:
+def check_capacity_sum(total: int, what: str) -> None:
     """Raise TooLarge where `total` does not fit exact int64 flows. `what`: the capacities, for the message."""
-    if total >= MOST:
-        raise TooLarge(
+    if total >= MAX_CAPACITY_SUM:
+        raise CapacityOverflowError(
             f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer "
             f"digits"
         )

@@ -67,10 +67,10 @@ def frontier(found: Frontier) -> Report:
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
     """Return a title such as ``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
-    return headed(collective.name, collective.roots, network, network.unit, network.latency, labels)
+    return table_title(collective.name, collective.roots, network, network.unit, network.latency, labels)
 
 
-def headed(
+def table_title(
     collective: str,
     roots: Sequence[int],
     machine: Network | Topology,
@@ -149,11 +149,11 @@ def choice(found: Frontier, size: int) -> Report:
 
 
 def _against(found: Frontier, best: Point, size: int) -> list[str]:
-    from synth.view.size_advice import Choice, Wire, lines
+    from synth.view.size_advice import CostModel, PointCost, advice
 
-    points = {id(p): Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points}
-    wire = Wire(found.network.latency, found.network.unit, found.collective.unit_share)
-    return lines(size, wire, list(points.values()), points[id(best)])
+    points = {id(p): PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points}
+    wire = CostModel(found.network.latency, found.network.unit, found.collective.unit_share)
+    return advice(size, wire, list(points.values()), points[id(best)])
 
 
 def slope(found: Frontier, point: Point) -> Fraction:

@@ -1,5 +1,5 @@
 """The table and the document of `synth groups`, from any object with the fields of
-`synth.scale.groups.joint.Together`."""
+`synth.scale.groups.joint.JointSynthesis`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from synth.model.latency import latency
 from synth.model.number_text import number
 from synth.model.rational import counted, show
 from synth.model.topology import Topology
-from synth.view.frontier_text import Report, headed
+from synth.view.frontier_text import Report, table_title
 
 
 def gbps(units: Fraction, unit: Fraction) -> str:
@@ -36,7 +36,7 @@ def allocations(
         columns += [("with PCIe GB/s", "right")] if slow is not None else []
     table = []
     for allocation, rates in rows:
-        rings = str(rates.ring_units) if rates.rings_most else f">= {rates.ring_units}"
+        rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
         row = [str(len(allocation.ranks)), ",".join(map(str, allocation.ranks)), str(allocation.members), rings]
         for name in names:
             best = rates.best[name]
@@ -79,7 +79,7 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
 
 def title(topology: Topology, collective: Collective) -> str:
     """Return the title of `synth explain`."""
-    return headed(
+    return table_title(
         collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology), topology.labels
     )
 

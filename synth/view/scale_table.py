@@ -8,8 +8,8 @@ from synth.model.documents.int_ranges import runs
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import Large
-from synth.view.frontier_text import SIZES, Report, headed
-from synth.view.size_advice import Choice, Wire, lines
+from synth.view.frontier_text import SIZES, Report, table_title
+from synth.view.size_advice import CostModel, PointCost, advice
 
 ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 
@@ -46,8 +46,8 @@ def choice(found: Large, size: int) -> Report:
         f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "
         f"{number(found.gbps(found.points[best], size))} GB/s predicted"
     )
-    points = [Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
-    against = lines(size, Wire(found.latency, found.unit, found.unit_share), points, points[best])
+    points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
+    against = advice(size, CostModel(found.latency, found.unit, found.unit_share), points, points[best])
     return Report(table.title, table.columns, (table.rows[best],), (line, *against, *table.sentences))
 
 
@@ -111,7 +111,7 @@ def _few(ranks: list[int]) -> str:
 
 def _title(found: Large) -> str:
     roots = () if found.root is None else (found.root,)
-    return headed(found.collective, roots, found.topology, found.unit, found.latency, found.topology.labels)
+    return table_title(found.collective, roots, found.topology, found.unit, found.latency, found.topology.labels)
 
 
 def _short(value: object) -> str:

@@ -15,7 +15,7 @@ from synth.model.number_text import number, size_text
 ELEMENT = 4  # bytes of a float32, in which messages are counted
 
 
-class Choice(NamedTuple):
+class PointCost(NamedTuple):
     """A point: S, C, predicted seconds."""
 
     steps: int
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     seconds: float
 
 
-class Wire(NamedTuple):
+class CostModel(NamedTuple):
     """The constants of the cost model: α in µs, GB/s of one unit, and the share of the size in one unit of data."""
 
     latency: Fraction
@@ -47,7 +47,7 @@ class Wire(NamedTuple):
         return self.microseconds(size, chunks) < self.latency
 
 
-def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list[str]:
+def advice(size: int, wire: CostModel, points: Sequence[PointCost], best: PointCost) -> list[str]:
     """Return a sentence for each reason against `best`; it names a better point for that reason, if there is one."""
     sentences: list[str] = []
     divisible = [p for p in points if wire.divides(size, p.chunks)]
@@ -75,7 +75,7 @@ def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list
     return sentences
 
 
-def _point(points: Sequence[Choice]) -> str:
+def _point(points: Sequence[PointCost]) -> str:
     """Return the fastest of `points` in words."""
     least = min(points, key=lambda p: (p.seconds, p.steps))
     return f"{least.steps}-step point (C={least.chunks}; {number(least.seconds * 1e6)} µs)"

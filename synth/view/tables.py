@@ -18,7 +18,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.view import frontier_text
 from synth.view.frontier_text import WHY, Report
-from synth.view.size_advice import Wire
+from synth.view.size_advice import CostModel
 
 __all__ = [
     "WHY",
@@ -67,7 +67,7 @@ def choice_document(frontier: Frontier, size: int) -> dict:
     Each point has the range of sizes for which it is the best.
     """
     best = frontier.best(size) if frontier.points else None
-    wire = Wire(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
+    wire = CostModel(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
     points = []
     for point, span in zip(frontier.points, frontier_text.spans(frontier), strict=True):
         low, high = (None, None) if span is None else span

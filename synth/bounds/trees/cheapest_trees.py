@@ -70,7 +70,7 @@ def holder_set_pairs(count: int) -> HolderSetPairs:
     return HolderSetPairs(count)
 
 
-class Holders:
+class SteinerTreeDP:
     """Steiner-tree dynamic program: exact cheapest trees from `sources` to all of `targets` within `steps` steps.
 
     Only for networks that `fits` accepts. `price` evaluates the program; `optimal_sends` and `trees_by_receive` then
@@ -210,9 +210,9 @@ class Holders:
 
 def make_pricer(
     network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int
-) -> Holders | TreeSearch:
+) -> SteinerTreeDP | TreeSearch:
     """Return a pricer of trees from `sources` to `targets`: exact on few ranks, else heuristic."""
     sources = tuple(sources)
-    if Holders.fits(network, sources):
-        return Holders(network, steps, sources, targets)
+    if SteinerTreeDP.fits(network, sources):
+        return SteinerTreeDP(network, steps, sources, targets)
     return TreeSearch(network, steps, sources, targets, seed)

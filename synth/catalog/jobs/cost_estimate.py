@@ -38,7 +38,7 @@ FLOW = 1.0  # seconds of flow methods on `RANKS` ranks
 LEAST = 0.1  # seconds: no estimate and no recorded time is less
 
 
-class Taken(NamedTuple):
+class EntryTime(NamedTuple):
     """The wall seconds of one entry, with what they depend on."""
 
     collective: str
@@ -47,10 +47,10 @@ class Taken(NamedTuple):
     seconds: float
 
 
-class Costs:
+class CostEstimator:
     """Estimates for tasks, from the times `taken` by earlier entries."""
 
-    def __init__(self, taken: Iterable[Taken] = ()) -> None:
+    def __init__(self, taken: Iterable[EntryTime] = ()) -> None:
         self._same: dict[tuple[str, int, str], list[float]] = defaultdict(list)
         for time in taken:
             self._same[time.collective, time.ranks, time.engine].append(max(time.seconds, LEAST))

@@ -27,7 +27,7 @@ from synth.topologies.file_reader import Fields
 Sizes = tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
-class Change(NamedTuple):
+class TopologyChange(NamedTuple):
     """A variant of a machine, given by the values of --without, --degrade and --ranks."""
 
     without: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Change(NamedTuple):
     place: str = ""
 
 
-class Wanted(NamedTuple):
+class CollectiveRequest(NamedTuple):
     """A collective by name, or by the file that defines it. `roots` "all": one task for each rank as the root."""
 
     name: str
@@ -60,7 +60,7 @@ class TaskOptions:
     deterministic: bool = False
 
 
-class Machine(NamedTuple):
+class MachineRequest(NamedTuple):
     """A machine by name or file, with its variants.
 
     `allocations`: "all", or the numbers of ranks; these allocations then replace the machine itself.
@@ -69,13 +69,13 @@ class Machine(NamedTuple):
     name: str
     file: Path | None = None
     allocations: tuple[int, ...] | Literal["all"] | None = None
-    degraded: tuple[Change, ...] | Literal["all"] = ()
-    collectives: tuple[Wanted, ...] | None = None
+    degraded: tuple[TopologyChange, ...] | Literal["all"] = ()
+    collectives: tuple[CollectiveRequest, ...] | None = None
     options: tuple[TaskOptions, ...] | None = None
     place: str = ""
 
 
-class Lined(Fields):
+class LocatedFields(Fields):
     """A reader of checked values from a YAML document; every error names the file, the line and the key."""
 
     def __init__(self, file: str, lines: Mapping[str, int]) -> None:
@@ -113,13 +113,13 @@ class Lined(Fields):
 
 
 @dataclass(frozen=True)
-class Fleet:
+class JobFile:
     """The content of a job file. `seconds` (wall time) and `tasks` limit one run of the job; None for no limit."""
 
-    machines: tuple[Machine, ...]
-    collectives: tuple[Wanted, ...] = ()
+    machines: tuple[MachineRequest, ...]
+    collectives: tuple[CollectiveRequest, ...] = ()
     options: tuple[TaskOptions, ...] = (TaskOptions(),)
     seconds: float | None = None
     tasks: int | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
-    read: Lined = field(default=Lined("fleet", {}), compare=False, repr=False)
+    read: LocatedFields = field(default=LocatedFields("fleet", {}), compare=False, repr=False)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from synth.catalog.jobs.job_file import Change, Fleet, Lined, Machine, Sizes, TaskOptions, Wanted
+from synth.catalog.jobs.job_file import (
+    CollectiveRequest,
+    JobFile,
+    LocatedFields,
+    MachineRequest,
+    Sizes,
+    TaskOptions,
+    TopologyChange,
+)
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
 from synth.topologies.file_reader import Plain, parse_yaml
@@ -43,11 +51,11 @@ SLURM_LISTS = ("job_extra_directives", "job_script_prologue", "worker_extra_args
 ENGINES = ("auto", "exact", "flow")
 
 
-def load(path: Path) -> Fleet:
+def load(path: Path) -> JobFile:
     """Return the job in a YAML file. Raises FormatError with the file, the line and the key."""
     lines: dict[str, int] = {}
     doc = parse_yaml(text_of(path, MAX_BYTES), str(path), lines)
-    read = Lined(str(path), lines)
+    read = LocatedFields(str(path), lines)
     doc = read.mapping(doc, None, KEYS, ("topologies",))
     folder = path.parent
     collectives = _collectives(read, doc.get("collectives"), "collectives", folder) or ()
@@ -62,12 +70,12 @@ def load(path: Path) -> Fleet:
     seconds = _duration(read, budget["time"], "budget.time") if budget.get("time") is not None else None
     tasks = read.integer(budget["tasks"], "budget.tasks", 1, 10**9 - 1) if budget.get("tasks") is not None else None
     options = _options(read, doc.get("options"), "options") or (TaskOptions(),)
-    return Fleet(machines, collectives, options, seconds, tasks, _slurm(read, doc.get("slurm") or {}), read)
+    return JobFile(machines, collectives, options, seconds, tasks, _slurm(read, doc.get("slurm") or {}), read)
 
 
-def _machine(read: Lined, value: Any, place: str, folder: Path) -> Machine:
+def _machine(read: LocatedFields, value: Any, place: str, folder: Path) -> MachineRequest:
     if isinstance(value, str):
-        return Machine(read.string(value, place), place=place)
+        return MachineRequest(read.string(value, place), place=place)
     row = read.mapping(value, place, TOPOLOGY_KEYS)
     name, file = _name_or_file(read, row, place, folder)
     allocations: tuple[int, ...] | Literal["all"] | None = None
@@ -77,7 +85,7 @@ def _machine(read: Lined, value: Any, place: str, folder: Path) -> Machine:
         allocations = tuple(read.integer(x, f"{place}.allocations[{i}]", 2, MAX_RANKS) for i, x in enumerate(sizes))
     elif value is not None:
         allocations = _all(read, value, f"{place}.allocations", "sizes such as [3, 4]")
-    degraded: tuple[Change, ...] | Literal["all"] = ()
+    degraded: tuple[TopologyChange, ...] | Literal["all"] = ()
     value = row.get("degraded")
     if isinstance(value, list):
         changes = read.sequence(value, f"{place}.degraded", MAX_VARIANTS)
@@ -85,12 +93,12 @@ def _machine(read: Lined, value: Any, place: str, folder: Path) -> Machine:
     elif value is not None:
         degraded = _all(read, value, f"{place}.degraded", "a list of changes such as [0-3]")
     collectives = _collectives(read, row.get("collectives"), f"{place}.collectives", folder)
-    return Machine(
+    return MachineRequest(
         name, file, allocations, degraded, collectives, _options(read, row.get("options"), f"{place}.options"), place
     )
 
 
-def _name_or_file(read: Lined, row: dict[str, Any], place: str, folder: Path) -> tuple[str, Path | None]:
+def _name_or_file(read: LocatedFields, row: dict[str, Any], place: str, folder: Path) -> tuple[str, Path | None]:
     """Return a name and None, or the text and the path of a file; exactly one of the keys name and file is present."""
     if (row.get("name") is None) == (row.get("file") is None):
         read.fail("give a name or a file" if row.get("name") is None else "name and file exclude each other", place)
@@ -100,15 +108,15 @@ def _name_or_file(read: Lined, row: dict[str, Any], place: str, folder: Path) ->
     return file, folder / file
 
 
-def _all(read: Lined, value: Any, place: str, otherwise: str) -> Literal["all"]:
+def _all(read: LocatedFields, value: Any, place: str, otherwise: str) -> Literal["all"]:
     if value != "all":
         read.fail(f"expected all, or {otherwise}, found {str(value)[:40]!r}", place)
     return "all"
 
 
-def _change(read: Lined, value: Any, place: str) -> Change:
+def _change(read: LocatedFields, value: Any, place: str) -> TopologyChange:
     if isinstance(value, str):
-        return Change(without=(read.string(value, place),), place=place)
+        return TopologyChange(without=(read.string(value, place),), place=place)
     row = read.mapping(value, place, CHANGE_KEYS)
     if not row:
         read.fail(f"changes nothing; the keys here are {', '.join(CHANGE_KEYS)}", place)
@@ -124,10 +132,10 @@ def _change(read: Lined, value: Any, place: str) -> Change:
         ranks = ",".join(read.string(x, f"{place}.ranks") for x in ranks)
     if ranks is not None:
         ranks = read.string(ranks, f"{place}.ranks", 10_000)
-    return Change(lists["without"], lists["degrade"], ranks, place)
+    return TopologyChange(lists["without"], lists["degrade"], ranks, place)
 
 
-def _collectives(read: Lined, value: Any, place: str, folder: Path) -> tuple[Wanted, ...] | None:
+def _collectives(read: LocatedFields, value: Any, place: str, folder: Path) -> tuple[CollectiveRequest, ...] | None:
     if value is None:
         return None
     if isinstance(value, str):
@@ -136,9 +144,9 @@ def _collectives(read: Lined, value: Any, place: str, folder: Path) -> tuple[Wan
     return tuple(_collective(read, row, f"{place}[{i}]", folder) for i, row in enumerate(rows))
 
 
-def _collective(read: Lined, value: Any, place: str, folder: Path) -> Wanted:
+def _collective(read: LocatedFields, value: Any, place: str, folder: Path) -> CollectiveRequest:
     if isinstance(value, str):
-        return Wanted(_collective_name(read, value, place), place=place)
+        return CollectiveRequest(_collective_name(read, value, place), place=place)
     row = read.mapping(value, place, COLLECTIVE_KEYS)
     name, file = _name_or_file(read, row, place, folder)
     roots: tuple[int, ...] | Literal["all"] = ()
@@ -151,10 +159,10 @@ def _collective(read: Lined, value: Any, place: str, folder: Path) -> Wanted:
     sizes = None if row.get("sizes") is None else _sizes(read, row["sizes"], f"{place}.sizes")
     if file is not None and (value is not None or sizes is not None):
         read.fail("the file defines the whole collective; roots and sizes are for collectives by name", place)
-    return Wanted(name if file else _collective_name(read, name, f"{place}.name"), file, roots, sizes, place)
+    return CollectiveRequest(name if file else _collective_name(read, name, f"{place}.name"), file, roots, sizes, place)
 
 
-def _collective_name(read: Lined, name: Any, place: str) -> str:
+def _collective_name(read: LocatedFields, name: Any, place: str) -> str:
     """Return the full name of a collective that is given by its name or an alias, in any case."""
     from synth.model.collective import ALIASES, COLLECTIVES
 
@@ -163,21 +171,21 @@ def _collective_name(read: Lined, name: Any, place: str) -> str:
     return read.choice(key, "collective", COLLECTIVES, place)
 
 
-def _sizes(read: Lined, value: Any, place: str) -> Sizes:
+def _sizes(read: LocatedFields, value: Any, place: str) -> Sizes:
     rows = read.sequence(value, place, 4096)
     if rows and isinstance(rows[0], list):
         return tuple(_chunk_counts(read, row, f"{place}[{i}]") for i, row in enumerate(rows))
     return _chunk_counts(read, rows, place)
 
 
-def _chunk_counts(read: Lined, value: Any, place: str) -> tuple[int, ...]:
+def _chunk_counts(read: LocatedFields, value: Any, place: str) -> tuple[int, ...]:
     counts = tuple(read.integer(x, f"{place}[{i}]", 0, 4096) for i, x in enumerate(read.sequence(value, place, 4096)))
     if not counts:
         read.fail("names no chunk counts", place)
     return counts
 
 
-def _options(read: Lined, value: Any, place: str) -> tuple[TaskOptions, ...] | None:
+def _options(read: LocatedFields, value: Any, place: str) -> tuple[TaskOptions, ...] | None:
     if value is None:
         return None
     if isinstance(value, list):
@@ -186,7 +194,7 @@ def _options(read: Lined, value: Any, place: str) -> tuple[TaskOptions, ...] | N
     return (_task_options(read, value, place),)
 
 
-def _task_options(read: Lined, value: Any, place: str) -> TaskOptions:
+def _task_options(read: LocatedFields, value: Any, place: str) -> TaskOptions:
     row, default = read.mapping(value, place, OPTION_KEYS), TaskOptions()
 
     def integer(key: str, low: int, default: int | None) -> int | None:
@@ -215,7 +223,7 @@ def _task_options(read: Lined, value: Any, place: str) -> TaskOptions:
     )
 
 
-def _duration(read: Lined, value: Any, place: str) -> float:
+def _duration(read: LocatedFields, value: Any, place: str) -> float:
     try:
         seconds = duration(read.string(value, place))
     except ValueError as error:
@@ -225,7 +233,7 @@ def _duration(read: Lined, value: Any, place: str) -> float:
     return seconds
 
 
-def size(read: Lined, value: Any, place: str) -> int:
+def size(read: LocatedFields, value: Any, place: str) -> int:
     """Return the number of bytes that a text such as 4GB stands for."""
     try:
         return size_bytes(read.string(value, place))
@@ -233,7 +241,7 @@ def size(read: Lined, value: Any, place: str) -> int:
         read.fail(str(error), place)
 
 
-def _slurm(read: Lined, value: Any) -> dict[str, Any]:
+def _slurm(read: LocatedFields, value: Any) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for key, setting in read.mapping(value, "slurm", SLURM_KEYS).items():
         place = f"slurm.{key}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from synth.catalog.jobs.job_file import Change, Fleet, Machine, Wanted
+from synth.catalog.jobs.job_file import CollectiveRequest, JobFile, MachineRequest, TopologyChange
 from synth.catalog.jobs.task import LISTED, Task
 from synth.errors import FormatError, SynthError
 from synth.model.collective import COLLECTIVES, Collective
@@ -17,7 +17,7 @@ from synth.model.topology import Topology
 MOST_TASKS = 100_000  # tasks of one job; a larger product of topologies, collectives and options is refused
 
 
-def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = None) -> list[Task]:
+def tasks(fleet: JobFile, logs: Path | None = None, time_limit: float | None = None) -> list[Task]:
     """Return every task of the job in the order of the file; the logs of the sweeps go to the folder `logs`.
 
     `time_limit` (wall seconds) replaces the limit of every task. Raises FormatError, with the line, where the job file
@@ -33,7 +33,7 @@ def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = Non
 
 
 def machine_tasks(
-    fleet: Fleet, machine: Machine, logs: Path | None = None, time_limit: float | None = None
+    fleet: JobFile, machine: MachineRequest, logs: Path | None = None, time_limit: float | None = None
 ) -> Iterator[Task]:
     """Yield the tasks of one line of the job file: topology by topology, with every collective and set of options."""
     wanted = fleet.collectives if machine.collectives is None else machine.collectives
@@ -55,7 +55,7 @@ def machine_tasks(
                 yield task
 
 
-def topologies(fleet: Fleet, machine: Machine) -> Iterator[Topology]:
+def topologies(fleet: JobFile, machine: MachineRequest) -> Iterator[Topology]:
     """Yield the machine or its allocations, then its variants."""
     base = _base(fleet, machine)
     if machine.allocations is None:
@@ -67,7 +67,7 @@ def topologies(fleet: Fleet, machine: Machine) -> Iterator[Topology]:
         yield _changed(fleet, base, change, change.place or f"{machine.place}.degraded")
 
 
-def _base(fleet: Fleet, machine: Machine) -> Topology:
+def _base(fleet: JobFile, machine: MachineRequest) -> Topology:
     from synth import topologies as built
     from synth.topologies import importers
 
@@ -82,27 +82,27 @@ def _base(fleet: Fleet, machine: Machine) -> Topology:
         fleet.read.reraise(error, f"{machine.place}.file")
 
 
-def _allocations(fleet: Fleet, machine: Machine, base: Topology) -> Iterator[Topology]:
+def _allocations(fleet: JobFile, machine: MachineRequest, base: Topology) -> Iterator[Topology]:
     from synth.scale.baselines import allocations
     from synth.topologies import modify
 
     sizes = None if machine.allocations == "all" else machine.allocations
     try:
-        for allocation in allocations.classes(base.network(), sizes):
+        for allocation in allocations.allocation_classes(base.network(), sizes):
             yield modify.apply(base, ranks=allocation.ranks)
     except SynthError as error:
         fleet.read.reraise(error, f"{machine.place}.allocations")
 
 
-def _each_link(base: Topology) -> Iterator[Change]:
+def _each_link(base: Topology) -> Iterator[TopologyChange]:
     """Yield the removal of each pair of ranks or switches that is linked, in both directions."""
     names = {base.ranks + i: name for i, name in enumerate(base.switches)}
     pairs = sorted({(min(k.src, k.dst), max(k.src, k.dst)) for k in base.links})
     for pair in pairs:
-        yield Change(without=("-".join(str(names.get(end, end)) for end in pair),))
+        yield TopologyChange(without=("-".join(str(names.get(end, end)) for end in pair),))
 
 
-def _changed(fleet: Fleet, base: Topology, change: Change, place: str) -> Topology:
+def _changed(fleet: JobFile, base: Topology, change: TopologyChange, place: str) -> Topology:
     from synth.topologies import modify
 
     try:
@@ -112,7 +112,7 @@ def _changed(fleet: Fleet, base: Topology, change: Change, place: str) -> Topolo
 
 
 def _collectives(
-    fleet: Fleet, topology: Topology, wanted: tuple[Wanted, ...]
+    fleet: JobFile, topology: Topology, wanted: tuple[CollectiveRequest, ...]
 ) -> Iterator[tuple[tuple[Collective | str, int], str]]:
     """Yield the collectives over the ranks of `topology`, each with its root and its place in the job file."""
     n = topology.ranks
@@ -134,14 +134,14 @@ def _collectives(
             fleet.read.reraise(error, row.place)
 
 
-def _named(row: Wanted, ranks: int, roots: tuple[int, ...]) -> tuple[Collective | str, int]:
+def _named(row: CollectiveRequest, ranks: int, roots: tuple[int, ...]) -> tuple[Collective | str, int]:
     if ranks > LISTED and row.sizes is None and len(roots) <= 1:
         named_collective(row.name, ranks if roots else 2, roots)  # raises UsageError for a root that does not exist
         return row.name, roots[0] if roots else 0
     return named_collective(row.name, ranks, roots, _repeated(row, ranks)), 0
 
 
-def _repeated(row: Wanted, ranks: int) -> list | None:
+def _repeated(row: CollectiveRequest, ranks: int) -> list | None:
     """Return the chunk counts, repeated over the ranks where there are fewer of them."""
     sizes = row.sizes
     if sizes is None:

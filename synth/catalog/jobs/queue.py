@@ -11,7 +11,7 @@ from typing import Literal
 
 from synth.catalog import isomorphism
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry
-from synth.catalog.jobs.cost_estimate import Costs, Taken
+from synth.catalog.jobs.cost_estimate import CostEstimator, EntryTime
 from synth.catalog.jobs.task import Task
 from synth.catalog.store.rows import Row
 from synth.catalog.store.store import Store
@@ -57,10 +57,10 @@ def items(tasks: Sequence[Task], store: Store, *, retry_open: bool = False, retr
     return list(unique.values())
 
 
-def costs_of(store: Store) -> Costs:
+def costs_of(store: Store) -> CostEstimator:
     """Return estimates from the times of the entries of a catalog."""
     rows = [row for row in store.ls() if isinstance(row, Row) and row.state != FAILED]
-    return Costs(Taken(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
+    return CostEstimator(EntryTime(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
 
 
 def look_up(

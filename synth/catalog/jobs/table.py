@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN
 from synth.catalog.entry_summary import EntrySummary
-from synth.catalog.jobs.job_file import Fleet
+from synth.catalog.jobs.job_file import JobFile
 from synth.catalog.jobs.plan import machine_tasks
 from synth.catalog.jobs.queue import Item, look_up
 from synth.catalog.jobs.task import Task
@@ -35,7 +35,7 @@ class TaskAnswer:
     entry: EntrySummary | None
 
 
-def markdown(fleet: Fleet, store: Store, title: str) -> str:
+def markdown(fleet: JobFile, store: Store, title: str) -> str:
     """Return the whole page. Raises FormatError as `machine_tasks` does, and for a damaged entry."""
     parts: list[str] = []
     every: list[TaskAnswer] = []

@@ -76,7 +76,7 @@ class Task:
 
         engine = engine_choice.engine_of(self.options.engine, self.topology, self.collective)
         if engine == "flow":
-            engine_choice.flow_task(self.topology, self.collective, self.roots)
+            engine_choice.flow_collective(self.topology, self.collective, self.roots)
         return engine
 
     @property
@@ -176,11 +176,15 @@ def _exact(task: Task) -> dict:
     from synth.frontiers import engine_choice
 
     options, collective = sweep_options(task), task.whole
-    log = None if task.log is None else engine_choice.seeded(task.log, task.topology, collective, options, task.known)
+    log = (
+        None
+        if task.log is None
+        else engine_choice.log_with_points(task.log, task.topology, collective, options, task.known)
+    )
     # The folder is for a log of this attempt alone, where another job holds the shared log or its folder is not here.
     with TemporaryDirectory() as folder:
         log = log or Path(folder) / "log.jsonl"
-        return answer_of(task, engine_choice.exact(task.topology, collective, options, log=log))
+        return answer_of(task, engine_choice.synthesize_exact(task.topology, collective, options, log=log))
 
 
 def _from_log(task: Task, why: str) -> dict:
@@ -189,15 +193,17 @@ def _from_log(task: Task, why: str) -> dict:
 
     if task.engine == "flow":
         raise SynthError(f"stopped for want of {why}; flow methods have no part of an answer")
-    return answer_of(task, engine_choice.cut_short(task.topology, task.whole, sweep_options(task), task.log, why))
+    return answer_of(
+        task, engine_choice.frontier_from_log(task.topology, task.whole, sweep_options(task), task.log, why)
+    )
 
 
 def _flow(task: Task) -> dict:
     from synth.catalog.store import scale_frontiers
     from synth.frontiers import engine_choice
 
-    query = engine_choice.flow_task(task.topology, task.collective, task.roots)
-    frontier = engine_choice.flow(task.topology, *query, time_limit=task.options.time_limit)
+    query = engine_choice.flow_collective(task.topology, task.collective, task.roots)
+    frontier = engine_choice.synthesize_flow(task.topology, *query, time_limit=task.options.time_limit)
     frontier = frontier.within(task.options.max_steps, task.options.max_chunks)
     blobs = {}
     for name, blob in scale_frontiers.packed(frontier).items():

@@ -49,7 +49,7 @@ def unpack(blob: Blob) -> dict:
 
 def unpack_bytes(blob: Blob) -> bytes:
     """Return the bytes that were packed. Raises FormatError as `unpack` does."""
-    intact(blob)
+    check_checksum(blob)
     if not 0 <= blob.size <= MOST_BYTES:
         raise FormatError(f"says it unpacks to {blob.size} bytes; at most {MOST_BYTES} are read")
     unpacker = zlib.decompressobj()
@@ -62,7 +62,7 @@ def unpack_bytes(blob: Blob) -> bytes:
     return data
 
 
-def intact(blob: Blob) -> None:
+def check_checksum(blob: Blob) -> None:
     """Compare the checksum. Raises FormatError where the bytes are not those that were written."""
     if not isinstance(blob.body, bytes) or not isinstance(blob.size, int):
         raise FormatError("is no compressed document")

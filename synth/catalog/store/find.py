@@ -67,7 +67,9 @@ class Alias:
             return replace(entry, topology=self.network.name, frontier=moved)
         try:
             moved = relabel.frontier(frontier, self.network, self.collective, self.map, self.labels)
-            move = relabel.Move((frontier.network, frontier.collective), (self.network, self.collective), self.map)
+            move = relabel.ProblemMap(
+                (frontier.network, frontier.collective), (self.network, self.collective), self.map
+            )
             proof = relabel.certificate(entry.certificate, move) if entry.certificate else {}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise FormatError(f"does not fit its entry: {error!r}"[:200]) from None
@@ -99,14 +101,14 @@ def search(
             answer = alias.of(entry)
             if ("same_bits", "true") in [(key, value.lower()) for key, value in options] and not _same_bits(answer):
                 continue
-            checked(answer)
+            check_entry(answer)
         except (FormatError, VerificationError):
             continue
         return number, alias, answer
     return None
 
 
-def checked(entry: Entry) -> list[str]:
+def check_entry(entry: Entry) -> list[str]:
     """Check an entry of exact synthesis, and return a line for each verified claim. Raises VerificationError."""
     frontier = entry.frontier
     if not isinstance(frontier, Frontier):

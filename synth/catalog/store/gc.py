@@ -18,7 +18,7 @@ BELONGING = ("points", "blobs", "programs", "measurements", "aliases")
 
 
 @dataclass(frozen=True)
-class Waste:
+class RemovableRows:
     """Rows of one table that are to be removed, and the reason."""
 
     table: str
@@ -41,18 +41,18 @@ NAMES = {
 }
 
 
-def waste(store: Store) -> list[Waste]:
+def removable_rows(store: Store) -> list[RemovableRows]:
     """Return the rows that `collect` would remove. Raises SynthError."""
     with sqlite_errors(store.path):
         return list(_waste(store))
 
 
-def collect(store: Store) -> tuple[list[Waste], int]:
+def collect(store: Store) -> tuple[list[RemovableRows], int]:
     """Remove these rows and shrink the file; return the removed rows and the bytes by which the file is smaller.
 
     Raises SynthError.
     """
-    removed = waste(store)
+    removed = removable_rows(store)
     before = store.path.stat().st_size
     with sqlite_errors(store.path):
         with transaction(store.base):
@@ -63,7 +63,7 @@ def collect(store: Store) -> tuple[list[Waste], int]:
     return removed, before - store.path.stat().st_size
 
 
-def _waste(store: Store) -> Iterator[Waste]:
+def _waste(store: Store) -> Iterator[RemovableRows]:
     base = store.base
     rows = base.execute("SELECT id, state, created FROM entries ORDER BY id").fetchall()
     # A row is identified by more than its number: another process may have replaced the entry by a better one
@@ -71,7 +71,7 @@ def _waste(store: Store) -> Iterator[Waste]:
     same = "id = ? AND state = ? AND created = ?"
     failed = tuple(row for row in rows if row[1] == FAILED)
     if failed:
-        yield Waste("entries", same, failed, "failed in an earlier run; the next `build` tries again")
+        yield RemovableRows("entries", same, failed, "failed in an earlier run; the next `build` tries again")
     damaged, reasons, alive = [], [], set()
     for row in rows:
         if row[1] == FAILED:
@@ -83,12 +83,12 @@ def _waste(store: Store) -> Iterator[Waste]:
             damaged.append(row)
             reasons.append(str(error))
     if damaged:
-        yield Waste("entries", same, tuple(damaged), f"{'; '.join(reasons)}; the next `build` makes it again")
+        yield RemovableRows("entries", same, tuple(damaged), f"{'; '.join(reasons)}; the next `build` makes it again")
     yield from _orphaned(store)
     yield from _obsolete(store, alive)
 
 
-def _orphaned(store: Store) -> Iterator[Waste]:
+def _orphaned(store: Store) -> Iterator[RemovableRows]:
     """Yield rows of entries that were removed."""
     for table in BELONGING:
         key = "entry" if table == "points" else "id"
@@ -96,12 +96,12 @@ def _orphaned(store: Store) -> Iterator[Waste]:
             f"SELECT DISTINCT {key} FROM {table} WHERE entry NOT IN (SELECT id FROM entries)"
         ).fetchall()
         if rows:
-            yield Waste(
+            yield RemovableRows(
                 table, f"{key} = ? AND entry NOT IN (SELECT id FROM entries)", tuple(rows), "of entries that are gone"
             )
 
 
-def _obsolete(store: Store, alive: set[int]) -> Iterator[Waste]:
+def _obsolete(store: Store, alive: set[int]) -> Iterator[RemovableRows]:
     """Yield damaged and obsolete aliases, programs and measurements of the entries in the rows `alive`."""
     base, same = store.base, "id = ? AND sum = ?"
     aliases, programs, measurements = [], [], []
@@ -120,11 +120,11 @@ def _obsolete(store: Store, alive: set[int]) -> Iterator[Waste]:
         if number in alive and not _has_program(store, number, Blob(*blob), remaining):
             measurements.append((key, blob[0]))
     if aliases:
-        yield Waste("aliases", same, tuple(aliases), "damaged, or of another numbering than their entry")
+        yield RemovableRows("aliases", same, tuple(aliases), "damaged, or of another numbering than their entry")
     if programs:
-        yield Waste("programs", same, tuple(programs), "damaged, or of points that are gone")
+        yield RemovableRows("programs", same, tuple(programs), "damaged, or of points that are gone")
     if measurements:
-        yield Waste("measurements", same, tuple(measurements), "damaged, or of programs that are gone")
+        yield RemovableRows("measurements", same, tuple(measurements), "damaged, or of programs that are gone")
 
 
 def _is_valid_alias(store: Store, number: int, blob: Blob) -> bool:

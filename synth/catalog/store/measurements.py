@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from synth.catalog.store import programs as store_programs
 from synth.catalog.store.blobs import Blob, pack
-from synth.catalog.store.programs import Kept
+from synth.catalog.store.programs import StoredProgram
 from synth.catalog.store.sqlite_file import sqlite_errors, transaction
 from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError
 from synth.program.program import Program
 
 
-class Attached(NamedTuple):
+class AttachedDocument(NamedTuple):
     """An entry that a document was attached to, and the number of the document's programs that belong to it.
 
     `fresh` is False where the document was attached already.
@@ -28,11 +28,11 @@ class Match(NamedTuple):
     """A measured program that belongs to an entry. `program`: lowered again, None where the catalog has it already."""
 
     entry: str
-    kept: Kept
+    kept: StoredProgram
     program: Program | None
 
 
-def attach(store: Store, doc: dict) -> list[Attached]:
+def attach(store: Store, doc: dict) -> list[AttachedDocument]:
     """Attach a document ``synth.measured/1`` to every entry that some of its programs belong to, with these programs.
 
     Raises FormatError for another document, SynthError where no program belongs to any entry.
@@ -45,7 +45,9 @@ def attach(store: Store, doc: dict) -> list[Attached]:
     if not matches:
         raise SynthError(_no_match(store, doc, len(rows)))
     blob = pack(doc)
-    return [Attached(entry, len(group), _write(store, entry, group, doc, blob)) for entry, group in matches.items()]
+    return [
+        AttachedDocument(entry, len(group), _write(store, entry, group, doc, blob)) for entry, group in matches.items()
+    ]
 
 
 def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
@@ -55,7 +57,7 @@ def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
             " JOIN entries e ON e.id = p.entry WHERE p.fingerprint = ?", (row["fingerprint"],),
         ).fetchall()  # fmt: skip
         if known:
-            return [Match(entry, Kept(*kept), None) for entry, *kept in known]
+            return [Match(entry, StoredProgram(*kept), None) for entry, *kept in known]
         names = store_programs.candidates(store.base, doc, row)
     for name in names:
         try:

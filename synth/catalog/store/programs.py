@@ -15,7 +15,7 @@ from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, canonical
-from synth.program.program import MOST_INSTANCES, Program
+from synth.program.program import MAX_INSTANCES, Program
 
 MEASURED = "synth.measured/1"
 MOST_PROGRAMS, MOST_ROWS = 10_000, 1_000_000  # programs and rows of one document of measurements
@@ -24,7 +24,7 @@ MOST_CANDIDATES = 200
 WRITTEN_SENDS = 1 << 20  # sends of a compressed schedule: a larger one is not expanded to compare its program
 
 
-class Kept(NamedTuple):
+class StoredProgram(NamedTuple):
     """A stored program without its instructions: the point (from 1) that it was lowered from, and the options of the
     lowering."""
 
@@ -40,7 +40,7 @@ def fingerprint(program: Program) -> str:
     return hashlib.sha256(canonical(program.to_json())).hexdigest()
 
 
-def write(base: sqlite3.Connection, entry: int, program: Program, kept: Kept) -> bool:
+def write(base: sqlite3.Connection, entry: int, program: Program, kept: StoredProgram) -> bool:
     """Add a row for `program`; return False where there is one already."""
     blob = pack(program.to_json())
     cursor = base.execute(
@@ -98,7 +98,7 @@ def measured(doc: Any) -> list[dict]:
     return programs
 
 
-def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
+def lowered(entry: Entry, program: dict) -> tuple[StoredProgram, Program] | None:
     """Return the point of `entry` that a measured program was lowered from, and the program; None where it is of none.
 
     `program`: its row in a measured document.
@@ -107,7 +107,7 @@ def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
 
     for number, schedule in _schedules(entry, program):
         instances, rest = divmod(program["chunks"], schedule.chunks)
-        if rest or not 0 < instances <= MOST_INSTANCES:
+        if rest or not 0 < instances <= MAX_INSTANCES:
             continue
         try:
             lowering = lower(schedule, protocol=program["protocol"], instances=instances)
@@ -116,7 +116,7 @@ def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
         except SynthError:
             continue
         if fingerprint(lowering) == program["fingerprint"]:
-            return Kept(program["fingerprint"], number, "synth", lowering.protocol, instances), lowering
+            return StoredProgram(program["fingerprint"], number, "synth", lowering.protocol, instances), lowering
     return None
 
 
@@ -128,14 +128,14 @@ def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
             if program.get("steps") in (None, point.steps):
                 yield k, point.schedule
     elif frontier is not None:
-        from synth.scale.greedy.bulk_expansion import schedule
+        from synth.scale.greedy.orbit_expansion import ordinary_schedule
 
         for k, point in enumerate(frontier.points, 1):
             if program.get("steps") in (None, point.steps):
                 try:
                     bulk = point.make()
                     if len(bulk.step) <= WRITTEN_SENDS:
-                        yield k, schedule(bulk)
+                        yield k, ordinary_schedule(bulk)
                 except SynthError:  # not stored, or too large to expand, and then it cannot have been run as a program
                     continue
 

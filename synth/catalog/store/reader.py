@@ -13,9 +13,9 @@ from typing import Any, Self
 from synth.catalog.entry import Entry
 from synth.catalog.entry_summary import EntrySummary, summarize
 from synth.catalog.isomorphism import invariant
-from synth.catalog.store.blobs import Blob, intact, unpack
+from synth.catalog.store.blobs import Blob, check_checksum, unpack
 from synth.catalog.store.find import Alias
-from synth.catalog.store.programs import Kept, read
+from synth.catalog.store.programs import StoredProgram, read
 from synth.catalog.store.rows import LIGHT, Choice, Row, entry, light
 from synth.catalog.store.sqlite_file import connect, snapshot, sqlite_errors
 from synth.errors import FormatError, UsageError
@@ -149,7 +149,7 @@ class Reader:
         """Return the fingerprint of the entry in the row of `row_of`. Raises UsageError."""
         return str(self.columns(self.row_of(name))["fingerprint"])
 
-    def programs(self, name: str) -> list[Kept]:
+    def programs(self, name: str) -> list[StoredProgram]:
         """Return the stored programs of an entry's points, without instructions."""
         number = self.row_of(name)
         with sqlite_errors(self.path):
@@ -157,7 +157,7 @@ class Reader:
                 "SELECT fingerprint, point, runtime, protocol, instances FROM programs WHERE entry = ? ORDER BY "
                 "point, id"
             )
-            return [Kept(*row) for row in self.base.execute(text, (number,))]
+            return [StoredProgram(*row) for row in self.base.execute(text, (number,))]
 
     def program(self, fingerprint: str) -> Program | None:
         """Return the program of this fingerprint, None where the catalog has none. Raises FormatError where it is
@@ -236,7 +236,7 @@ class Reader:
             text = "SELECT e.fingerprint, b.name, b.sum, b.size, b.body FROM blobs b JOIN entries e ON e.id = b.entry"
             for key, name, *blob in self.base.execute(text):
                 try:
-                    intact(Blob(*blob))
+                    check_checksum(Blob(*blob))
                 except FormatError as error:
                     damage.setdefault(key, f"{name} {error}")
         return damage

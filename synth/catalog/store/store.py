@@ -177,7 +177,9 @@ class Store(Reader):
         """Store a program that was lowered from point `point` (from 1) of an entry; return False where it is stored
         already."""
         number = self.row_of(name)
-        kept = store_programs.Kept(store_programs.fingerprint(program), point, runtime, program.protocol, instances)
+        kept = store_programs.StoredProgram(
+            store_programs.fingerprint(program), point, runtime, program.protocol, instances
+        )
         with sqlite_errors(self.path), transaction(self.base):
             return store_programs.write(self.base, number, program, kept)
 

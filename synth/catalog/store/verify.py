@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from synth.catalog.entry import FAILED, INFEASIBLE, Entry, fingerprint, large_fingerprint
 from synth.catalog.store import programs
-from synth.catalog.store.blobs import Blob, intact, unpack_bytes
-from synth.catalog.store.find import Alias, checked
+from synth.catalog.store.blobs import Blob, check_checksum, unpack_bytes
+from synth.catalog.store.find import Alias, check_entry
 from synth.catalog.store.rows import packed
 from synth.catalog.store.sqlite_file import sqlite_errors
 from synth.catalog.store.store import Store
@@ -88,7 +88,7 @@ def _columns(store: Store, number: int, entry: Entry) -> list[str]:
         blobs = store.blobs(number)
     for name, blob in blobs.items():
         try:
-            intact(blob)
+            check_checksum(blob)
         except FormatError as error:
             raise FormatError(f"is damaged: its {name} {error}") from None
     if frontier is None:
@@ -117,7 +117,7 @@ def _answer(store: Store, number: int, entry: Entry) -> list[str]:
             f"is infeasible, but holds points or no proof (certificate {entry.certificate.get('kind')!r})"
         )
     if isinstance(frontier, Frontier):
-        return checked(entry)
+        return check_entry(entry)
     if isinstance(frontier, Large):
         with tempfile.TemporaryDirectory() as folder:
             blobs = store.blobs(number)
@@ -172,7 +172,7 @@ def _aliases(store: Store, number: int, entry: Entry) -> list[str]:
         rows = store.base.execute(text, (number,)).fetchall()
     for key, topology, *blob in rows:
         try:
-            checked(Alias.read(Blob(*blob)).of(entry))
+            check_entry(Alias.read(Blob(*blob)).of(entry))
         except (SynthError, KeyError, ValueError, TypeError, IndexError) as error:
             raise VerificationError(f"as {key[:12]} on {topology}: {error}") from None
     return [f"moved to {topology}, replayed and re-checked there" for _, topology, *_ in rows]

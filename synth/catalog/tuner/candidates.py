@@ -24,7 +24,7 @@ from synth.program.checked_lowering import lower
 from synth.program.program import Program
 
 
-class Named(NamedTuple):
+class NamedSchedule(NamedTuple):
     """A schedule and its name, such as ``S3-R7-C6`` or ``ring``.
 
     `always`: it is a candidate even when the time is over. `shape`: its terms of the cost model, where known already.
@@ -36,7 +36,7 @@ class Named(NamedTuple):
     shape: Shape | None = None
 
 
-class Found(NamedTuple):
+class CandidateSet(NamedTuple):
     """The candidates, and notes on how measurements were matched with schedules."""
 
     candidates: tuple[Candidate, ...]
@@ -44,13 +44,13 @@ class Found(NamedTuple):
 
 
 def candidates(
-    schedules: Sequence[Named],
+    schedules: Sequence[NamedSchedule],
     measured: Sequence[Measurement],
     ways: Sequence[tuple[str, int]] | None = None,
     prefix: str = "",
     machine: Machine | None = None,
     late: Callable[[], bool] = lambda: False,
-) -> Found:
+) -> CandidateSet:
     """Return every schedule with every pair (protocol, instances) of `ways`, and every other measured algorithm.
 
     `ways` None: the measured pairs; where there are none, Simple, LL and LL128 in one instance, LL128 only for
@@ -80,7 +80,7 @@ def candidates(
     if len(shapes) < len(schedules):
         names = ", ".join(named.name for k, named in enumerate(schedules) if k not in shapes)
         notes.append(f"the time limit left no time to predict the times of {names}: not candidates")
-    no_ll128: list[Named] = []
+    no_ll128: list[NamedSchedule] = []
     if default_pairs:
         no_ll128 = [named for k, named in enumerate(schedules) if k in shapes and not nvlink(named.schedule, machine)]
     if no_ll128:
@@ -96,10 +96,10 @@ def candidates(
     unused = [place for place in matched if place[1:] not in pairs]
     if unused:
         notes.append(f"measured, but not asked for: {len(unused)} more ways to run these schedules")
-    return Found(tuple(_with_distinct_labels(result)), tuple(notes))
+    return CandidateSet(tuple(_with_distinct_labels(result)), tuple(notes))
 
 
-def own_of_library(name: str, schedule: Schedule, machine: Machine | None, prefix: str = "") -> list[Candidate]:
+def nccl_candidates(name: str, schedule: Schedule, machine: Machine | None, prefix: str = "") -> list[Candidate]:
     """Return NCCL's algorithm `name` in each protocol, for any number of elements, predicted by the equal
     `schedule`."""
     shape = _shape(schedule, False)
@@ -118,7 +118,7 @@ def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
     return machine is not None and all(machine.kinds.get(pair) == {"nvlink"} for pair in pairs)
 
 
-def _without_ll128(schedules: Sequence[Named], machine: Machine | None) -> str:
+def _without_ll128(schedules: Sequence[NamedSchedule], machine: Machine | None) -> str:
     if machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values()):
         return (
             "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for "
@@ -130,9 +130,9 @@ def _without_ll128(schedules: Sequence[Named], machine: Machine | None) -> str:
     return f"LL128 is not offered for {names}: it corrupts data on links other than NVLink"
 
 
-def _distinct(schedules: Sequence[Named]) -> list[Named]:
+def _distinct(schedules: Sequence[NamedSchedule]) -> list[NamedSchedule]:
     """Return the schedules without repetitions: the first of those with the same sends."""
-    result: list[Named] = []
+    result: list[NamedSchedule] = []
     for named in schedules:
         sends = (named.schedule.chunks, named.schedule.steps)
         if not any((other.schedule.chunks, other.schedule.steps) == sends for other in result):
@@ -140,7 +140,7 @@ def _distinct(schedules: Sequence[Named]) -> list[Named]:
     return result
 
 
-def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tuple[int, str, int] | None:
+def _place(one: Measurement, schedules: Sequence[NamedSchedule], notes: list[str]) -> tuple[int, str, int] | None:
     """Return (index of the schedule, protocol, instances) of a measurement; None where it belongs to no schedule."""
     alike = [
         (k, one.chunks // named.schedule.chunks)
@@ -171,7 +171,7 @@ def _fingerprint(schedule: Schedule, protocol: str, instances: int) -> str | Non
     return hashlib.sha256(canonical(program.to_json())).hexdigest()
 
 
-def _algorithm(named: Named, protocol: str, instances: int, prefix: str) -> Algorithm:
+def _algorithm(named: NamedSchedule, protocol: str, instances: int, prefix: str) -> Algorithm:
     divisor = named.schedule.chunks * instances * named.schedule.collective.buffer_units
     return Algorithm(prefix + named.name, OURS, named.schedule, protocol, instances, divisor)
 

@@ -22,9 +22,9 @@ from synth.model.topology import Network
 from synth.program.program import PROTOCOLS
 
 # Seconds of a step beside α, by protocol.
-SYNC: Mapping[str, float] = {"Simple": 2.9e-6, "LL128": 1.4e-6, "LL": 0.0}
+STEP_OVERHEAD: Mapping[str, float] = {"Simple": 2.9e-6, "LL128": 1.4e-6, "LL": 0.0}
 # Time on the wire by protocol, as a multiple of bytes/β.
-WIRE: Mapping[str, float] = {
+WIRE_FACTOR: Mapping[str, float] = {
     "Simple": 1.0,
     "LL128": 1 / 0.92,
     "LL": 3.0,
@@ -91,8 +91,8 @@ def nominal(network: Network) -> Model:
     coefficients = {}
     for latency in {route.latency for route in network.routes}:
         for protocol in PROTOCOLS:
-            coefficients[f"step {show(latency)} {protocol}"] = float(latency) * 1e-6 + SYNC[protocol]
-            coefficients[f"wire {show(latency)} {protocol}"] = WIRE[protocol]
+            coefficients[f"step {show(latency)} {protocol}"] = float(latency) * 1e-6 + STEP_OVERHEAD[protocol]
+            coefficients[f"wire {show(latency)} {protocol}"] = WIRE_FACTOR[protocol]
     return Model("nominal", dict(sorted(coefficients.items())), NOMINAL.format(network=network.name))
 
 

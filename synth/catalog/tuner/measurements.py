@@ -109,7 +109,7 @@ def _measurements(doc: dict, file: str, in_place: bool) -> list[Measurement]:
                     OURS,
                     doc["collective"],
                     int(doc["ranks"]),
-                    pooled(samples),
+                    median_samples(samples),
                     str(doc["says"]),
                     file,
                     doc["root"],
@@ -144,7 +144,7 @@ def _sample(row: Mapping[str, Any], place: str) -> Sample:
     return Sample(size, float(time), float(time - least))
 
 
-def pooled(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+def median_samples(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """Return one sample a size, by growing size: the median of the samples, independent of their order."""
     at: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -176,6 +176,6 @@ def merged(measurements: Sequence[Measurement]) -> list[Measurement]:
         groups.setdefault(key, []).append(one)
     result = []
     for rows in groups.values():
-        samples = pooled([sample for row in rows for sample in row.samples])
+        samples = median_samples([sample for row in rows for sample in row.samples])
         result.append(rows[0]._replace(samples=samples))
     return result

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from synth.catalog.tuner.measurements import Measurement, Sample, pooled
+from synth.catalog.tuner.measurements import Measurement, Sample, median_samples
 from synth.errors import FormatError
 
 NAMES = {
@@ -55,7 +55,11 @@ def read(
         raise FormatError("does not list its ranks; say how many there are (a topology, or --gpus N)", file)
     if ranks is not None and count != ranks:
         raise FormatError(f"is of {count} ranks, expected {ranks}", file)
-    return [Measurement("nccl", "nccl", collective, count, pooled(samples), "times as nccl-tests printed them", file)]
+    return [
+        Measurement(
+            "nccl", "nccl", collective, count, median_samples(samples), "times as nccl-tests printed them", file
+        )
+    ]
 
 
 def _is_of(test: str, collective: str, file: str, number: int) -> None:

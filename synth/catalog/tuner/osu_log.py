@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from synth.catalog.tuner.measurements import Measurement, Sample, pooled
+from synth.catalog.tuner.measurements import Measurement, Sample, median_samples
 from synth.errors import FormatError
 
 NAMES = {
@@ -61,7 +61,13 @@ def read(
     unit = f"; its sizes are one rank's and were multiplied by {times}" if times > 1 else ""
     return [
         Measurement(
-            "mpi", "mpi", collective, ranks, pooled(samples), f"times as OSU's micro-benchmark printed them{unit}", file
+            "mpi",
+            "mpi",
+            collective,
+            ranks,
+            median_samples(samples),
+            f"times as OSU's micro-benchmark printed them{unit}",
+            file,
         )
     ]
 

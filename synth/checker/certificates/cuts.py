@@ -76,7 +76,7 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         case "allreduce-cuts":
             total = case_trees.first_to_complete(packing, certificate["roots"])
         case "one-chunk":
-            total = single_chunk.total(packing, certificate["chunk"])
+            total = single_chunk.total_price(packing, certificate["chunk"])
         case _:
             total = packing.units(certificate)
     if chunks is None:
@@ -128,7 +128,7 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
 def _too_few(certificate: dict, problem: Instance) -> Fraction:
     unit = number(certificate["unit"], "unit", 0, len(problem.pre))
     steps = number(certificate["steps"], "steps", 1, MOST_STEPS)
-    single_chunk.none_at_all(problem, unit, steps, certificate["proof"])
+    single_chunk.check_no_schedule(problem, unit, steps, certificate["proof"])
     return Fraction(steps + 1)
 
 

@@ -31,7 +31,7 @@ TOGETHER, APART = 1 << 18, 8
 SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
 
-def digest_runs(topology: Topology) -> str:
+def alltoall_digest(topology: Topology) -> str:
     """SHA-256 of ranks, links and limits with exact bandwidths."""
     sha256 = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
     widths = _Widths(topology)
@@ -92,7 +92,7 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
     need(certificate["kind"] == "alltoall-lengths", "is no alltoall-lengths", "kind")
     need(
-        certificate["topology"] == digest_runs(topology),
+        certificate["topology"] == alltoall_digest(topology),
         f"speaks about another topology than {size(topology)}",
         "topology",
     )

@@ -150,7 +150,7 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
     return (root if (group.collective == "broadcast") == leaving else len(apart) - root) * group.part
 
 
-def keeps(network: Network, moved: Sequence[Any]) -> bool:
+def is_automorphism(network: Network, moved: Sequence[Any]) -> bool:
     """Return True where `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
 
     False too where two links join the same ranks, so that the image of each is not determined.

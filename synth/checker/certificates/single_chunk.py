@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_PACKED, MOST_TEXT = 20_000, 1 << 20
 
 
-class Names:
+class Variables:
     """The variables of a schedule of `steps` steps for one chunk of `unit`. Step t (from 0) leads to the contents after
     t + 1 steps.
 
@@ -55,13 +55,13 @@ class Names:
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
     """Yield the clauses that every schedule of `steps` steps for one chunk of `unit` fulfils.
 
-    Variables are those of `Names`, then auxiliary ones.
+    Variables are those of `Variables`, then auxiliary ones.
 
     What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts
     twice: of the things that would bring one contribution at most one is there, and the contribution is held exactly
     where one is.
     """
-    names = Names(problem, unit, steps)
+    names = Variables(problem, unit, steps)
     has, keep, own, sent = names.has, names.keep, names.own, names.sent
     for n in range(problem.ranks):
         for i in problem.pre[unit]:
@@ -94,7 +94,7 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
                 yield from ([-a, -b] for a, b in combinations(ways, 2))
 
 
-def cheaper(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
+def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
     """Yield clauses that can be fulfilled if the true ones of the ``(variable, cost)`` cost less than `least`.
 
     New variables are numbered from `fresh` on.
@@ -120,16 +120,16 @@ def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[
 
     It has `steps` steps; a send costs ``prices[link][step]``.
     """
-    sent = Names(problem, unit, steps).sent
+    sent = Variables(problem, unit, steps).sent
     costs = [
         (x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]
     ]
     problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
     rules = list(formula(problem, unit, steps))
-    return [*rules, *cheaper(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
+    return [*rules, *cost_clauses(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
 
 
-def none_at_all(problem: Instance, unit: int, steps: int, proof: object) -> None:
+def check_no_schedule(problem: Instance, unit: int, steps: int, proof: object) -> None:
     """Check the proof that no schedule for a chunk of `unit` has as few as `steps` steps.
 
     Raises VerificationError where the proof does not show it.
@@ -145,7 +145,7 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     return steps * (len(problem.pre[unit]) + 1) * sum((2 * degree[n] + 2) ** 2 for n in range(problem.ranks))
 
 
-def total(packing: Packing, given: dict) -> int:
+def total_price(packing: Packing, given: dict) -> int:
     """Return Σ V over all units: `given` names one unit of each orbit, with its least price V and the proof."""
     problem, sum_of_prices = packing.problem, 0
     need(problem.combining, "is for collectives that combine", "kind")

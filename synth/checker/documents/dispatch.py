@@ -60,6 +60,6 @@ def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], 
 
             return process_groups.document(doc)
         case "synth.refutation/1":
-            return refutation.verify(doc, proof)
+            return refutation.check(doc, proof)
         case _:
             return exact_frontier.document(doc)

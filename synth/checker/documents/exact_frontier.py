@@ -127,7 +127,7 @@ def infeasible(doc: dict) -> str:
             raise VerificationError(
                 f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind"
             )
-        value = proved(doc, certificate, "$.certificate")
+        value = proved_bound(doc, certificate, "$.certificate")
         name = f"{doc['collective']['name']} on {doc['topology']['name']}"
         if most is None:
             unit, rank = certificate["pair"]
@@ -206,13 +206,13 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
     inner = entry["schedule"]
     if inner["topology"] != doc["topology"]:
-        differs = json_diff.told(inner["topology"], doc["topology"], "in $.topology")
+        differs = json_diff.describe(inner["topology"], doc["topology"], "in $.topology")
         raise VerificationError(
             f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology"
         )
     asked = with_one_chunk(inner["collective"], inner["chunks"])
     if asked != doc["collective"]:
-        differs = json_diff.told(asked, doc["collective"], "in $.collective")
+        differs = json_diff.describe(asked, doc["collective"], "in $.collective")
         raise VerificationError(
             f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective"
         )
@@ -255,7 +255,9 @@ def _same_bits(entry: dict, place: str) -> None:
         raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {found}", f"{place}.same_bits")
 
 
-def proved(doc: dict, certificate: dict, place: str, steps: int | None = None, chunks: int | None = None) -> Fraction:
+def proved_bound(
+    doc: dict, certificate: dict, place: str, steps: int | None = None, chunks: int | None = None
+) -> Fraction:
     """Return the bound that the certificate at `place` proves about the problem of the document."""
     try:
         return cuts.check(certificate, doc["topology"], doc["collective"], steps=steps, chunks=chunks)
@@ -269,7 +271,9 @@ def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: 
     scope = json_reader.one_of(
         entry["scope"], ("any-chunks", "this-chunks") if chunks else ("any-chunks",), f"{place}.scope"
     )
-    value = proved(doc, entry["certificate"], f"{place}.certificate", steps, chunks if scope == "this-chunks" else None)
+    value = proved_bound(
+        doc, entry["certificate"], f"{place}.certificate", steps, chunks if scope == "this-chunks" else None
+    )
     stated = json_reader.fraction(entry["value"], f"{place}.value")
     if stated != value:
         raise VerificationError(f"says {show(stated)}, the certificate proves {show(value)}", f"{place}.value")
@@ -306,7 +310,7 @@ def _open(
     steps = json_reader.number(entry["steps"], f"{place}.steps", 1)
     lower = json_reader.fraction(entry["lower"], f"{place}.lower")
     if "certificate" in entry:
-        value = proved(doc, entry["certificate"], f"{place}.certificate", steps)
+        value = proved_bound(doc, entry["certificate"], f"{place}.certificate", steps)
         if value != lower:
             raise VerificationError(f"says {show(lower)}, the certificate proves {show(value)}", f"{place}.lower")
     # a bound at S holds at fewer steps too: idle steps can be added to any schedule
@@ -327,7 +331,7 @@ def _open(
     )
 
 
-def unproved(
+def unproved_intervals(
     points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int
 ) -> list[tuple[int, int]]:
     """Return the intervals of steps in which a better point is not ruled out.
@@ -369,7 +373,7 @@ def _completeness(
     until = last_steps if floor is not None and floor >= last else doc["max_steps"]
     if until is None:
         raise VerificationError("no bound for every S meets the last point, and max_steps is null", place)
-    for start, end in unproved([point[:2] for point in points], bounds, until):
+    for start, end in unproved_intervals([point[:2] for point in points], bounds, until):
         raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
     return "complete: no schedule in this model, with any number of chunks, is better" + (
         "" if floor is not None and floor >= last else f" up to {until} steps"

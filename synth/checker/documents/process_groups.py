@@ -86,7 +86,7 @@ def _alone(
             )
             like, moved = groups[pair[0]], json_reader.items(pair[1], here)
             need(
-                process_groups.keeps(network, moved),
+                process_groups.is_automorphism(network, moved),
                 "is no automorphism of the machine, or has links that it does not tell apart",
                 here,
             )
@@ -162,7 +162,7 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
     inner = doc["schedule"]
     replay = verify.schedule(inner, "$.schedule")
     if inner["topology"] != doc["topology"]:
-        differs = json_diff.told(inner["topology"], doc["topology"], "in $.topology")
+        differs = json_diff.describe(inner["topology"], doc["topology"], "in $.topology")
         raise VerificationError(
             f"runs on another topology than the bound speaks about: {differs}", "$.schedule.topology"
         )

@@ -41,7 +41,7 @@ def write(problem: Problem, certificate: dict, folder: Path) -> Path:
     return path
 
 
-def verify(doc: dict, folder: Path) -> list[str]:
+def check(doc: dict, folder: Path) -> list[str]:
     """Check the certificate of `doc`, whose proof file, if any, lies in `folder`.
 
     Returns a line for the claim and one for what is assumed. Raises VerificationError, and UncheckedError where the
@@ -72,15 +72,15 @@ def _reason(doc: dict, folder: Path, size: Size) -> str:
             raise error.within("$") from None
         return f"{counted(lemmas, 'proof step')} checked"
     if kind == "unreachable":
-        exact_frontier.proved(doc, certificate, place)
+        exact_frontier.proved_bound(doc, certificate, place)
         unit, rank = certificate["pair"]
         return f"unit {unit} cannot reach rank {rank}"
     if kind in exact_frontier.OF_STEPS:
-        value = exact_frontier.proved(doc, certificate, place)
+        value = exact_frontier.proved_bound(doc, certificate, place)
         if value <= size.steps:
             raise VerificationError(f"proves that {show(value)} steps are needed, {size.steps} are asked for", place)
         return f"{show(value)} steps are needed"
-    value = exact_frontier.proved(doc, certificate, place, size.steps, size.chunks) * size.chunks
+    value = exact_frontier.proved_bound(doc, certificate, place, size.steps, size.chunks) * size.chunks
     if value <= size.rounds:
         raise VerificationError(f"proves that {show(value)} rounds are needed, {size.rounds} are asked for", place)
     return f"{show(value)} rounds are needed"

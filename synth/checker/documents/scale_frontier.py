@@ -51,10 +51,12 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
         if error.place == "topology":
             for what, other in others:
                 digest = (
-                    path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
+                    path_lengths.alltoall_digest
+                    if certificate["kind"] == "alltoall-lengths"
+                    else throughput_cuts.digest
                 )
                 if other is not None and certificate["topology"] == digest(other):
-                    differs = json_diff.told(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
+                    differs = json_diff.describe(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
                     message = f"speaks about {what}, not about the machine written in the document: {differs}"
                     raise VerificationError(message, f"{place}.topology") from None
         raise VerificationError(str(error), place) from None
@@ -65,7 +67,7 @@ def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
 
     Raises VerificationError.
     """
-    found = compressed_replay.bulk(given)
+    found = compressed_replay.replay(given)
     sends = counted(found.sends, "send")
     images = f", {found.group} images of each listed one" if found.group > 1 else ""
     return (
@@ -132,7 +134,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
                 raise VerificationError("its file holds another schedule", place)
             own = made.topology
             if any(key(own) != key(machine) for key in _SAME):
-                differs = json_diff.told(json_diff.plain(own), json_diff.plain(machine), "in the document")
+                differs = json_diff.describe(json_diff.plain(own), json_diff.plain(machine), "in the document")
                 raise VerificationError(f"its file is for another machine: {differs}", place)
             try:
                 lines.append(schedule(made, where))

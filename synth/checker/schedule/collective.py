@@ -42,7 +42,7 @@ Row = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Task:
+class Collective:
     """A collective: `pre` and `post` by address, ``chunk * ranks + rank``.
 
     A post address has the contributions that are wanted there, None for all of them.
@@ -56,7 +56,7 @@ class Task:
     post: dict[int, frozenset[int] | None]
 
     @staticmethod
-    def read(doc: object, per_unit: int, ranks: int, place: str) -> Task:
+    def read(doc: object, per_unit: int, ranks: int, place: str) -> Collective:
         """Read the `collective` object of a schedule with `per_unit` chunks of each unit. Raises VerificationError.
 
         All chunks of a unit are alike, so that the first of each says what the whole collective is; and a collective
@@ -78,7 +78,7 @@ class Task:
         pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
         post = _pairs(fields["post"], chunks, ranks, f"{place}.post", 3 if fields["combining"] else 2)
         name = json_reader.text(fields["name"], f"{place}.name")
-        task = Task(name, ranks, chunks, fields["combining"], frozenset(pre), post)
+        task = Collective(name, ranks, chunks, fields["combining"], frozenset(pre), post)
         if task.combining:
             _check_sums(task, f"{place}.post")
         if not _as_defined(task, _roots(task, fields["root"], f"{place}.root"), per_unit, place):
@@ -87,7 +87,7 @@ class Task:
             )
         return task
 
-    def unit(self, per_unit: int) -> Task:
+    def unit(self, per_unit: int) -> Collective:
         """Return the same with one chunk of each unit: the first of `per_unit`."""
         size = per_unit * self.ranks
 
@@ -101,7 +101,7 @@ class Task:
         post = {moved(at): want for at, want in self.post.items() if kept(at)}
         return replace(self, chunks=self.chunks // per_unit, pre=pre, post=post)
 
-    def split(self, per_unit: int) -> Task:
+    def split(self, per_unit: int) -> Collective:
         """Return the same with `per_unit` chunks for each one."""
         size = per_unit * self.ranks
         pre: set[int] = set()
@@ -115,7 +115,7 @@ class Task:
         return replace(self, chunks=self.chunks * per_unit, pre=frozenset(pre), post=post)
 
 
-def _check_sums(task: Task, place: str) -> None:
+def _check_sums(task: Collective, place: str) -> None:
     """Check that every sum that a rank wants has contributions, and that all of them exist."""
     contributed = {at // task.ranks for at in task.pre}
     for at, want in task.post.items():
@@ -163,7 +163,7 @@ def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
     return frozenset(some)
 
 
-def _roots(task: Task, root: object, place: str) -> list[int]:
+def _roots(task: Collective, root: object, place: str) -> list[int]:
     """Return the roots: one rank, several for a collective whose name begins with multi-, none for the others.
 
     No claim rests on the roots of a collective with a name of its own, which may give any. Raises VerificationError.
@@ -186,7 +186,7 @@ def _roots(task: Task, root: object, place: str) -> list[int]:
     return roots if task.name in ROOTED else []
 
 
-def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
+def _as_defined(task: Collective, roots: list[int], c: int, place: str) -> bool:
     """Return True where pre and post are as the collective's name says.
 
     A name that is not synth's own says nothing: then all chunks of a unit must be alike, else VerificationError.

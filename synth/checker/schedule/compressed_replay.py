@@ -32,7 +32,7 @@ MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
 
 
 @dataclass(frozen=True)
-class Checked:
+class CompressedReplay:
     """The result of a replay: `sends` of the whole schedule, `group` images of each listed one, `bandwidth` R / C.
 
     `busiest` is the greatest load of a link or limit in a step, as a part of its capacity in that step.
@@ -45,7 +45,7 @@ class Checked:
     busiest: Fraction
 
 
-def bulk(given: Bulk) -> Checked:
+def replay(given: Bulk) -> CompressedReplay:
     """Replay `given` and add its loads up. Raises VerificationError with the place of what is wrong."""
     return _Replay(given).run()
 
@@ -62,7 +62,7 @@ class _Replay:
         self.links = links if isinstance(links, LinkTable) else LinkTable.of(links)
         self.src, self.dst = ends(links)
 
-    def run(self) -> Checked:
+    def run(self) -> CompressedReplay:
         given = self.given
         self._ranges()
         self._paths()
@@ -78,7 +78,7 @@ class _Replay:
         else:
             need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
             self._spread(starts, every, reverse=False, once=False)
-        return Checked(len(given.step) * size, size, given.steps, given.bandwidth, busiest)
+        return CompressedReplay(len(given.step) * size, size, given.steps, given.bandwidth, busiest)
 
     def _ranges(self) -> None:
         given = self.given

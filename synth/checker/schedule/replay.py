@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
-from synth.checker.schedule.collective import Task
+from synth.checker.schedule.collective import Collective
 from synth.checker.schedule.machine import Fabric, load_of
 from synth.checker.schedule.state import Combining, Holding
 from synth.errors import VerificationError
@@ -46,7 +46,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
     fabric = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
-    task = Task.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
+    task = Collective.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
     state = Combining(task, place) if task.combining else Holding(task, place)
     rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
@@ -67,7 +67,7 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
     """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its
     name says."""
     fabric = _machine(topology, f"{place}.topology")
-    Task.read(collective, 1, fabric.ranks, f"{place}.collective")
+    Collective.read(collective, 1, fabric.ranks, f"{place}.collective")
 
 
 def _machine(doc: Any, place: str) -> Fabric:

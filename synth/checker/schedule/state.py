@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from synth.checker.schedule.collective import Task
+from synth.checker.schedule.collective import Collective
 from synth.errors import VerificationError
 
 
 class Holding:
     """Non-combining: which rank holds which chunk, by address."""
 
-    def __init__(self, task: Task, place: str) -> None:
+    def __init__(self, task: Collective, place: str) -> None:
         self.task, self.place, self.held = task, place, set(task.pre)
 
     def step(self, moves: list, place: str) -> None:
@@ -42,7 +42,7 @@ class Holding:
 class Combining:
     """Combining: which ranks' contributions each address holds, as a bit set; none may count twice."""
 
-    def __init__(self, task: Task, place: str) -> None:
+    def __init__(self, task: Collective, place: str) -> None:
         self.task, self.place = task, place
         self.value = {at: 1 << at % task.ranks for at in task.pre}
         self.total: dict[int, int] = {}

@@ -14,7 +14,7 @@ from synth.cli.root import CONTEXT
 
 if TYPE_CHECKING:
     from synth.catalog.entry import Entry
-    from synth.catalog.store.programs import Kept
+    from synth.catalog.store.programs import StoredProgram
 
 
 @click.command(context_settings=CONTEXT, short_help="One entry: its frontier, and where it comes from.")
@@ -35,7 +35,7 @@ def show(name: str, db: Path, output: str | None, form: str | None) -> None:
     emit(lambda: catalog.document(entry), lambda: _print(entry, programs), output, form)
 
 
-def _print(entry: Entry, programs: list[Kept]) -> None:
+def _print(entry: Entry, programs: list[StoredProgram]) -> None:
     from synth.model.frontier import Frontier
     from synth.view import scale_table, tables
 
@@ -47,7 +47,7 @@ def _print(entry: Entry, programs: list[Kept]) -> None:
         click.echo(line)
 
 
-def _lines(entry: Entry, programs: list[Kept]) -> list[str]:
+def _lines(entry: Entry, programs: list[StoredProgram]) -> list[str]:
     made = entry.provenance
     options = ", ".join(f"{key} {value}" for key, value in entry.options) or "none"
     lines = [f"entry {entry.id}: {entry.state}{f' ({entry.reason})' if entry.reason else ''}; options: {options}"]

@@ -13,7 +13,7 @@ from synth.cli.framework.output import note, write
 from synth.errors import SynthError
 
 if TYPE_CHECKING:
-    from synth.export.exported_files import Exported
+    from synth.export.exported_files import ExportResult
 
 
 def check(folder: Path) -> None:
@@ -30,7 +30,7 @@ def _ours(path: Path) -> bool:
     return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.(py|hpp)", path.name) is not None
 
 
-def write_all(folder: Path, made: Exported, env: Callable[[str, Sequence[str]], str]) -> None:
+def write_all(folder: Path, made: ExportResult, env: Callable[[str, Sequence[str]], str]) -> None:
     """The files into `folder` in one move; the variables (of the folder's path and its files) and the notes beside it.
 
     Raises SynthError.

@@ -22,7 +22,7 @@ from math import floor
 from typing import NamedTuple
 
 from synth.encodings.chunk_mixtures.incremental_sat import ChunkSchedule, OneChunk, Place
-from synth.encodings.chunk_mixtures.iterative_forward_search import PROPAGATIONS, Placed, Search, applies
+from synth.encodings.chunk_mixtures.iterative_forward_search import PROPAGATIONS, PlacementResult, Search, applies
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -42,7 +42,7 @@ COMPLETING = 4_000_000  # maximum number of propagations of one iterative forwar
 SURE = 1e-7  # tolerance for float comparisons
 
 
-def blend(
+def search_mixture(
     network: Network,
     collective: Collective,
     steps: int,
@@ -51,14 +51,14 @@ def blend(
     propagations: int,
     seed: int,
     start: Sequence[Schedule] = (),
-) -> Placed:
+) -> PlacementResult:
     """Search for a schedule of `steps` steps with R/C less than `below`.
 
     Column generation ends after `propagations` propagations of the solver, or when a mixture attains `least`, a lower
     bound. The chunks of the schedules `start`, of at most `steps` steps, are its first columns. Deterministic.
     """
     if not applies(network, collective):
-        return Placed(None, 0.0)
+        return PlacementResult(None, 0.0)
     one = OneChunk(network, collective, steps)
     try:
         mixture = _Mixture(one, random.Random(seed), least)
@@ -66,7 +66,7 @@ def blend(
         schedule = mixture.best()
         if schedule is not None and below is not None and schedule.bandwidth >= below:
             schedule = None
-        return Placed(schedule, one.spent / PROPAGATIONS)
+        return PlacementResult(schedule, one.spent / PROPAGATIONS)
     finally:
         one.delete()
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from synth.encodings import contributions
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
@@ -39,7 +39,7 @@ class OneChunk:
     def __init__(self, network: Network, collective: Collective, steps: int) -> None:
         identity = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), (0,))
         self.network, self.collective, self.steps = network, collective, steps
-        self.single = Translation(network, collective, (identity,), 1)
+        self.single = TranslatedChunks(network, collective, (identity,), 1)
         self.model = Model()
         self.chunk = contributions.encode_chunk(self.model, self.single, 0, steps, collective.wants is not None)
         self.moves: dict[Place, list[int]] = {}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from synth.encodings.chunk_mixtures.incremental_sat import ChunkSchedule, OneChunk, Place
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -28,7 +28,7 @@ CONFLICTS = 2_000  # conflict limit of the query for a place for one chunk
 PROPAGATIONS = 6e6  # propagations in a second of a core, about, as in `synth.solvers.cadical`
 
 
-class Placed(NamedTuple):
+class PlacementResult(NamedTuple):
     """A schedule, None if none was found, and the work, as in `synth.solvers.boolean_model.Answer`."""
 
     schedule: Schedule | None
@@ -40,20 +40,22 @@ def applies(network: Network, collective: Collective) -> bool:
     return collective.combining and collective.units == 1 and not network.caps
 
 
-def place(translation: Translation, steps: int, rounds: int, propagations: int, seed: int) -> Placed:
+def place_chunks(
+    translation: TranslatedChunks, steps: int, rounds: int, propagations: int, seed: int
+) -> PlacementResult:
     """Search for a schedule of as many chunks as `translation` has, in `rounds` rounds divided evenly over the steps.
 
     It gives up after `propagations` propagations of the solver. Deterministic.
     """
     network, collective = translation.network, translation.collective
     if rounds < steps or not applies(network, collective):
-        return Placed(None, 0.0)
+        return PlacementResult(None, 0.0)
     rounds_of_step = [rounds // steps + (t < rounds % steps) for t in range(steps)]
     one = OneChunk(network, collective, steps)
     try:
         search = Search(one, rounds_of_step, random.Random(seed), propagations)
         done = search.run(translation.chunks)
-        return Placed(one.schedule(search.best) if done else None, one.spent / PROPAGATIONS)
+        return PlacementResult(one.schedule(search.best) if done else None, one.spent / PROPAGATIONS)
     finally:
         one.delete()
 

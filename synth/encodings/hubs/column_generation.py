@@ -22,7 +22,7 @@ import numpy as np
 
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.hubs.exchanges import Sends, Ways
+from synth.encodings.hubs.exchanges import HubPathPricer, Sends
 from synth.encodings.hubs.symmetric_column_generation import NEW, SURE, improve
 from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.collective import Collective
@@ -44,7 +44,7 @@ LAST_SECONDS = 1.0  # CP-SAT's limit for them, in seconds of its deterministic t
 
 
 @dataclass(frozen=True)
-class Shared:
+class HubTreeResult:
     """Result of column generation over trees through hubs.
 
     Attributes:
@@ -56,7 +56,7 @@ class Shared:
     schedule: Schedule | None
 
 
-def share_out(
+def search_hub_trees(
     network: Network,
     collective: Collective,
     steps: int,
@@ -65,9 +65,9 @@ def share_out(
     seconds: float,
     seed: int,
     alike: bool = False,
-) -> Shared:
-    """Search for an allreduce schedule of `steps` steps with R/C less than `below`, on a network that `Ways.fits`
-    accepts.
+) -> HubTreeResult:
+    """Search for an allreduce schedule of `steps` steps with R/C less than `below`, on a network that
+    `HubPathPricer.fits` accepts.
 
     `least` is a lower bound on R/C, at which the search ends. Diving takes at most `seconds` of CPU time. With `alike`
     all ranks end with the same bits; without, they do where that costs nothing.
@@ -79,10 +79,10 @@ def share_out(
         if other.learn(float(least)) and not (feasible and mixture.master.value <= other.master.value * (1 + SURE)):
             mixture, feasible = other, True
     if not feasible:
-        return Shared(None, None)
+        return HubTreeResult(None, None)
     value = mixture.master.value
     if below is not None and value >= float(below) * (1 - SURE):
-        return Shared(value, None)
+        return HubTreeResult(value, None)
     exact = mixture.whole_chunks(MOST if seconds > 0 else FEW)
     if exact is not None and len(exact[0]) <= FEW:
         options = [exact]
@@ -92,7 +92,7 @@ def share_out(
     schedule = None if best is None else mixture.schedule(collective, *best)
     if schedule is not None and below is not None and schedule.bandwidth >= below:
         schedule = None
-    return Shared(value, schedule)
+    return HubTreeResult(value, schedule)
 
 
 class _HubMixture:
@@ -107,7 +107,7 @@ class _HubMixture:
         everyone = frozenset(range(network.ranks))
         stand_in = Collective("hubs", network.ranks, (frozenset([0]),), (everyone,))
         self.folded = FoldedProblem(network, stand_in, [])
-        self.paths = Ways(network, steps, alike)
+        self.paths = HubPathPricer(network, steps, alike)
         self.master = RestrictedMaster(self.folded, steps, 0.0)
         self.kinds: dict[Tree, Sends] = {}
         self.random = np.random.default_rng(seed)

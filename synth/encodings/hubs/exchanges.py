@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import Holders
+from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.model.topology import Network
 
 MOST_HUBS = 4  # maximum number of hubs of one chunk
@@ -43,7 +43,8 @@ class HubExchange(NamedTuple):
 
 
 class HubPath(NamedTuple):
-    """A cheapest pair of trees through one exchange (index into `Ways.exchanges`), which begins after step `after`."""
+    """A cheapest pair of trees through one exchange (index into `HubPathPricer.exchanges`), which begins after step
+    `after`."""
 
     cost: float
     exchange: int
@@ -84,15 +85,15 @@ def _swaps(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     return tuple(sends)
 
 
-class Ways:
+class HubPathPricer:
     """Pricer of chunks: the cheapest trees within `steps` steps through each exchange, for each step after which the
     exchange may begin. With `alike` only exchanges after which all ranks have the same bits."""
 
     def __init__(self, network: Network, steps: int, alike: bool = False) -> None:
         self.network, self.steps = network, steps
         everyone = range(network.ranks)
-        self.falling = Holders(network, steps, (), everyone)
-        self.rising = Holders(network.reversed(), steps, (), everyone)
+        self.falling = SteinerTreeDP(network, steps, (), everyone)
+        self.rising = SteinerTreeDP(network.reversed(), steps, (), everyone)
         self.exchanges = [x for x in exchanges(network) if len(x.sends) <= steps and (x.identical_bits or not alike)]
         self.routes: dict[tuple[int, int], list[int]] = {}
         for i, r in enumerate(network.routes):
@@ -101,7 +102,7 @@ class Ways:
     @staticmethod
     def fits(network: Network) -> bool:
         """Return True if the network has few enough ranks for the dynamic program."""
-        return Holders.fits(network, ())
+        return SteinerTreeDP.fits(network, ())
 
     def price(self, prices: np.ndarray) -> list[HubPath]:
         """Return all paths at ``prices[route, step - 1]``, a cheapest first. `sends` reads one off until the next

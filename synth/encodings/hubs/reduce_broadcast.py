@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from synth.encodings.round_variables import constrain
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.solvers.boolean_model import Model
@@ -29,7 +29,7 @@ class _Chunk:
 
 
 def encode(
-    translation: Translation, steps: int, rounds: int, *, roots: int = 2
+    translation: TranslatedChunks, steps: int, rounds: int, *, roots: int = 2
 ) -> tuple[Model, Callable[[set[int]], Schedule]]:
     """Return the formula, and the function that decodes the set of true variables of a model to a schedule.
 
@@ -161,7 +161,7 @@ def _at_most_one(model: Model, literals: list[int]) -> None:
             model.clause([-a, -b])
 
 
-def _decode(translation: Translation, chunks: list[_Chunk], steps: int, true: set[int]) -> Schedule:
+def _decode(translation: TranslatedChunks, chunks: list[_Chunk], steps: int, true: set[int]) -> Schedule:
     sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, chunk in enumerate(chunks):
         for moves, kind in ((chunk.up, "reduce"), (chunk.down, "copy")):

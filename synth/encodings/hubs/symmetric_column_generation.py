@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import Holders
+from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.annealing import Chunk, LoadLimits, anneal_loads
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.symmetry.permutations import compose
@@ -57,7 +57,7 @@ class HubPath(NamedTuple):
     middle: int
 
 
-class Ways:
+class SymmetricHubPathPricer:
     """Pricer of chunks: the cheapest trees within `steps` steps for each hub or pair of hubs and each step of the swap.
 
     Only for networks that `fits` accepts.
@@ -66,8 +66,8 @@ class Ways:
     def __init__(self, network: Network, steps: int) -> None:
         self.network, self.steps = network, steps
         everyone = range(network.ranks)
-        self.falling = Holders(network, steps, (), everyone)
-        self.rising = Holders(network.reversed(), steps, (), everyone)
+        self.falling = SteinerTreeDP(network, steps, (), everyone)
+        self.rising = SteinerTreeDP(network.reversed(), steps, (), everyone)
         self.route = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
         self.pairs = sorted((a, b) for a, b in self.route if a < b and (b, a) in self.route)
         self.path_of: dict[Tree, HubPath] = {}  # of each tree that `tree` returned
@@ -75,7 +75,7 @@ class Ways:
     @staticmethod
     def fits(network: Network) -> bool:
         """Return True if the network has few enough ranks, and at most one route from each rank to each other."""
-        return Holders.fits(network, ()) and len({(r.src, r.dst) for r in network.routes}) == len(network.routes)
+        return SteinerTreeDP.fits(network, ()) and len({(r.src, r.dst) for r in network.routes}) == len(network.routes)
 
     def price(self, prices: np.ndarray) -> list[HubPath]:
         """Return all paths at ``prices[route, step - 1]``, a cheapest first. `tree` reads one off until the next
@@ -150,7 +150,7 @@ def rounds_of(rounds: int, steps: int) -> list[int]:
     return result
 
 
-def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: int) -> HubSearchResult:
+def solve(translation: TranslatedChunks, steps: int, rounds: int, starts: int, seed: int) -> HubSearchResult:
     """Search for an allreduce schedule of the chunks of `translation` with `rounds_of` rounds in each step.
 
     `translation` has no inner symmetry. If routes are alike in both directions and the numbers allow it, half of the
@@ -160,7 +160,7 @@ def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: 
     work, rounds_of_step, count = 0.0, rounds_of(rounds, steps), len(translation.representatives)
     limits, back = _limits(translation, rounds_of_step)
     for start in range(starts):
-        ways = Ways(translation.network, steps)
+        ways = SymmetricHubPathPricer(translation.network, steps)
         share, spent = fractions(ways, translation, rounds_of_step, seed + start)
         work += spent
         if share is None:
@@ -181,7 +181,7 @@ def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: 
     return HubSearchResult(True, None, work)
 
 
-def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[LoadLimits, list[int]]:
+def _limits(translation: TranslatedChunks, rounds: Sequence[int]) -> tuple[LoadLimits, list[int]]:
     """Return the load limits of each step, and the opposite route of each route if chunks may be paired with their
     reversals in time, else [].
 
@@ -230,7 +230,7 @@ def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[LoadLimits
 
 
 def _schedule(
-    translation: Translation, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]
+    translation: TranslatedChunks, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]
 ) -> Schedule:
     sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, chunk in enumerate(chunks):
@@ -240,7 +240,7 @@ def _schedule(
 
 
 def fractions(
-    ways: Ways, translation: Translation, rounds: Sequence[int], seed: int, exact: bool = True
+    ways: SymmetricHubPathPricer, translation: TranslatedChunks, rounds: Sequence[int], seed: int, exact: bool = True
 ) -> tuple[dict[Tree, float] | None, float]:  # fmt: skip
     """Return the share of the data on each tree, None if it does not fit into `rounds` of each step, and the work.
 
@@ -301,7 +301,7 @@ def improve(
 
 
 def _kinds_fit(
-    ways: Ways, translation: Translation, trees: list[Tree], rounds: Sequence[int], paired: bool
+    ways: SymmetricHubPathPricer, translation: TranslatedChunks, trees: list[Tree], rounds: Sequence[int], paired: bool
 ) -> tuple[bool, float]:
     """Return True if fractional chunks of the same kinds as `trees` fit, and the work.
 
@@ -349,11 +349,11 @@ def _kinds_fit(
     return False, turn * A_TURN
 
 
-def _stand_in(translation: Translation, kinds: int) -> FoldedProblem:
+def _stand_in(translation: TranslatedChunks, kinds: int) -> FoldedProblem:
     """Return the capacities, folded by the group, with a stand-in collective: for each kind of chunk one unit of data
     for each group element, which the group permutes freely.
 
-    The trees of these units come from `Ways`, not from the stand-in's holders.
+    The trees of these units come from `SymmetricHubPathPricer`, not from the stand-in's holders.
     """
     at = {g.ranks: k for k, g in enumerate(translation.moves)}
     copies, everyone = len(at), frozenset(range(translation.network.ranks))

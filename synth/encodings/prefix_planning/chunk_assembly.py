@@ -28,7 +28,7 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import TimeUp, check, left, until
+from synth.solvers.processes.deadline import TimeUp, check_deadline, remaining_time, time_limited
 
 FEW_RANKS = 16  # number of ranks up to which solvers find better schedules, so that none is planned
 GUARDS = ((0, True), (0, False), (4, False), (8, True))  # `guard` and `latest_first` of the planners, in trying order
@@ -91,11 +91,11 @@ def schedules(
     Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `EFFORT` seconds where
     there is none, unless `whole`.
     """
-    assembly = Weaving(network, collective, seed)
-    end = monotonic() + EFFORT if left() is None and not whole else None
+    assembly = ChunkAssembly(network, collective, seed)
+    end = monotonic() + EFFORT if remaining_time() is None and not whole else None
 
     def limit() -> AbstractContextManager[None]:
-        return until(None if end is None else end - monotonic())
+        return time_limited(None if end is None else end - monotonic())
 
     with limit():
         plans = assembly.ways
@@ -116,7 +116,7 @@ def schedules(
 
 
 @dataclass
-class Weaving:
+class ChunkAssembly:
     """Plans for one chunk of a network and a collective, and schedules that superpose them for many chunks."""
 
     network: Network
@@ -133,8 +133,8 @@ class Weaving:
     def ways(self) -> list[Plan]:
         """Best plans: at most `KEPT` of those that no other plan dominates."""
         best: list[Plan] = []
-        seconds = left()
-        with suppress(TimeUp), until(None if seconds is None else seconds * PLANNED):
+        seconds = remaining_time()
+        with suppress(TimeUp), time_limited(None if seconds is None else seconds * PLANNED):
             for plan in self._planned():
                 if not any(other.dominates(plan) for other in best):
                     best = [other for other in best if not plan.dominates(other)] + [plan]
@@ -183,7 +183,7 @@ class Weaving:
                 guard=guard,
                 latest_first=latest_first,
                 allow_detours=self.diameter > NEAR,
-                poll=check,
+                poll=check_deadline,
             )
             try:
                 planned = planner.plan(prefixes.wanted)
@@ -239,7 +239,7 @@ class Weaving:
         sends = 0
         while len(chosen) < (chunks or MOST_CHUNKS) and (chunks or sends <= MOST_SENDS):
             try:
-                check()
+                check_deadline()
             except TimeUp:
                 break
             plan, begin = min(shifted_plans, key=lambda shifted: self._added_rounds(shifted, load, rounds))

@@ -25,7 +25,7 @@ FEWER = "fewer --instances, or a point with fewer chunks"
 def check(program: Program, runtime: Runtime, request: Request) -> None:
     """Raise SynthError for the first limit of `runtime` that the program exceeds."""
     _dispatched(program, runtime)
-    rooted(program, runtime, request)
+    check_root(program, runtime, request)
     _protocol(program, runtime, request)
     _sizes(program, runtime)
     if program.ranks > MAX_RANKS:
@@ -89,7 +89,7 @@ def root_warning(program: Program) -> str | None:
     )
 
 
-def rooted(program: Program, runtime: Runtime, request: Request) -> None:
+def check_root(program: Program, runtime: Runtime, request: Request) -> None:
     """Refuse a rooted collective whose root the user has not asserted, because no runtime compares the root."""
     warning = root_warning(program)
     if warning is None:

@@ -11,7 +11,7 @@ from synth.program.program import BUFFERS, PORT_KINDS, Dep, Gpu, Op, Port, Span
 
 
 @dataclass(frozen=True)
-class Wiring:
+class Connections:
     """The numbered channels, remote buffers and semaphores of one rank; a number is the index in its tuple.
 
     `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
@@ -27,7 +27,7 @@ class Wiring:
     barriers: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(gpu: Gpu) -> Wiring:
+    def of(gpu: Gpu) -> Connections:
         """Return the connections of `gpu`. Raises SynthError if a plan cannot express them."""
         ports: dict[str, tuple[Port, ...]] = {}
         for kind in PORT_KINDS:
@@ -59,7 +59,7 @@ class Wiring:
         kinds: dict[tuple[int, str], tuple[str, ...]] = {}
         for key, buffer_kinds in access.items():
             kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
-        return Wiring(ports, buffers, kinds, tuple(pairs), deps, tuple(groups))
+        return Connections(ports, buffers, kinds, tuple(pairs), deps, tuple(groups))
 
     def channel_documents(self) -> list[dict]:
         """Return the field `channels` of the gpu."""

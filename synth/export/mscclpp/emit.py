@@ -22,14 +22,14 @@ from fractions import Fraction
 from typing import NoReturn
 
 from synth.errors import SynthError
-from synth.export.msccl_xml.limits import root_warning, rooted
-from synth.export.mscclpp.connections import Wiring
+from synth.export.msccl_xml.limits import check_root, root_warning
+from synth.export.mscclpp.connections import Connections
 from synth.export.mscclpp.thread_block import block_document
 from synth.export.request import Request
 from synth.program import plan_limits as limits
 from synth.program.program import ONE_SIDED, Gpu, Program
 from synth.program.runtimes import RUNTIMES
-from synth.program.thread_joins import joined
+from synth.program.thread_joins import with_joins
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024  # of a thread block
@@ -44,7 +44,7 @@ class Mscclpp:
 
     def emit(self, program: Program, request: Request) -> str:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
-        rooted(program, RUNTIMES["mscclpp"], request)
+        check_root(program, RUNTIMES["mscclpp"], request)
         return json.dumps(document(program), indent=1) + "\n"
 
     def remarks(self, program: Program) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def document(program: Program) -> dict:
         _refuse(
             f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
         )
-    program = joined(program)
+    program = with_joins(program)
     if packets:
         # every second launch counts the offset of a packet on another rank from the middle of the sender's scratch
         scratch = max(gpu.scratch for gpu in program.gpus)
@@ -169,7 +169,7 @@ def select(algorithms, request):
 
 def _gpu(gpu: Gpu, program: Program) -> dict:
     inputs, outputs = limits.chunk_counts(gpu)
-    wiring = Wiring.of(gpu)
+    wiring = Connections.of(gpu)
     blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
     return {
         "id": gpu.rank,

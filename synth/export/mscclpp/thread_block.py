@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import NoReturn
 
 from synth.errors import SynthError
-from synth.export.mscclpp.connections import Wiring, access_kind, place, remote
+from synth.export.mscclpp.connections import Connections, access_kind, place, remote
 from synth.program import plan_limits as limits
 from synth.program.program import PORT_KINDS, Gpu, Op, Port, Span
 
 
-def block_document(number: int, gpu: Gpu, wiring: Wiring) -> dict:
+def block_document(number: int, gpu: Gpu, wiring: Connections) -> dict:
     """Return the entry `threadblocks[number]` of `gpu`. Raises SynthError that names a limit that is exceeded."""
     return _Block(number, gpu, wiring).document()
 
 
 class _Block:
-    def __init__(self, number: int, gpu: Gpu, wiring: Wiring) -> None:
+    def __init__(self, number: int, gpu: Gpu, wiring: Connections) -> None:
         self.number, self.gpu, self.wiring = number, gpu, wiring
         self.block = gpu.blocks[number]
         self.kinds = [access_kind(gpu, number, i) for i in range(len(self.block.ops))]

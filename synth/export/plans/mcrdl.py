@@ -14,19 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.errors import SynthError
-from synth.export.exported_files import Exported
+from synth.export.exported_files import ExportResult
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
 
 HEADER = "bytes,backend"
 IMPORTED = "imported"
 
 
-def export(plan: Plan) -> Exported:
+def export(plan: Plan) -> ExportResult:
     """Return the tables of `plan`: one text, or a folder of several. Raises SynthError, as `files`."""
     tables = files(plan)
     if not tables:
         raise SynthError("the plan has no table")
-    return Exported((("", tables[0][1]),), ".csv") if len(tables) == 1 else Exported(tuple(tables), "")
+    return ExportResult((("", tables[0][1]),), ".csv") if len(tables) == 1 else ExportResult(tuple(tables), "")
 
 
 def files(plan: Plan) -> list[tuple[str, str]]:

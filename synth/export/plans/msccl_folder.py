@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from synth.errors import SynthError
-from synth.export.exported_files import MSCCL_FILES, Exported
+from synth.export.exported_files import MSCCL_FILES, ExportResult
 from synth.export.msccl_xml.emit import MscclXml
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.plans import programs as plan_offers
-from synth.export.plans.notes import Row, compared, page, stem
-from synth.export.plans.programs import NCCL, OTHERS, Made, Placed
-from synth.export.plans.size_ranges import Share, fewest, lost
+from synth.export.plans.notes import Row, loss_remarks, page, stem
+from synth.export.plans.programs import NCCL, UNSERVED, OptionsOfNetwork, TablePrograms
+from synth.export.plans.size_ranges import Share, drop_to_fit, unserved_ranges
 from synth.model.tuning_plan import Plan
 from synth.program.program import Program
 
 
-def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
+def folder(plan: Plan, placed: OptionsOfNetwork, runtime: str) -> ExportResult:
     """Return the files, disjoint in size for each collective and number of ranks.
 
     Raises SynthError if there would be none.
@@ -28,18 +28,18 @@ def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
     made = [plan_offers.table(plan, table, placed) for table in plan.tables]
     if runtime == "msccl":
         why = f"msccl loads at most {MSCCL_FILES} files, and the others serve more sizes"
-        found = fewest([m.shares for m in made], _count(made), MSCCL_FILES, why)
+        found = drop_to_fit([m.shares for m in made], _count(made), MSCCL_FILES, why)
         made = [replace(m, shares=s) for m, s in zip(made, found, strict=True)]
     rows, files = _files(plan, made)
-    lines = [line for m in made for line in lost(plan, m.shares, OTHERS)]
+    lines = [line for m in made for line in unserved_ranges(plan, m.shares, UNSERVED)]
     if not files:
         raise SynthError(
             "no range of the plan can be exported: "
             + ("; ".join(lines) or "NCCL's own algorithms are preferred everywhere")
         )
     remarks = list(dict.fromkeys(w for row in rows if (w := root_warning(row.program))))
-    remarks += left(plan, made)
-    return Exported(
+    remarks += library_remarks(plan, made)
+    return ExportResult(
         tuple(files),
         ".xml",
         (*lines, *remarks),
@@ -48,7 +48,7 @@ def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
     )
 
 
-def left(plan: Plan, made: Sequence[Made]) -> list[str]:
+def library_remarks(plan: Plan, made: Sequence[TablePrograms]) -> list[str]:
     """Return remarks on the sizes at which NCCL's own algorithms run, and on the loss against the best candidates."""
     choices = [(m.shares.table, s) for m in made for s in m.shares.shares if s.choice is not None]
     own = [(table, s) for table, s in choices if s.choice is not None and plan.algorithms[s.choice].backend == NCCL]
@@ -57,11 +57,11 @@ def left(plan: Plan, made: Sequence[Made]) -> list[str]:
         ranges = f"{len(own)} range{'s are' if len(own) > 1 else ' is'}"
         remarks.append(f"{ranges} left to NCCL's own algorithms; `--to nccl-tuner-csv` says which")
     for m in made:
-        remarks += compared(plan, m.shares)
+        remarks += loss_remarks(plan, m.shares)
     return remarks
 
 
-def _count(made: Sequence[Made]) -> Callable[[Share], int]:
+def _count(made: Sequence[TablePrograms]) -> Callable[[Share], int]:
     programs: dict[int, Sequence[tuple[str, Program]]] = {}
     for table in made:
         programs.update(table.programs)
@@ -73,7 +73,7 @@ def _count(made: Sequence[Made]) -> Callable[[Share], int]:
     return count
 
 
-def _files(plan: Plan, made: Sequence[Made]) -> tuple[list[Row], list[tuple[str, str]]]:
+def _files(plan: Plan, made: Sequence[TablePrograms]) -> tuple[list[Row], list[tuple[str, str]]]:
     rows: list[Row] = []
     files: list[tuple[str, str]] = []
     for m in made:

@@ -7,26 +7,26 @@ from dataclasses import replace
 from math import gcd
 
 from synth.errors import SynthError
-from synth.export.exported_files import Exported
+from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import PER_RANK
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.mscclpp.emit import Mscclpp
 from synth.export.plans import programs, registration_code
-from synth.export.plans.msccl_folder import left
-from synth.export.plans.notes import Row, head, judged, stem, table, unserved
-from synth.export.plans.programs import Placed
+from synth.export.plans.msccl_folder import library_remarks
+from synth.export.plans.notes import Row, head, judged_section, stem, table, unserved_section
+from synth.export.plans.programs import OptionsOfNetwork
 from synth.export.plans.registration_code import Entry
-from synth.export.plans.size_ranges import Shares, lost
+from synth.export.plans.size_ranges import Shares, unserved_ranges
 from synth.model.tuning_plan import Plan
 from synth.program import plan_limits as limits
 from synth.program.program import Program
 
-OTHERS = "MSCCL++ chooses itself"
+UNSERVED = "MSCCL++ chooses itself"
 
 PROTOCOLS = ("Simple", "LL")
 
 
-def folder(plan: Plan, placed: Placed) -> Exported:
+def folder(plan: Plan, placed: OptionsOfNetwork) -> ExportResult:
     """Return the plans, disjoint in size for each collective, number of ranks and kind of call, and the code.
 
     Raises SynthError if there would be no plan.
@@ -49,7 +49,7 @@ def folder(plan: Plan, placed: Placed) -> Exported:
             rows.append(
                 Row(m.shares.table, share, plan.algorithms[share.choice], m.programs[share.choice][0][1], tuple(names))
             )
-    said = [line for m in made for line in lost(plan, m.shares, OTHERS)]
+    said = [line for m in made for line in unserved_ranges(plan, m.shares, UNSERVED)]
     if not files:
         raise SynthError(
             "no range of the plan can be exported: "
@@ -62,9 +62,9 @@ def folder(plan: Plan, placed: Placed) -> Exported:
         )
     if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
-    remarks += left(plan, made)
+    remarks += library_remarks(plan, made)
     files += [("register.py", registration_code.python(entries)), ("register.hpp", registration_code.cpp(entries))]
-    return Exported(
+    return ExportResult(
         tuple(files),
         ".json",
         (*said, *remarks),
@@ -79,7 +79,7 @@ def _page(plan: Plan, rows: list[Row], tables: list[Shares], said: list[str], re
         "",
         *table(rows, _divisor),
         "",
-        *judged(plan, tables),
+        *judged_section(plan, tables),
         "Sizes are nccl-tests': the larger of one rank's send and receive buffers; files and code have them as "
         "MSCCL++ counts.",
         "A count that the divisor does not divide, or a size outside of the ranges, is left to MSCCL++, which falls "
@@ -99,7 +99,7 @@ def _page(plan: Plan, rows: list[Row], tables: list[Shares], said: list[str], re
         "installed for all",
         "plans: it replaces one that was set before.",
         "",
-        *unserved(said),
+        *unserved_section(said),
         "## To know",
         "",
         "- Buffers must lie at the same offset of their allocation on all ranks (docs/mscclpp.md).",

@@ -7,7 +7,7 @@ characters are cut. So only known names are written, and comments are short.
 
 from __future__ import annotations
 
-from synth.export.exported_files import Exported
+from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import span
 from synth.export.plans.programs import NCCL
 from synth.export.plans.size_ranges import Offer, Share, shares
@@ -31,7 +31,7 @@ HEAD = (
 )
 
 
-def csv(plan: Plan, nodes: int = -1) -> Exported:
+def csv(plan: Plan, nodes: int = -1) -> ExportResult:
     """Return the file; `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any)."""
     rows: list[str] = []
     said: list[str] = []
@@ -42,7 +42,7 @@ def csv(plan: Plan, nodes: int = -1) -> Exported:
     if not rows:
         said.append("no range of the plan prefers an algorithm of NCCL's that a tuner can name: the file has no line")
     notes = [f"# {line}"[: LINE - 1] for line in (*HEAD, f"times: {plan.source}", *said)]
-    return Exported((("", "\n".join([*notes, *rows]) + "\n"),), ".csv", tuple(said))
+    return ExportResult((("", "\n".join([*notes, *rows]) + "\n"),), ".csv", tuple(said))
 
 
 def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:

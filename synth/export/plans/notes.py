@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from synth.export.folder_notes import CAVEATS, SEEN, divisor, span
-from synth.export.plans.size_ranges import Served, Share, Shares, served
+from synth.export.plans.size_ranges import Served, Share, Shares, times_at_judged_sizes
 from synth.model.number_text import number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
 from synth.program.program import Program
@@ -47,13 +47,13 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
     return f"{number:02d}-{table.collective}{shape}{protocol}{copies}"
 
 
-def compared(plan: Plan, found: Shares) -> list[str]:
+def loss_remarks(plan: Plan, found: Shares) -> list[str]:
     """Return remarks on the sizes left to a library, and on the greatest loss against the best of all candidates.
 
     The first remark has both times at the size at which they differ most.
     """
     name, remarks = f"{found.table.collective} on {found.table.ranks} ranks", []
-    rows = served(plan, found)
+    rows = times_at_judged_sizes(plan, found)
     own = [row for row in rows if row.choice is not None and plan.algorithms[row.choice].backend != OURS]
     if own:
         row = max(own, key=lambda row: row.schedule / row.seconds if row.schedule and row.seconds else 0.0)
@@ -89,11 +89,11 @@ def _spans(rows: Sequence[Served], chosen: Sequence[Served]) -> str:
     return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
 
 
-def judged(plan: Plan, tables: Sequence[Shares]) -> list[str]:
+def judged_section(plan: Plan, tables: Sequence[Shares]) -> list[str]:
     """Return the section on the algorithm that runs at every judged size; [] if the plan has no times."""
     lines = []
     for found in tables:
-        for row in served(plan, found):
+        for row in times_at_judged_sizes(plan, found):
             times = " | ".join(_micro(time) for time in (row.seconds, row.schedule, row.best))
             lines.append(
                 f"| {found.table.collective} on {found.table.ranks} ranks | {size_text(row.size)} | "
@@ -120,7 +120,7 @@ def page(
     plan: Plan, runtime: str, rows: Sequence[Row], tables: Sequence[Shares], lost: Sequence[str], remarks: Sequence[str]
 ) -> str:  # fmt: skip
     """Return the Markdown page beside a folder of MSCCL-IR."""
-    lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged(plan, tables)]
+    lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged_section(plan, tables)]
     lines += [
         "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges are those of the "
         "plan, cut where the",
@@ -133,7 +133,7 @@ def page(
         "--sizes`).",
         "",
     ]
-    lines += unserved(lost)
+    lines += unserved_section(lost)
     lines += ["## How to see that an algorithm ran", "", SEEN[runtime], "", "## To know", ""]
     return "\n".join([*lines, *(f"- {fact}" for fact in [*CAVEATS[runtime], *remarks])]) + "\n"
 
@@ -161,7 +161,7 @@ def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
     return lines
 
 
-def unserved(lost: Sequence[str]) -> list[str]:
+def unserved_section(lost: Sequence[str]) -> list[str]:
     """Return the section on the parts of the plan that no file serves; [] if there are none."""
     if not lost:
         return []

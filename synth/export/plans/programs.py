@@ -9,7 +9,7 @@ from math import lcm
 
 from synth.errors import SynthError, VerificationError
 from synth.export import EXPORTERS, exported_files
-from synth.export.exported_files import Wish
+from synth.export.exported_files import ExportOptions
 from synth.export.plans.size_ranges import Offer, Shares, shares
 from synth.export.request import Request
 from synth.model.registry import find
@@ -20,13 +20,13 @@ from synth.program import plan_limits
 from synth.program.program import Program
 
 NCCL = "nccl"
-OTHERS = "the library's own algorithm runs"  # at sizes that no algorithm of the plan serves
+UNSERVED = "the library's own algorithm runs"  # at sizes that no algorithm of the plan serves
 # the request for the schedules of one network, with the machine's ranks, links and kinds of links
-Placed = Callable[[Network], Wish]
+OptionsOfNetwork = Callable[[Network], ExportOptions]
 
 
 @dataclass(frozen=True)
-class Made:
+class TablePrograms:
     """One table of the plan for one runtime.
 
     `programs[i]`: (suffix of the file, program) of each program of algorithm i. `requests[i]`: the request to their
@@ -38,7 +38,7 @@ class Made:
     requests: Mapping[int, Request]
 
 
-def table(plan: Plan, one: Table, placed: Placed) -> Made:
+def table(plan: Plan, one: Table, placed: OptionsOfNetwork) -> TablePrograms:
     """Return the algorithms that the ranges of `one` name, as programs if the runtime takes them.
 
     NCCL's own algorithms are offered for every size without a program, because they run at sizes that no file serves.
@@ -64,7 +64,7 @@ def table(plan: Plan, one: Table, placed: Placed) -> Made:
                 raise
             except SynthError as error:
                 refused[i] = str(error)
-    return Made(shares(one, offers, refused), programs, requests)
+    return TablePrograms(shares(one, offers, refused), programs, requests)
 
 
 def missing(algorithm: Algorithm) -> str:
@@ -74,7 +74,7 @@ def missing(algorithm: Algorithm) -> str:
     return f"it is {algorithm.backend}'s, which no file for this runtime can name"
 
 
-def _programs(schedule: Schedule, algorithm: Algorithm, wish: Wish) -> Sequence[tuple[str, Program]]:
+def _programs(schedule: Schedule, algorithm: Algorithm, wish: ExportOptions) -> Sequence[tuple[str, Program]]:
     wish = replace(wish, protocol=algorithm.protocol, instances=algorithm.instances)
     places = [wish.in_place]
     if wish.request.runtime == "mscclpp" and wish.in_place in (None, "both"):  # a plan is for one of the two
@@ -92,14 +92,14 @@ def _programs(schedule: Schedule, algorithm: Algorithm, wish: Wish) -> Sequence[
     return found
 
 
-def _proved(schedule: Schedule, wish: Wish) -> list[tuple[str, Program]]:
-    program = exported_files.offered(schedule, wish)
+def _proved(schedule: Schedule, wish: ExportOptions) -> list[tuple[str, Program]]:
+    program = exported_files.program_for_runtime(schedule, wish)
     request = replace(wish.request, network=schedule.network)
     suffix = "-in-place" if wish.request.runtime == "mscclpp" and wish.in_place == "in" else ""
-    pairs = [(end or suffix, one) for end, one in exported_files.places(program, wish)]
+    pairs = [(end or suffix, one) for end, one in exported_files.program_variants(program, wish)]
     for _, one in pairs:
         find("exporters", wish.to, EXPORTERS)().emit(one, request)
-    exported_files.proved(program, wish)
+    exported_files.check_program(program, wish)
     return pairs
 
 

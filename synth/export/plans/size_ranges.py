@@ -67,7 +67,7 @@ def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]
     """Return the shares of `table`, given the offers and refusals of a runtime by algorithm number."""
     found: list[Share] = []
     for row in table.ranges:
-        for share in _within(row, judged(table, row), offers):
+        for share in _within(row, judged_sizes(table, row), offers):
             if found and found[-1].choice == share.choice:
                 found[-1] = Share(found[-1].low, share.high, share.choice)
             else:
@@ -75,7 +75,7 @@ def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]
     return Shares(table, tuple(found), offers, refused)
 
 
-def judged(table: Table, row: Range | Share) -> list[int]:
+def judged_sizes(table: Table, row: Range | Share) -> list[int]:
     """Return the sizes between the ends of `row` that the plan judged."""
     return [s for s in table.sizes if row.low <= s and (row.high is None or s <= row.high)]
 
@@ -119,7 +119,7 @@ class Served(NamedTuple):
     best: float | None
 
 
-def served(plan: Plan, found: Shares) -> list[Served]:
+def times_at_judged_sizes(plan: Plan, found: Shares) -> list[Served]:
     """Return the algorithm that runs at each judged size, with its times; [] if the plan has no times."""
     table, rows = found.table, []
     for size, times, best in zip(table.sizes, table.times, table.best, strict=False):
@@ -135,7 +135,7 @@ def served(plan: Plan, found: Shares) -> list[Served]:
     return rows
 
 
-def fewest(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
+def drop_to_fit(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
     """Return the tables with at most `most` files for all shares; `files(share)`: the number of files of a share.
 
     Until they fit, the algorithm without which the least time is lost is refused with the reason `why`; of equals, the
@@ -188,7 +188,7 @@ def _length(share: Share) -> Fraction:
     return Fraction(high + 1, share.low + 1)
 
 
-def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
+def unserved_ranges(plan: Plan, found: Shares, otherwise: str) -> list[str]:
     """Return one line for each algorithm that does not serve the ranges in which it is preferred, and for the judged
     sizes that are not served.
 
@@ -198,7 +198,7 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
     name = f"{table.collective} on {table.ranks} ranks"
     gone: dict[int, list[tuple[int, int | None, str]]] = {}
     for row in table.ranges:
-        sizes, offers, where = judged(table, row), found.offers, span(row.low, row.high)
+        sizes, offers, where = judged_sizes(table, row), found.offers, span(row.low, row.high)
         labels = []
         for s in found.shares:
             if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low):

@@ -6,7 +6,7 @@ from synth.errors import json_kind
 from synth.model.topology import Topology, columns
 
 
-def told(here: object, there: object, other: str) -> str:
+def describe(here: object, there: object, other: str) -> str:
     """Return a clause on the first difference; `other` says where the second value is.
 
     ``links[3] is [0, 5, 2], in the frontier [0, 5, 1]`` where `other` is "in the frontier".

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
-from synth.solvers.processes.fork_server import Job, Nursery
+from synth.solvers.processes.fork_server import ForkServer, Job
 
 MODULES = (
     "synth.pareto.combining.attempts",
@@ -35,7 +35,7 @@ class Attempt:
     """
 
     engine: str
-    translation: Translation
+    translation: TranslatedChunks
     steps: int
     rounds: int
     conflicts: int | None = None
@@ -89,9 +89,9 @@ def _mixture(attempt: Attempt) -> Outcome:
 
 
 def _shares(attempt: Attempt) -> Outcome:
-    from synth.encodings.hubs.column_generation import share_out
+    from synth.encodings.hubs.column_generation import search_hub_trees
 
-    result = share_out(
+    result = search_hub_trees(
         attempt.translation.network, attempt.translation.collective, attempt.steps, attempt.least, attempt.below,
         attempt.seconds, attempt.seed, attempt.alike,
     )  # fmt: skip
@@ -102,7 +102,7 @@ def _shares(attempt: Attempt) -> Outcome:
 def _placing(attempt: Attempt) -> Outcome:
     from synth.encodings.chunk_mixtures import iterative_forward_search
 
-    result = iterative_forward_search.place(
+    result = iterative_forward_search.place_chunks(
         attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 0, attempt.seed
     )
     return _outcome(result.schedule, result.work)
@@ -111,7 +111,7 @@ def _placing(attempt: Attempt) -> Outcome:
 def _blending(attempt: Attempt) -> Outcome:
     from synth.encodings.chunk_mixtures import fractional_chunks
 
-    result = fractional_chunks.blend(
+    result = fractional_chunks.search_mixture(
         attempt.translation.network, attempt.translation.collective, attempt.steps, attempt.least, attempt.below,
         attempt.conflicts or 0, attempt.seed, attempt.start,
     )  # fmt: skip
@@ -152,11 +152,11 @@ class AttemptPool:
     def __init__(self, jobs: int, memory: int | None) -> None:
         self.jobs, self.memory = max(1, jobs), memory
         self._numbers = itertools.count(1)
-        self._server: Nursery | None = None
+        self._server: ForkServer | None = None
         self.cpu = self.work = 0.0
 
     def __enter__(self) -> AttemptPool:
-        self._server = Nursery(MODULES)
+        self._server = ForkServer(MODULES)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,13 +191,13 @@ class AttemptPool:
 
     def _start(self, number: int, attempt: Attempt) -> Job:
         if self._server is None or self._server.dead:
-            self._server = Nursery(MODULES)
+            self._server = ForkServer(MODULES)
         return self._server.start(number, run_attempt, (attempt,), self.memory)
 
     def _wait(self, jobs: list[Job], until: float | None) -> bool:
         """Return True when a job has answered or ended, False at `until`."""
         with selectors.DefaultSelector() as selector:
-            server = jobs[0].nursery
+            server = jobs[0].server
             if not server.dead:
                 selector.register(server.control, selectors.EVENT_READ, server)
             for job in jobs:

@@ -38,7 +38,7 @@ STEPS_SHARE = 0.15
 RAISE_SHARE = 0.25
 LIMITED = "the time limit ended its search"
 # The parts of the bound for any number of steps, which is the greater of the two.
-HALVES = {"flow": bounds.flow, "completing": bounds.completing}
+PARTS = {"flow": bounds.flow, "completing": bounds.completing}
 ENDED = {"memory": "the memory allowed ended its search", "crash": "its search ended early"}
 
 
@@ -82,19 +82,19 @@ class StepBounds:
         Raises NoBoundError where no part is ready in time.
         """
         wide = self.network.ranks > FEW_RANKS and self.collective.wants is not None
-        quick = single_cut.fenced(self.network, self.collective) if wide else None
+        quick = single_cut.single_cut_bound(self.network, self.collective) if wide else None
         if self.end is None or self.network.ranks <= LEAST_RANKS:
             best = bounds.allreduce(self.network, self.collective, None)
             self.floor = best if quick is None or quick.value <= best.value else quick
             return self.floor
-        self._parts = [key for key in HALVES if key == "flow" or bounds.completes(self.collective)]
+        self._parts = [key for key in PARTS if key == "flow" or bounds.completes(self.collective)]
         now = time.monotonic()
         last = max(self.end, now + LEAST_SECONDS)
         if quick is not None:
             self.floor, last = quick, now + QUICK_SHARE * max(0.0, self.end - now)
         pending = list(self._parts if self.budget.jobs > 1 else self._parts[:1])
         for key in pending:
-            self._flow_jobs.begin(key, HALVES[key], self.network, self.collective, None)
+            self._flow_jobs.begin(key, PARTS[key], self.network, self.collective, None)
         while pending and not self._update_floor() and time.monotonic() < last:
             self._flow_jobs.wait(pending, last)
             self._update_floor()
@@ -128,7 +128,7 @@ class StepBounds:
     def late(self, steps: int) -> bool:
         """Return True where the bound at `steps` might be higher with more time."""
         suspended = [key for key in self._single_chunk_jobs.jobs if isinstance(key, tuple) and key[0] == steps]
-        return bool(suspended or {steps, *HALVES} & set(self._flow_jobs.jobs))
+        return bool(suspended or {steps, *PARTS} & set(self._flow_jobs.jobs))
 
     def again(self, steps: int, seconds: float) -> LowerBound:
         """Return the bound at `steps` after `seconds` more wall seconds.
@@ -160,7 +160,7 @@ class StepBounds:
     def _await_parts(self, share: float) -> None:
         """Wait for the missing parts, each for `share` of the remaining time."""
         for key in [key for key in self._parts if key not in self._flow_jobs.found]:
-            self._flow_jobs.ask(key, self._until(share), HALVES[key], self.network, self.collective, None)
+            self._flow_jobs.ask(key, self._until(share), PARTS[key], self.network, self.collective, None)
         if self._parts:
             self._update_floor()
 

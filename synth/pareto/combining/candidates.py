@@ -9,12 +9,12 @@ from functools import cached_property
 from math import ceil, gcd, lcm
 
 from synth.encodings.round_variables import counting
-from synth.encodings.translated_chunks import Translation
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.symmetry_candidates import SymmetryCandidate, symmetry_candidates
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Maximum number of representatives per orbit of units.
 REPRESENTATIVES = 6
@@ -41,7 +41,7 @@ class Candidate:
     """
 
     engine: str
-    translation: Translation
+    translation: TranslatedChunks
     steps: int
     rounds: int
     cost: int
@@ -107,7 +107,7 @@ class Candidates:
 
     def __init__(self, network: Network, collective: Collective, seed: int) -> None:
         self.network, self.collective, self.seed = network, collective, seed
-        self._singles: dict[tuple[int, bool], Translation] = {}
+        self._singles: dict[tuple[int, bool], TranslatedChunks] = {}
 
     def meeting(self, steps: int, bound: Fraction) -> list[Candidate]:
         """Return the candidates whose R/C is `bound`, the most promising first."""
@@ -136,10 +136,15 @@ class Candidates:
 
     def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
         """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply."""
-        from synth.encodings.hubs.symmetric_column_generation import Ways, rounds_of
+        from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
 
         symmetry = next((s for s in self._symmetries if not s.inner), None)
-        if symmetry is None or self.hub_steps is None or steps < self.hub_steps or not Ways.fits(self.network):
+        if (
+            symmetry is None
+            or self.hub_steps is None
+            or steps < self.hub_steps
+            or not SymmetricHubPathPricer.fits(self.network)
+        ):
             return None
         each = 2 * self._chunks(symmetry, 1)  # two representatives: one is the other read backwards
         for chunks in range(each, MIXED_CHUNKS + 1, each):
@@ -151,9 +156,9 @@ class Candidates:
 
     def sharing(self, steps: int) -> Candidate | None:
         """Return the candidate of column generation over hub paths, or None where that engine does not apply."""
-        from synth.encodings.hubs.exchanges import Ways
+        from synth.encodings.hubs.exchanges import HubPathPricer
 
-        if self.hub_steps is None or self.collective.units != 1 or not Ways.fits(self.network):
+        if self.hub_steps is None or self.collective.units != 1 or not HubPathPricer.fits(self.network):
             return None
         return self._candidate("shares", self._symmetries[-1], 1, 1, steps, 0)
 
@@ -213,7 +218,7 @@ class Candidates:
     def _candidate(
         self, engine: str, symmetry: SymmetryCandidate, chunks: int, copies: int, steps: int, rounds: Fraction | int
     ) -> Candidate:
-        translation = Translation(self.network, self.collective, symmetry.moves, chunks, copies, symmetry.inner)
+        translation = TranslatedChunks(self.network, self.collective, symmetry.moves, chunks, copies, symmetry.inner)
         cost = self._cost(engine, symmetry, len(translation.representatives), steps)
         return Candidate(
             engine, translation, steps, int(rounds), cost, len(self._single(symmetry, bool(symmetry.inner)).loads)
@@ -230,15 +235,15 @@ class Candidates:
     def _symmetries(self) -> tuple[SymmetryCandidate, ...]:
         return symmetry_candidates(self.network, self.collective, self.seed)
 
-    def _single(self, symmetry: SymmetryCandidate, inner: bool = False) -> Translation:
+    def _single(self, symmetry: SymmetryCandidate, inner: bool = False) -> TranslatedChunks:
         """Return the cached translation of one chunk per unit by the moves, and with `inner` by the inner group.
 
         It is cached because its loads take long to compute.
         """
-        check()
+        check_deadline()
         key = id(symmetry), inner
         if key not in self._singles:
-            self._singles[key] = Translation(
+            self._singles[key] = TranslatedChunks(
                 self.network, self.collective, symmetry.moves, 1, 1, symmetry.inner if inner else ()
             )
         return self._singles[key]
@@ -280,7 +285,7 @@ class Candidates:
         return least
 
 
-def _step_capacity(translation: Translation) -> int:
+def _step_capacity(translation: TranslatedChunks) -> int:
     """Return the rounds of a step in which every representative may send twice on every route.
 
     These two sends are the value that it holds, and its rank's input.

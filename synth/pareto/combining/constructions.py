@@ -17,9 +17,9 @@ from synth.model.outcome import Budget, Sat
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.rs_ag_composition import compose
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
-from synth.solvers.processes.deadline import TimeUp, until
+from synth.solvers.processes.deadline import TimeUp, time_limited
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
 # Maximum sum of the units of all links of a network whose spanning trees are packed.
@@ -63,7 +63,7 @@ class Constructions:
         if not small or not spanning_tree_packing.applies(self.network):
             return None
         try:
-            with until(self._remaining_seconds):
+            with time_limited(self._remaining_seconds):
                 return spanning_tree_packing.forest(self.network)
         except TimeUp:
             return None
@@ -136,5 +136,5 @@ class Constructions:
         allgather = collective_named("allgather", network.ranks)
         problem = Problem(network, allgather, value.denominator * more, steps, value.numerator * more)
         patience = 1.0 if end is not None else float(LOADED)
-        verdict = race.solve(problem, budget=replace(self.budget, seconds=seconds), patience=patience)
+        verdict = portfolio.solve(problem, budget=replace(self.budget, seconds=seconds), patience=patience)
         return verdict.schedule if isinstance(verdict, Sat) else None

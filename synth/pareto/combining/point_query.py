@@ -18,7 +18,7 @@ from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidate, Candidates
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import until
+from synth.solvers.processes.deadline import time_limited
 
 # Share of the time limit that planning without a solver may take.
 PLANNING_SHARE = 0.5
@@ -60,7 +60,10 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
                 try:
                     for attempt, outcome in outcomes:
                         candidate = attempts[attempt]
-                        if outcome.schedule is not None and (fitting := fitted(outcome.schedule, problem)) is not None:
+                        if (
+                            outcome.schedule is not None
+                            and (fitting := fit_to_query(outcome.schedule, problem)) is not None
+                        ):
                             return Sat(fitting, cost(candidate.engine))
                         if outcome.status == "unsat":
                             if candidate.complete:
@@ -74,7 +77,7 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
                     for schedule, name in constructions.schedules(
                         problem.steps, Fraction(problem.rounds + 1, problem.chunks), limit
                     ):
-                        if (fitting := fitted(schedule, problem)) is not None:
+                        if (fitting := fit_to_query(schedule, problem)) is not None:
                             return Sat(fitting, cost(name))
             return Unknown("gave-up", "", cost())
         finally:
@@ -85,16 +88,16 @@ def _planned(problem: Problem, seconds: float | None) -> Schedule | None:
     """Return a schedule that is planned without a solver, or None with few ranks or where none fits."""
     if not chunk_assembly.applies(problem.network, problem.collective):
         return None
-    assembly = chunk_assembly.Weaving(problem.network, problem.collective)
-    with until(None if seconds is None else seconds * PLANNING_SHARE):
+    assembly = chunk_assembly.ChunkAssembly(problem.network, problem.collective)
+    with time_limited(None if seconds is None else seconds * PLANNING_SHARE):
         for single_chunk in assembly.ways:
-            if (fitting := fitted(single_chunk.schedule, problem)) is not None:
+            if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
                 return fitting
         superposed = assembly.together(problem.steps, problem.chunks)
-    return None if superposed is None else fitted(superposed[1], problem)
+    return None if superposed is None else fit_to_query(superposed[1], problem)
 
 
-def fitted(schedule: Schedule, problem: Problem) -> Schedule | None:
+def fit_to_query(schedule: Schedule, problem: Problem) -> Schedule | None:
     """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit."""
     times, rest = divmod(problem.chunks, schedule.chunks)
     spare = problem.rounds - schedule.rounds * times

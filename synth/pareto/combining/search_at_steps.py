@@ -21,7 +21,7 @@ from synth.model.schedule import Schedule
 from synth.pareto.combining.attempts import Attempt, AttemptPool, Outcome
 from synth.pareto.combining.candidates import Candidate, Candidates, Frame, construction
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import TimeUp, until
+from synth.solvers.processes.deadline import TimeUp, time_limited
 
 # Maximum number of candidates of one effort, the most promising ones. Half as many where each may take long.
 FEW = 24
@@ -84,7 +84,7 @@ ALL_AT_ONCE = 6
 # Number of attempts to place the same number of chunks, each with another seed.
 PLACERS = 2
 # Propagations of each attempt to place chunks, for each round of a step.
-PLACING = 6_000_000
+PLACEMENT_PROPAGATIONS = 6_000_000
 # Propagations of column generation over fractions of chunks.
 BLENDING = 8_000_000
 # Relative tolerance for comparing floating-point R/C.
@@ -153,7 +153,7 @@ class SearchAtSteps:
         """Set `schedule` and `construction` to the best result."""
         limited = self.context.budget.seconds is not None
         try:
-            with until(self.until - time.monotonic() if limited else None):
+            with time_limited(self.until - time.monotonic() if limited else None):
                 self._run()
         except TimeUp:
             return
@@ -254,7 +254,9 @@ class SearchAtSteps:
         attempts = PLACERS if chunks <= ALL_AT_ONCE or self.context.budget.seconds is not None else 1
         while chunks * self.bound < rounds and not self._done:
             candidate = self.context.candidates.placing(self.steps, chunks, rounds)
-            for _, outcome in self._run_attempts([candidate] * attempts if candidate else [], each * PLACING, seed):
+            for _, outcome in self._run_attempts(
+                [candidate] * attempts if candidate else [], each * PLACEMENT_PROPAGATIONS, seed
+            ):
                 if outcome.schedule is not None:
                     break
             else:

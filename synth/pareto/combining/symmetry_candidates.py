@@ -18,7 +18,7 @@ from synth.model.collective import Collective
 from synth.model.symmetry import Generator, generators, subgroups
 from synth.model.symmetry.permutations import Permutation, compose
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Maximum number of elements of a group of moves. Each of them makes a chunk.
 LARGEST = 64
@@ -53,7 +53,7 @@ def symmetry_candidates(network: Network, collective: Collective, seed: int = 0)
     candidates = [SymmetryCandidate((), group, count) for count, group in outer]
     if collective.units == 1:
         for count, group in outer:
-            check()
+            check_deadline()
             candidates += _with_inner(group, count, groups)
     return tuple(candidates)
 
@@ -70,7 +70,7 @@ def _groups(network: Network, collective: Collective, identity: Generator, seed:
             generating_sets += [tuple(rng.sample(pool, size)) for _ in range(SAMPLES) if len(pool) >= size]
     groups: dict[frozenset[Permutation], tuple[Generator, ...]] = {}
     for generating_set in generating_sets:
-        check()
+        check_deadline()
         group = elements(identity, generating_set, LARGEST)
         if group is not None:
             groups.setdefault(frozenset(g.ranks for g in group), group)

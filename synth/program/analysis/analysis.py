@@ -12,7 +12,7 @@ from synth.program.analysis import (
     symbolic_execution,
     symbolic_execution_onesided,
 )
-from synth.program.analysis.connection_tables import Wiring, unflagged, wire
+from synth.program.analysis.connection_tables import ConnectionTables, connect, unflagged
 from synth.program.analysis.finding import Finding, Wait, error
 from synth.program.analysis.report import WORDS, Report, size_text
 from synth.program.buffer_layout import Layout
@@ -45,7 +45,7 @@ def _ops(program: Program) -> int:
 
 
 def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
-    wired = wire(program)
+    wired = connect(program)
     broken = [*wired.faults]
     hidden = unflagged(program)
     findings = [*rules.check(program, runtime), *hidden, *rules.uses(program), *broken]
@@ -63,7 +63,7 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
 
 
-def _order(wired: Wiring) -> tuple[list[tuple[int, int]], list[Wait]]:
+def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Wait]]:
     """Return an order of all ops that keeps few messages under way, as (flat block, op), and the blocks that wait.
 
     Blocks are waiting only if no order exists, however deep the FIFOs are.

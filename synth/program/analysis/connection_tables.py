@@ -12,7 +12,7 @@ from synth.program.analysis.finding import Finding, error
 from synth.program.program import RECEIVING, SENDING, Program
 
 
-class Wiring(NamedTuple):
+class ConnectionTables(NamedTuple):
     """`blocks[b]` = (rank, number on the rank); all tables per block are indexed by the flat number b.
 
     `moves[b][i]` of op i: 0 local, 1 sends, 2 receives, 3 both. `waits[b]`: op → the (flat block, op) pairs it waits
@@ -31,11 +31,11 @@ class Wiring(NamedTuple):
     faults: list[Finding]
 
 
-def wire(program: Program) -> Wiring:
+def connect(program: Program) -> ConnectionTables:
     """Return the tables of `program`."""
     blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
     number = {place: i for i, place in enumerate(blocks)}
-    wired = Wiring(blocks, [], [], [], [-1] * len(blocks), [-1] * len(blocks), [], [], [])
+    wired = ConnectionTables(blocks, [], [], [], [-1] * len(blocks), [-1] * len(blocks), [], [], [])
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             wired.moves.append([(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops])
@@ -56,7 +56,7 @@ def wire(program: Program) -> Wiring:
     return wired
 
 
-def _connect(program: Program, number: dict[tuple[int, int], int], wired: Wiring) -> None:
+def _connect(program: Program, number: dict[tuple[int, int], int], wired: ConnectionTables) -> None:
     """Number the connections and enter the block at each end: the first one with an op that uses the connection."""
     ids: dict[tuple[int, int, int], int] = {}
     for side, owners, connection_of, verb in (
@@ -86,7 +86,7 @@ def _connect(program: Program, number: dict[tuple[int, int], int], wired: Wiring
             connection_of[used[0]] = ids[name]
 
 
-def _compare(wired: Wiring) -> None:
+def _compare(wired: ConnectionTables) -> None:
     """Add a fault for every connection whose two ends do not have the same counts in the same order."""
     for (a, b), name in zip(wired.ends, wired.names, strict=True):
         out, into = _messages(wired, a, 1), _messages(wired, b, 2)
@@ -115,7 +115,7 @@ def _compare(wired: Wiring) -> None:
             wired.faults.append(error("unsent", (rank, block, into[len(out)][0]), text))
 
 
-def _messages(wired: Wiring, block: int, bit: int) -> list[tuple[int, int]]:
+def _messages(wired: ConnectionTables, block: int, bit: int) -> list[tuple[int, int]]:
     """Return (op, chunks) of each message that `block` sends (bit 1) or receives (bit 2); [] for block -1."""
     if block < 0:
         return []

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from synth.program.analysis import onesided_order, structure
-from synth.program.analysis.connection_tables import Wiring, unflagged, wire
+from synth.program.analysis.connection_tables import ConnectionTables, connect, unflagged
 from synth.program.analysis.finding import Wait, cycle_first
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
@@ -45,11 +45,11 @@ def safe_sizes(program: Program, runtime: str | Runtime) -> int | None:
         return 0
     if program.one_sided:
         return 0 if onesided_order.order(program)[1] else None
-    wired = wire(program)
+    wired = connect(program)
     return 0 if wired.faults else first_deadlock(program, wired, runtime)[0]
 
 
-def first_deadlock(program: Program, wired: Wiring, runtime: Runtime) -> tuple[int | None, list[Wait]]:
+def first_deadlock(program: Program, wired: ConnectionTables, runtime: Runtime) -> tuple[int | None, list[Wait]]:
     """Return the result of `safe_sizes` for a program whose wiring has no fault, and the waits just above that size."""
     safe = 0
     for split in splits(program, runtime):
@@ -79,7 +79,7 @@ def splits(program: Program, runtime: Runtime) -> list[Split]:
     return result
 
 
-def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | None = None) -> list[Wait]:
+def stuck(wired: ConnectionTables, depth: int, chunks: int, done: list[tuple[int, int]] | None = None) -> list[Wait]:
     """Run every block as far as it gets; return the blocks that stand still, a cycle of waits first, [] if all end.
 
     A connection holds `depth` parts of up to `chunks` chunks. `done` receives (flat block, op) in the order in which
@@ -139,7 +139,7 @@ def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | 
     return _explain(wired, depth, at, sent, received)
 
 
-def _explain(wired: Wiring, depth: int, at: list[int], sent: list[int], received: list[int]) -> list[Wait]:
+def _explain(wired: ConnectionTables, depth: int, at: list[int], sent: list[int], received: list[int]) -> list[Wait]:
     waits = []
     for b, (rank, number) in enumerate(wired.blocks):
         i = at[b]
@@ -157,6 +157,6 @@ def _explain(wired: Wiring, depth: int, at: list[int], sent: list[int], received
     return cycle_first(waits)
 
 
-def _text(wired: Wiring, c: int) -> str:
+def _text(wired: ConnectionTables, c: int) -> str:
     src, dst, channel = wired.names[c]
     return f"{src} -> {dst} channel {channel}"

@@ -15,7 +15,7 @@ from collections import deque
 from typing import NamedTuple
 
 from synth.program.analysis.cells import Junk, Memory, Value, add
-from synth.program.analysis.connection_tables import Wiring
+from synth.program.analysis.connection_tables import ConnectionTables
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.vector_clocks import Clocks, Row
 from synth.program.buffer_layout import Layout
@@ -33,7 +33,9 @@ class Outcome(NamedTuple):
     accesses: int
 
 
-def run(program: Program, wired: Wiring, done: list[tuple[int, int]], in_place: bool, part: int = PART) -> Outcome:
+def run(
+    program: Program, wired: ConnectionTables, done: list[tuple[int, int]], in_place: bool, part: int = PART
+) -> Outcome:
     """Analyse a two-sided program whose ops ended in the order `done` of (flat block, op), `part` blocks at a time."""
     parts = parts_of(len(wired.blocks), part)
     return merged([TwoSided(program, wired, in_place, watched).run(done) for watched in parts])
@@ -52,7 +54,7 @@ def merged(outcomes: list[Outcome]) -> Outcome:
     return outcomes[0]._replace(findings=findings)
 
 
-class Walk:
+class SymbolicExecution:
     """Symbolic execution common to both styles: memory, clocks and findings."""
 
     def __init__(self, program: Program, in_place: bool, actors: int, watched: range) -> None:
@@ -179,10 +181,10 @@ def _ranks(mask: int) -> str:
     return ", ".join(map(str, ranks[:6])) + (f" and {len(ranks) - 6} more" if len(ranks) > 6 else "")
 
 
-class TwoSided(Walk):
+class TwoSided(SymbolicExecution):
     """Symbolic execution of a two-sided program: blocks, dependencies and FIFO messages."""
 
-    def __init__(self, program: Program, wired: Wiring, in_place: bool, watched: range) -> None:
+    def __init__(self, program: Program, wired: ConnectionTables, in_place: bool, watched: range) -> None:
         super().__init__(program, in_place, len(wired.blocks), watched)
         self.wired = wired
         # chunks under way: (value, row of the sender, the sender, its time); ops that only send share one row

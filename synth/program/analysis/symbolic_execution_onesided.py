@@ -14,7 +14,7 @@ from collections import Counter, deque
 from synth.program.analysis.cells import Value, add
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
-from synth.program.analysis.symbolic_execution import PART, Outcome, Walk, merged, parts_of
+from synth.program.analysis.symbolic_execution import PART, Outcome, SymbolicExecution, merged, parts_of
 from synth.program.analysis.vector_clocks import Row
 from synth.program.program import Op, Port, Program, Span
 
@@ -33,7 +33,7 @@ def _engines(program: Program) -> list[tuple[int, Port]]:
     return sorted(engines)
 
 
-class OneSided(Walk):
+class OneSided(SymbolicExecution):
     """Symbolic execution of a one-sided program, with blocks, port engines and entries as actors."""
 
     def __init__(self, program: Program, in_place: bool, watched: range) -> None:

@@ -27,7 +27,7 @@ from synth.program.lowering.messages import Lane, Message, trace
 from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
 from synth.program.lowering.thread_blocks import Ends, Target, assemble
 from synth.program.lowering.value_placement import place
-from synth.program.program import MOST_INSTANCES, PROTOCOLS, Gpu, InPlace, Program
+from synth.program.program import MAX_INSTANCES, PROTOCOLS, Gpu, InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
 # rounds of separating or splitting blocks after which no block is fused; as many rounds may follow without fusion
@@ -106,8 +106,8 @@ def _runtime(name: str) -> Runtime:
 def _check(layout: Layout, protocol: str, instances: int, in_place: InPlace | None, lanes: int | None) -> InPlace:
     if protocol not in PROTOCOLS:
         raise UsageError(f"unknown protocol {protocol!r}; {', '.join(PROTOCOLS)} exist")
-    if instances > MOST_INSTANCES:
-        raise UsageError(f"instances are at most {MOST_INSTANCES}; got {instances}")
+    if instances > MAX_INSTANCES:
+        raise UsageError(f"instances are at most {MAX_INSTANCES}; got {instances}")
     if instances < 1 or (lanes is not None and lanes < 1):
         raise UsageError(f"instances and lanes are at least 1; got {instances} and {lanes}")
     if in_place not in (None, "out", "in", "both"):

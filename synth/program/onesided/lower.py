@@ -21,7 +21,7 @@ from synth.program.onesided.block_writer import Draft
 from synth.program.onesided.packets import Packets
 from synth.program.onesided.simple import Simple
 from synth.program.onesided.tasks import Group, Memory, groups
-from synth.program.program import MOST_INSTANCES, Block, Gpu, InPlace, Op, Port, Program, Span
+from synth.program.program import MAX_INSTANCES, Block, Gpu, InPlace, Op, Port, Program, Span
 
 DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
 
@@ -52,8 +52,8 @@ def onesided(
         raise UsageError(f"MSCCL++ has no protocol {protocol}; Simple and LL (packets) exist")
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
-    if instances > MOST_INSTANCES:
-        raise UsageError(f"instances are at most {MOST_INSTANCES}; got {instances}")
+    if instances > MAX_INSTANCES:
+        raise UsageError(f"instances are at most {MAX_INSTANCES}; got {instances}")
     if instances < 1 or (blocks is not None and blocks < 1):
         raise UsageError(f"instances ({instances}) and blocks ({blocks}) must be at least 1")
     layout = Layout(schedule.collective, schedule.chunks * instances)

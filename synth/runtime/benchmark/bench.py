@@ -24,11 +24,11 @@ from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
-from synth.runtime.benchmark.document import Beside, Candidate, Measured, Row
+from synth.runtime.benchmark.document import Candidate, Measured, ReferenceTiming, Row
 from synth.runtime.call import make_executor
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
-from synth.runtime.reference.buffers import afford, most_bytes
+from synth.runtime.reference.buffers import check_memory, maximum_bytes
 
 SAYS = {
     "reference": "modelled, not measured: the reference executor's time, α + bytes/β of each transfer on {network}",
@@ -110,7 +110,9 @@ def bench(
     )
 
 
-def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, kind: Dtype, how: Settings) -> Beside:
+def _beside(
+    timer: Any, name: str, candidates: Sequence[Candidate], size: int, kind: Dtype, how: Settings
+) -> ReferenceTiming:
     """Take reference timings at the size to which the first candidate rounds `size`."""
     program = candidates[0].program
     if program.collective is None:
@@ -119,7 +121,7 @@ def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, k
     written, seconds = timer.beside(
         name, layout, count, dtype=kind.name, op=how.op, warmup=how.warmup, repeats=how.repeats
     )
-    return Beside(
+    return ReferenceTiming(
         name,
         getattr(timer, "copies", BESIDE[name]) if name == "copy" else BESIDE[name],
         count * program.loop_chunks * kind.size,
@@ -146,7 +148,7 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
     if clock is None and not how.check:
         execution = runner.time(program, count, dtype=kind.name, in_place=in_place)
         return Row(k, size, count, in_place, (execution.picoseconds / 1e12,), None)
-    afford(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, most_bytes(how.executor))
+    check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, maximum_bytes(how.executor))
     inputs = reference_data.inputs(layout, count, kind, op, how.seed)
     if clock is None:
         execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=in_place)
@@ -196,7 +198,7 @@ class _Host(NamedTuple):
         repeats: int,
     ) -> tuple[Sequence[np.ndarray], list[float]]:
         from synth.runtime.dtypes import dtype as element_type
-        from synth.runtime.host.executor import finished
+        from synth.runtime.host.executor import collect_outputs
 
         kind = element_type(dtype)
         machine, arena = self.runner.load(
@@ -211,4 +213,4 @@ class _Host(NamedTuple):
             machine.launch(function, self.runner.threads, scale)
             if k >= warmup:
                 seconds.append(time.perf_counter() - start)
-        return finished(arena, layout, kind, op), seconds
+        return collect_outputs(arena, layout, kind, op), seconds

@@ -54,7 +54,7 @@ class Row(NamedTuple):
         return (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
 
 
-class Beside(NamedTuple):
+class ReferenceTiming(NamedTuple):
     """Reference timings at a size of `size` bytes: `label` (copy, nccl), and the `bytes` written on all ranks."""
 
     label: str
@@ -96,7 +96,7 @@ class Measured:
     op: str
     candidates: tuple[Candidate, ...]
     rows: tuple[Row, ...]
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[ReferenceTiming, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
     used: Mapping[str, str] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ KERNELS = ("host", "cuda")  # executors that keep logical time in the kernel
 ELEMENT = 4  # bytes of an element: float32, the default everywhere
 
 
-class How(NamedTuple):
+class ExecutorOptions(NamedTuple):
     """The executor that emulates, and its options."""
 
     executor: str
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     choice: bool = True
 
 
-class Sized(NamedTuple):
+class SizeTimes(NamedTuple):
     """Times in ps of all entries at one size.
 
     `chosen`: the choice with the least predicted time. `best`: the choice with the least emulated time.
@@ -82,7 +82,7 @@ class Control(NamedTuple):
     heard: bool
 
 
-class Paced(NamedTuple):
+class PacedRun(NamedTuple):
     """A run whose real time was held to `stretch` times its logical time of `picoseconds`.
 
     `nanoseconds`: its real time. `unshaped`: the real time in ns of a run that was not held.
@@ -110,15 +110,15 @@ class Paced(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Emulated:
+class EmulationResult:
     """The result of `synth emulate`. `paced`: runs of the best entry at each size, one for each requested stretch."""
 
     executor: str
     network: Network
     entries: tuple[Entry, ...]
-    sizes: tuple[Sized, ...]
+    sizes: tuple[SizeTimes, ...]
     controls: tuple[Control, ...]
-    paced: tuple[Paced, ...] = ()
+    paced: tuple[PacedRun, ...] = ()
 
     def to_json(self) -> dict:
         """Return the document; times in integer picoseconds."""
@@ -178,7 +178,7 @@ def emulate(
     *,
     stretches: Sequence[int] = (),
     **options: Any,
-) -> Emulated:
+) -> EmulationResult:
     """Emulate all `entries` at all `sizes`, and the negative controls at the largest and the smallest size.
 
     Sizes are rounded up until the chunks of every entry divide them. With the host or the cuda executor the kernel
@@ -193,19 +193,19 @@ def emulate(
         raise UsageError(
             f"the {executor} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}"
         )
-    how = How(name, ({"clock": "logical"} if name in KERNELS else {}) | options)
+    how = ExecutorOptions(name, ({"clock": "logical"} if name in KERNELS else {}) | options)
     each = lcm(*(entry.program.loop_chunks for entry in entries)) * ELEMENT
     rounded = sorted({-(-size // each) * each for size in sizes})
     rows = tuple(_sized(network, entries, size, how) for size in rounded)
     paced = tuple(_paced(network, entries, at, how, stretch) for at in rows for stretch in stretches)
-    return Emulated(name, network, tuple(entries), rows, _controls(network, entries, rows, how), paced)
+    return EmulationResult(name, network, tuple(entries), rows, _controls(network, entries, rows, how), paced)
 
 
-def _paced(network: Network, entries: Sequence[Entry], at: Sized, how: How, stretch: int) -> Paced:
+def _paced(network: Network, entries: Sequence[Entry], at: SizeTimes, how: ExecutorOptions, stretch: int) -> PacedRun:
     program = entries[at.best].program
     held = _run(network, program, at.size, how._replace(options=how.options | {"clock": "paced", "stretch": stretch}))
     free = _run(network, program, at.size, how)
-    return Paced(at.size, at.best, stretch, held.picoseconds or 0, held.nanoseconds or 0, free.nanoseconds or 0)
+    return PacedRun(at.size, at.best, stretch, held.picoseconds or 0, held.nanoseconds or 0, free.nanoseconds or 0)
 
 
 def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
@@ -214,19 +214,19 @@ def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
     return len(schedule.steps) * network.latency * 10**6 + schedule.bandwidth * share * 1000 / network.unit
 
 
-def _sized(network: Network, entries: Sequence[Entry], size: int, how: How) -> Sized:
+def _sized(network: Network, entries: Sequence[Entry], size: int, how: ExecutorOptions) -> SizeTimes:
     costs = tuple(predicted(entry.schedule, network, size) for entry in entries)
     times = tuple(_time(network, entry.program, size, how)[0] for entry in entries)
     choices = [k for k, entry in enumerate(entries) if entry.choice]
-    return Sized(size, costs, times, min(choices, key=lambda k: costs[k]), min(choices, key=lambda k: times[k]))
+    return SizeTimes(size, costs, times, min(choices, key=lambda k: costs[k]), min(choices, key=lambda k: times[k]))
 
 
-def _time(network: Network, program: Program, size: int, how: How) -> tuple[int, dict[Key, int]]:
+def _time(network: Network, program: Program, size: int, how: ExecutorOptions) -> tuple[int, dict[Key, int]]:
     done = _run(network, program, size, how)
     return done.picoseconds or 0, {used.link: used.bytes for used in done.links}
 
 
-def _run(network: Network, program: Program, size: int, how: How) -> Execution:
+def _run(network: Network, program: Program, size: int, how: ExecutorOptions) -> Execution:
     """Run `program` once; a kernel moves and checks data up to `CHECKED` bytes, the reference executor moves none."""
     total = 0
     if program.collective:
@@ -237,7 +237,9 @@ def _run(network: Network, program: Program, size: int, how: How) -> Execution:
     return run(call, None, how.executor, how.options).execution
 
 
-def _controls(network: Network, entries: Sequence[Entry], rows: Sequence[Sized], how: How) -> tuple[Control, ...]:
+def _controls(
+    network: Network, entries: Sequence[Entry], rows: Sequence[SizeTimes], how: ExecutorOptions
+) -> tuple[Control, ...]:
     """Run both negative controls.
 
     At the largest size, the link that the best program uses most gets half its β. At the smallest size, every α is
@@ -259,7 +261,9 @@ def _controls(network: Network, entries: Sequence[Entry], rows: Sequence[Sized],
     return tuple(controls)
 
 
-def _control(change: str, network: Network, entries: Sequence[Entry], at: Sized, floor: Fraction, how: How) -> Control:
+def _control(
+    change: str, network: Network, entries: Sequence[Entry], at: SizeTimes, floor: Fraction, how: ExecutorOptions
+) -> Control:
     after = _sized(network, entries, at.size, how)
     before, now = at.emulated[at.best], after.emulated[at.best]
     # where the floor is below the time before, the link had slack, and its slower transfers may cost nothing

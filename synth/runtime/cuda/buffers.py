@@ -10,7 +10,7 @@ import numpy as np
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.buffer_binding import Bound, bound
+from synth.runtime.buffer_binding import BoundArrays, bind_arrays
 from synth.runtime.cuda import devices
 from synth.runtime.cuda.device_state import State
 from synth.runtime.dtypes import Dtype
@@ -37,7 +37,7 @@ class Buffers:
         self.sets: list[list[Any]] = []
         self._scratch = [self._zeros(rank, gpu.scratch) for rank, gpu in enumerate(program.gpus)]
         self._known: dict[Pointers, tuple[Any, ...]] = {}
-        self._held: Bound | None = None  # the caller's arrays in use
+        self._held: BoundArrays | None = None  # the caller's arrays in use
         self._pointers: Pointers = ()
         self._now: tuple[Any, ...] = ()  # the argument of each launch
         state.synchronize()
@@ -66,7 +66,7 @@ class Buffers:
         the program's layout says. Allocates and waits for arrays that were not used before, so it must not be called
         with such arrays while a graph is captured. Raises UsageError in one line.
         """
-        arrays = bound(
+        arrays = bind_arrays(
             self.program, self.layout, self.padding, self.kind, inputs, outputs, on=self.on, in_place=self.in_place
         )
         if self.padding.padded:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth.errors import SynthError, UsageError
-from synth.runtime.dlpack import Facts
+from synth.runtime.dlpack import ArrayInfo
 
 ALREADY = 704  # cudaErrorPeerAccessAlreadyEnabled
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -83,7 +83,7 @@ def stream(cupy: Any, given: Any) -> Any:
     return cupy.cuda.ExternalStream(given) if isinstance(given, int) else given
 
 
-def alias(cupy: Any, found: Facts, size: int, device: int) -> Any:
+def alias(cupy: Any, found: ArrayInfo, size: int, device: int) -> Any:
     """Return the bytes of a caller's array, with elements of `size` bytes, as a CuPy array without a copy."""
     with cupy.cuda.Device(device):
         memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)

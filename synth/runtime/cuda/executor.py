@@ -254,11 +254,11 @@ class Cuda:
 
         Raises UsageError where it cannot be timed.
         """
-        call = reference_timings.Wanted(
+        call = reference_timings.TimedCall(
             layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats
         )
         with one_line(f"timing {name}"):
-            return reference_timings.beside(_cupy(), name, call)
+            return reference_timings.reference_timing(_cupy(), name, call)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""

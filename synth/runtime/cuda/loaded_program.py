@@ -19,7 +19,7 @@ from synth.runtime.kernel import sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.block_status import waits
 from synth.runtime.kernel.launches import Launch, plan_launches
-from synth.runtime.kernel.logical_clock import Timed, clockwork
+from synth.runtime.kernel.logical_clock import ClockTimes, make_clock
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
@@ -60,8 +60,8 @@ class CudaMachine(Buffers):
         )
         arena = Arena(program, layout, in_place=in_place, slices=1)
         self.code = compiled(program, arena, in_place=in_place)
-        self.clock = clockwork(options, self.code, parts, kind, in_place)
-        self.timed: Timed | None = None
+        self.clock = make_clock(options, self.code, parts, kind, in_place)
+        self.timed: ClockTimes | None = None
         timed = self.clock is not None
         feature, self.tables = transports.tables(
             self.code, parts, protocol=options.protocol, in_place=in_place, direct=options.direct, clock=timed

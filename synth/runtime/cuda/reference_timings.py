@@ -31,7 +31,7 @@ _NAMES = {
 }
 
 
-class Wanted(NamedTuple):
+class TimedCall(NamedTuple):
     """A call to time: layout, elements of a chunk, type, operator, and the GPU of each rank (None: the current one)."""
 
     layout: Layout
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     repeats: int
 
 
-def beside(cupy: Any, name: str, call: Wanted) -> tuple[int, list[float]]:
+def reference_timing(cupy: Any, name: str, call: TimedCall) -> tuple[int, list[float]]:
     """Return the bytes that are written, and the seconds of each repeat, of copy or nccl.
 
     Raises UsageError with the reason where it cannot be timed.
@@ -51,7 +51,7 @@ def beside(cupy: Any, name: str, call: Wanted) -> tuple[int, list[float]]:
     return (_copy if name == "copy" else _nccl)(cupy, call)
 
 
-def _copy(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
+def _copy(cupy: Any, call: TimedCall) -> tuple[int, list[float]]:
     size = sum(map(len, call.layout.outputs)) * call.elements * call.kind.size
     device = cupy.cuda.Device()
     cache = device.attributes.get("L2CacheSize", 0)
@@ -67,7 +67,7 @@ def _copy(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
     return size, _timed(cupy, once, [stream], call)
 
 
-def _timed(cupy: Any, once: Callable[[int], None], streams: Sequence[Any], call: Wanted) -> list[float]:
+def _timed(cupy: Any, once: Callable[[int], None], streams: Sequence[Any], call: TimedCall) -> list[float]:
     """Return the seconds of one call of `once` in each repeat, between events of the first stream.
 
     The other streams take part in the same collectives, so they end with the first.
@@ -93,7 +93,7 @@ def _library(cupy: Any) -> Any:
         return getattr(cupy.cuda, "nccl", None) or importlib.import_module("cupy.cuda.nccl")
 
 
-def _nccl(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
+def _nccl(cupy: Any, call: TimedCall) -> tuple[int, list[float]]:
     layout, task, on = call.layout, call.layout.collective, call.on
     if on is None or len(set(on)) < task.ranks:
         raise UsageError(

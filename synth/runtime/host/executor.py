@@ -22,7 +22,7 @@ from synth.runtime.kernel import build_host, sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.block_status import waits
 from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches
-from synth.runtime.kernel.logical_clock import Clockwork, Timed, clockwork
+from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clock
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
 from synth.runtime.reference.op_tables import Compiled, compiled
@@ -33,7 +33,7 @@ PACED = 1000  # default stretch of a paced run: large, because CPU threads wake 
 LINE = 16  # u64 between counters, so that two blocks do not write one cache line
 
 
-class Machine:
+class HostProgram:
     """A program loaded for CPU threads: tables, connections and counters, which outlive a launch.
 
     `launch` may be called repeatedly. Nothing is cleared between launches, except after one that was cut short or
@@ -43,12 +43,12 @@ class Machine:
 
     def __init__(
         self, code: Compiled, cut: Cut, size: int, feature: str, tables: flat.Tables, *, timeout: float,
-        on: Sequence[int] | None = None, clock: Clockwork | None = None,
+        on: Sequence[int] | None = None, clock: ClockMemory | None = None,
     ) -> None:  # fmt: skip
         self.code, self.cut, self.launches = code, cut, plan_launches(code, on)
         self.feature, self.tables, self.size = feature, tables, size
         self.clock = clock
-        self.timed: Timed | None = None
+        self.timed: ClockTimes | None = None
         count, wires = len(code.place), max(1, len(code.wires))
         self.step = max((high - low for low, high in cut.bounds), default=0)
         slot = flat.slot_bytes(tables, self.step, size, feature)
@@ -204,13 +204,13 @@ class Host:
         layout = layout_of(program)
         arena.fill(arrays, layout, len(machine.cut.bounds))
         self._launch(machine, kind, op)
-        return _execution(machine, finished(arena, layout, kind, op))
+        return _execution(machine, collect_outputs(arena, layout, kind, op))
 
-    def _launch(self, machine: Machine, kind: Dtype, op: str) -> None:
+    def _launch(self, machine: HostProgram, kind: Dtype, op: str) -> None:
         function, scale = machine.function(kind, op)
         machine.launch(function, self.threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
 
-    def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
+    def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[HostProgram, Arena]:
         """Return `program`, ready to launch with `elements` elements a chunk, and its poisoned buffers."""
         parts = cut(
             program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime
@@ -219,11 +219,13 @@ class Host:
         arena.allocate(kind, elements)
         code = compiled(program, arena, in_place=in_place)
         self.fits(program, len(code.place))
-        timed = clockwork(self, code, parts, kind, in_place)
+        timed = make_clock(self, code, parts, kind, in_place)
         feature, tables = transports.tables(
             code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
         )  # fmt: skip
-        machine = Machine(code, parts, kind.size, feature, tables, timeout=self.timeout, on=self.ranks_on, clock=timed)
+        machine = HostProgram(
+            code, parts, kind.size, feature, tables, timeout=self.timeout, on=self.ranks_on, clock=timed
+        )
         machine.point(arena)
         return machine, arena
 
@@ -238,14 +240,14 @@ class Host:
             raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
 
 
-def _execution(machine: Machine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
+def _execution(machine: HostProgram, outputs: tuple[np.ndarray, ...] | None) -> Execution:
     timed = machine.timed
     if timed is None:
         return Execution(outputs, None)
     return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)
 
 
-def finished(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
+def collect_outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
     """Return the outputs by rank, after the kernel's division where `op` is avg."""
     collective, outputs = layout.collective, []
     for rank, wanted in enumerate(layout.outputs):

@@ -10,10 +10,10 @@ import numpy as np
 
 from synth.errors import SynthError
 from synth.program.program import Program
-from synth.runtime.buffer_binding import Bound, bound
+from synth.runtime.buffer_binding import BoundArrays, bind_arrays
 from synth.runtime.dlpack import view
 from synth.runtime.dtypes import Dtype, dtype, poison
-from synth.runtime.host.executor import Host, Machine, layout_of
+from synth.runtime.host.executor import Host, HostProgram, layout_of
 from synth.runtime.kernel import build_host, transports
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
@@ -45,8 +45,8 @@ class HostMachine:
             raise SynthError(
                 f"{program.name}: a connection takes fewer messages than are sent; the next launch would find them"
             )
-        self.machine = Machine(self.code, parts, kind.size, feature, tables, timeout=host.timeout, on=host.ranks_on)
-        self._bound: Bound | None = None
+        self.machine = HostProgram(self.code, parts, kind.size, feature, tables, timeout=host.timeout, on=host.ranks_on)
+        self._bound: BoundArrays | None = None
         self._scratch: list[np.ndarray] = []
         if self.padding.padded:
             self.arena.allocate(kind, elements)
@@ -60,7 +60,7 @@ class HostMachine:
         An array is None where a rank has none. In place, they lie as the program's layout says. Raises UsageError in
         one line.
         """
-        self._bound = bound(
+        self._bound = bind_arrays(
             self.program, self.layout, self.padding, self.kind, inputs, outputs, on=None, in_place=self.in_place
         )
         if self.padding.padded:

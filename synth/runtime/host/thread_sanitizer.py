@@ -30,7 +30,7 @@ SOURCE = '#define SYNTH_FEATURE {}\n#include "race.cpp"\n'
 _SAFE = "int main() { return 0; }\n"
 
 
-class Raced(NamedTuple):
+class RaceReport(NamedTuple):
     """The result of a run: `races` reported (a summary of each), `stuck`: blocks waited for ever, `right`: all outputs
     were right."""
 
@@ -85,7 +85,7 @@ def race(
     folder: Path = sources.FOLDER,
     limit: float = 300.0,
     **options: Any,
-) -> Raced:
+) -> RaceReport:
     """Run `program` on int32 under ThreadSanitizer, out of place, with `threads` threads a block.
 
     `options`: those of `Host` (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's files. A run
@@ -139,7 +139,7 @@ def race(
                 at += m.nbytes
             outputs = [arena.view(r, "o", len(wanted)) for r, wanted in enumerate(layout.outputs)]
             right = _right(layout, given, outputs)
-        return Raced(races, "stuck" in said, right)
+        return RaceReport(races, "stuck" in said, right)
 
 
 def _done(command: list[str], limit: float) -> tuple[int, list[str]]:

@@ -16,7 +16,7 @@ from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype
 from synth.runtime.executor import Usage
-from synth.runtime.link_schedule import Links
+from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine
@@ -76,7 +76,7 @@ class Timetable(NamedTuple):
     picoseconds: int
 
 
-class Timed(NamedTuple):
+class ClockTimes(NamedTuple):
     """The times of a launch: logical makespan in ps, use of links, and the ns until the last block had ended.
 
     `stretch`: real time was held to so many times logical time; 0: it was not held.
@@ -99,7 +99,7 @@ def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place
     layout = Layout(program.collective, program.chunks)
     arena = Arena(program, layout, in_place=in_place, slices=len(cut.bounds))
     arena.fill((), layout, len(cut.bounds))
-    links = Links(network)
+    links = LinkSchedule(network)
     engine = Engine(
         compiled(program, arena, in_place=in_place), arena, cut, size, links=links, combine=None, trace=True
     )
@@ -135,7 +135,7 @@ def _lines(network: Network) -> tuple[int, ...]:
     return tuple(root(k) for k in range(len(line)))
 
 
-class Clockwork:
+class ClockMemory:
     """The kernel's Clock and the arrays that it points to, as one piece of memory."""
 
     def __init__(self, table: Timetable, code: Compiled, cut: Cut, most: int) -> None:
@@ -196,7 +196,7 @@ class Clockwork:
         image[: CLOCK.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
         return image
 
-    def read(self, raw: np.ndarray) -> Timed:
+    def read(self, raw: np.ndarray) -> ClockTimes:
         """Return the times of a launch from the bytes `raw` that it left in the clock's memory."""
 
         def part(name: str, count: int, kind: np.dtype) -> np.ndarray:
@@ -210,10 +210,10 @@ class Clockwork:
         ]  # fmt: skip
         clocks, walls = (part(name, self._blocks, unsigned) for name in ("clocks", "walls"))
         used.sort(key=lambda use: (-use.busy, use.link))
-        return Timed(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
+        return ClockTimes(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
 
 
-class Clocked(Protocol):
+class ClockOptions(Protocol):
     """The options of an executor that can keep logical time.
 
     `clock`: None, logical, or paced (real time is held to `stretch` times logical time).
@@ -229,7 +229,7 @@ class Clocked(Protocol):
     def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
 
 
-def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
+def make_clock(options: ClockOptions, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> ClockMemory | None:
     """Return the clock that `options` select, or None.
 
     Raises UsageError for options that contradict each other, and whatever `timetable` raises.
@@ -250,7 +250,7 @@ def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place:
         raise UsageError("logical time is kept within one launch; leave out --ranks-on")
     chunks = max((step.count for steps in code.steps for step in steps), default=1)
     table = timetable(code, cut, kind.size, options.network, in_place=in_place)
-    return Clockwork(table, code, cut, cut.elements * kind.size * chunks)
+    return ClockMemory(table, code, cut, cut.elements * kind.size * chunks)
 
 
 def _pace(network: Network, units: int, most: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.program.direct_writes import ordered_alone, puts
+from synth.program.direct_writes import direct_sends, ordered_without_messages
 from synth.runtime.kernel import sources
 from synth.runtime.kernel import tables as arrays
 from synth.runtime.reference.op_tables import Compiled
@@ -22,6 +22,6 @@ def tables(
     if clock:
         return sources.CLOCK, arrays.tables(code, cut)
     if (protocol or program.protocol) == "LL":
-        return (sources.LL if ordered_alone(program, in_place) else sources.PLAIN), arrays.tables(code, cut)
-    direct_puts = puts(program, in_place, cut.part) if direct else {}
+        return (sources.LL if ordered_without_messages(program, in_place) else sources.PLAIN), arrays.tables(code, cut)
+    direct_puts = direct_sends(program, in_place, cut.part) if direct else {}
     return (sources.DIRECT if direct_puts else sources.PLAIN), arrays.tables(code, cut, direct_puts)

@@ -92,7 +92,7 @@ def main(folder: str) -> None:
     comm = mpi.COMM_WORLD
     task = job.task()
     try:
-        environment.same(comm.size, task.program.ranks)
+        environment.check_process_count(comm.size, task.program.ranks)
         done = run_rank(mpi, comm, task, job.input(task, comm.rank))
     except SynthError as error:
         if comm.rank == 0:

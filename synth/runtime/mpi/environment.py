@@ -31,7 +31,7 @@ class World(NamedTuple):
     rank: int
 
 
-def inside() -> World | None:
+def current_job() -> World | None:
     """Return the job that started this process; None where no mpirun did. Reads the environment only."""
     for size, rank in _WORLDS:
         values = os.environ.get(size, ""), os.environ.get(rank, "")
@@ -54,7 +54,7 @@ def missing() -> str | None:
     """Return the part that the executor lacks, with the command that installs it; None where it lacks nothing."""
     if not installed("mpi4py"):
         return f"mpi4py is not installed: {INSTALL}"
-    if inside() is None and mpirun() is None:
+    if current_job() is None and mpirun() is None:
         return f"there is no mpirun on PATH: {INSTALL} brings one, as does a system's Open MPI or MPICH"
     return None
 
@@ -87,7 +87,7 @@ def command(processes: int) -> tuple[list[str], dict[str, str]]:
     return words, environment
 
 
-def same(size: int, ranks: int) -> None:
+def check_process_count(size: int, ranks: int) -> None:
     """Raise SynthError where mpi4py's MPI does not have the `ranks` processes of mpirun: two MPIs are mixed."""
     if size != ranks:
         raise SynthError(
@@ -95,16 +95,16 @@ def same(size: int, ranks: int) -> None:
         )
 
 
-def agree() -> None:
-    """Record that all processes of this job have the same results and errors from now on; see `speaks`."""
+def set_agreed() -> None:
+    """Record that all processes of this job have the same results and errors from now on; see `reports_to_user`."""
     global _agreed
     _agreed = True
 
 
-def speaks() -> bool:
+def reports_to_user() -> bool:
     """Return True where this process reports to the user.
 
     False only for a rank other than 0 of a job whose processes all have the same results.
     """
-    world = inside()
+    world = current_job()
     return world is None or world.rank == 0 or not _agreed

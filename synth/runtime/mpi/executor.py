@@ -76,7 +76,7 @@ class Mpi:
             self.runtime,
             self.patience,
         )
-        world = mpi_world.inside()
+        world = mpi_world.current_job()
         self._fits(program, world)
         if world is None:
             return Execution(tuple(_started(task, arrays)), None)
@@ -101,11 +101,11 @@ def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     mpi = mpi_world.module()
     if _comm is None:
         _comm = mpi.COMM_WORLD.Dup()
-    mpi_world.same(_comm.size, task.program.ranks)
+    mpi_world.check_process_count(_comm.size, task.program.ranks)
     try:
         return gathered(_comm, run_rank(mpi, _comm, task, arrays[_comm.rank]))
     finally:
-        mpi_world.agree()
+        mpi_world.set_agreed()
 
 
 def _started(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -24,7 +24,7 @@ from synth.errors import SynthError, UsageError, VerificationError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import combiner, dtype, operator, poison
-from synth.runtime.reference.buffers import Arena, afford
+from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Wait
 from synth.runtime.reference.op_tables import compiled
@@ -69,7 +69,7 @@ def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, 
         program, task.elements, kind, protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime
     )
     arena = Arena(program, layout, in_place=task.in_place, slices=len(parts.bounds))
-    afford(sum(arena.rows), task.elements, kind)
+    check_memory(sum(arena.rows), task.elements, kind)
     inputs: list[np.ndarray | None] = [None] * program.ranks
     inputs[rank] = given
     sizes = [0] * program.ranks  # only this rank's memory is allocated

@@ -19,7 +19,7 @@ MAX_BYTES = 4 << 30  # maximum bytes of all ranks' buffers in the host's memory
 _NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
-def most_bytes(executor: str) -> int:
+def maximum_bytes(executor: str) -> int:
     """Return the maximum bytes of all ranks' buffers.
 
     For a GPU's buffers it is a quarter of this machine's free memory, which holds copies of them for the comparison,
@@ -35,7 +35,7 @@ def most_bytes(executor: str) -> int:
     return max(MAX_BYTES, free // 4)
 
 
-def afford(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> None:
+def check_memory(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> None:
     """Raise SynthError where `chunks` chunks, of all ranks together, take more than `most` bytes."""
     needed = chunks * elements * kind.size
     if needed > most:
@@ -79,7 +79,7 @@ class Arena:
 
     def allocate(self, kind: Dtype, elements: int) -> None:
         """Allocate poisoned arrays. Raises SynthError where they are too large for one process."""
-        afford(sum(self.rows), elements, kind)
+        check_memory(sum(self.rows), elements, kind)
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
     def row(self, rank: int, span: Span, count: int, where: Callable[[], str], user: int) -> int:

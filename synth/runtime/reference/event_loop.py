@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from synth.errors import VerificationError
 from synth.program.events import Event
-from synth.runtime.link_schedule import Links
+from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.onesided_ops import OneSided
 from synth.runtime.reference.op_tables import Compiled, Place, Step
@@ -45,9 +45,18 @@ class Engine:
     """
 
     def __init__(
-        self, code: Compiled, arena: Arena, cut: Cut, size: int, *, links: Links | None, combine: Callable | None,
-        delays: int | None = None, local: Callable[[int], int] | None = None, trace: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        code: Compiled,
+        arena: Arena,
+        cut: Cut,
+        size: int,
+        *,
+        links: LinkSchedule | None,
+        combine: Callable | None,
+        delays: int | None = None,
+        local: Callable[[int], int] | None = None,
+        trace: bool = False,
+    ) -> None:
         blocks = len(code.place)
         self.code, self.arena, self.cut, self.size, self.links, self.combine = code, arena, cut, size, links, combine
         self.local = local

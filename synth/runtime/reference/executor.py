@@ -15,7 +15,7 @@ from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, combiner, operator
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.executor import Execution, Usage
-from synth.runtime.link_schedule import Links
+from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine
@@ -90,7 +90,7 @@ class Reference:
         if arrays is not None:
             arena.allocate(kind, elements)
         arena.fill(arrays or (), layout, len(parts.bounds))
-        links = Links(self.network) if self.network else None
+        links = LinkSchedule(self.network) if self.network else None
         engine = Engine(
             compiled(program, arena, in_place=in_place),
             arena,
@@ -124,7 +124,7 @@ class Reference:
         return -(-size * 1000 * self.local.denominator // self.local.numerator) if self.local else 0
 
 
-def _usage(links: Links | None) -> tuple[Usage, ...]:
+def _usage(links: LinkSchedule | None) -> tuple[Usage, ...]:
     if links is None:
         return ()
     rows = [

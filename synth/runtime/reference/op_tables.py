@@ -39,7 +39,7 @@ class Step(NamedTuple):
     group: tuple[int, ...]
 
 
-class Wire(NamedTuple):
+class Connection(NamedTuple):
     """A connection: its ranks and channel, the blocks at its ends (None: no block), the switches on its path."""
 
     src: int
@@ -63,7 +63,7 @@ class Compiled(NamedTuple):
     program: Program
     place: tuple[tuple[int, int], ...]
     steps: tuple[tuple[Step, ...], ...]
-    wires: tuple[Wire, ...]
+    wires: tuple[Connection, ...]
     into: tuple[int, ...]
     out: tuple[int, ...]
 
@@ -119,7 +119,7 @@ def _numbering(program: Program) -> tuple[list[int], tuple[tuple[int, int], ...]
     return first, tuple(place)
 
 
-def _wires(program: Program, first: list[int]) -> tuple[tuple[Wire, ...], tuple[int, ...], tuple[int, ...]]:
+def _wires(program: Program, first: list[int]) -> tuple[tuple[Connection, ...], tuple[int, ...], tuple[int, ...]]:
     total = sum(len(gpu.blocks) for gpu in program.gpus)
     into, out = [-1] * total, [-1] * total
     wires = []
@@ -142,7 +142,7 @@ def _wires(program: Program, first: list[int]) -> tuple[tuple[Wire, ...], tuple[
         if receiver is not None:
             into[receiver] = len(wires)
         if sender is not None or receiver is not None:
-            wires.append(Wire(*key, sender, receiver, via))
+            wires.append(Connection(*key, sender, receiver, via))
     return tuple(wires), tuple(into), tuple(out)
 
 

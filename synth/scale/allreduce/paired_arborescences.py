@@ -28,7 +28,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.arborescence_packing import pack
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -45,7 +45,7 @@ CLOSE = 1e-7
 
 
 @dataclass(frozen=True)
-class Pair:
+class ArborescencePair:
     """An in-arborescence `up` and an out-arborescence `down` with the same root, which carry `weight` chunks each."""
 
     weight: int
@@ -61,23 +61,23 @@ def applies(graph: Fabric) -> bool:
     return len({(k.src, k.dst) for k in topology.links}) == len(topology.links)
 
 
-def pairs(graph: Fabric) -> tuple[Pair, ...]:
+def arborescence_pairs(graph: Fabric) -> tuple[ArborescencePair, ...]:
     """Return pairs of arborescences near the best rate that together respect the bandwidth of every link.
 
-    Each unit of a link is cut into the same number of parts, and `Pair.weight` counts parts. Raises TimeUp.
+    Each unit of a link is cut into the same number of parts, and `ArborescencePair.weight` counts parts. Raises TimeUp.
     """
     reservations = _program(graph)
     best_rate = Fraction(0)
     best: list[tuple[int, np.ndarray, np.ndarray]] = []
     for parts in PARTS:
-        check()
+        check_deadline()
         rounded = [(_rounded_down(up, parts), _rounded_down(down, parts)) for up, down in reservations]
         rates = [_rate(graph, root, up, down) for root, (up, down) in enumerate(rounded)]
         rate = Fraction(sum(rates), parts)
         if rate > best_rate * (1 + WORTH):
             best_rate = rate
             best = [(root_rate, up, down) for root_rate, (up, down) in zip(rates, rounded, strict=True)]
-    result: list[Pair] = []
+    result: list[ArborescencePair] = []
     for root, (rate, up, down) in enumerate(best):
         if rate:
             try:
@@ -87,14 +87,14 @@ def pairs(graph: Fabric) -> tuple[Pair, ...]:
     return tuple(result)
 
 
-def sends(graph: Fabric, arborescences: Sequence[Pair], depth: int) -> int:
+def sends(graph: Fabric, arborescences: Sequence[ArborescencePair], depth: int) -> int:
     """Return the number of sends that `bulk` lists."""
     weights = [pair.weight for pair in arborescences]
     weight = sum(weights) // gcd(*weights)
     return weight * depth * 2 * (graph.ranks - 1)
 
 
-def bulk(graph: Fabric, arborescences: Sequence[Pair], depth: int) -> Bulk:
+def bulk(graph: Fabric, arborescences: Sequence[ArborescencePair], depth: int) -> Bulk:
     """Return the pipelined allreduce with `depth` chunks for each unit of weight, one step apart.
 
     All ranks end with the same bits, because a single rank computes the total of each chunk.
@@ -209,14 +209,14 @@ def _trees(graph: Fabric, root: int, share: np.ndarray, rate: int) -> Iterator[t
         yield weight * rate // grown.weight, Tree(root, tuple(parents))
 
 
-def _paired(ups: Iterator[tuple[int, Tree]], downs: Iterator[tuple[int, Tree]]) -> Iterator[Pair]:
+def _paired(ups: Iterator[tuple[int, Tree]], downs: Iterator[tuple[int, Tree]]) -> Iterator[ArborescencePair]:
     """Yield pairs with the least common weight, in-arborescences of large height with out-arborescences of small."""
     first = sorted(ups, key=lambda tree: -tree[1].height)
     second = sorted(downs, key=lambda tree: tree[1].height)
     while first and second:
         (a, up), (b, down) = first.pop(), second.pop()
         weight = min(a, b)
-        yield Pair(weight, up, down)
+        yield ArborescencePair(weight, up, down)
         if a > weight:
             first.append((a - weight, up))
         if b > weight:

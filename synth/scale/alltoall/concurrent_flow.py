@@ -17,12 +17,12 @@ from math import lcm
 
 import numpy as np
 
-from synth.checker.certificates.path_lengths import digest_runs
+from synth.checker.certificates.path_lengths import alltoall_digest
 from synth.errors import InfeasibleError, SynthError
 from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import TimeUp, left, until
+from synth.solvers.processes.deadline import TimeUp, remaining_time, time_limited
 
 # Limit on the variables of the linear program, which then ends within a minute.
 MOST_VARIABLES = 400_000
@@ -32,7 +32,7 @@ SMALL = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Flows:
+class ConcurrentFlow:
     """A concurrent flow: source `sources[k]` sends `flow[k, e]` over edge e if it sends one unit to every other rank.
 
     The flows of all sources are the images under `group`, generators of a free group of permutations of the fabric's
@@ -76,7 +76,7 @@ class Flows:
         ends = fabric.ranks + len(fabric.topology.switches)
         return {
             "kind": "alltoall-lengths",
-            "topology": digest_runs(fabric.topology),
+            "topology": alltoall_digest(fabric.topology),
             "links": _runs(links),
             "limits": _runs(limits),
             "generators": [pi[:ends].tolist() for pi in self.group],
@@ -102,7 +102,9 @@ def edge_orbits(fabric: Fabric, group: Sequence[np.ndarray]) -> np.ndarray:
     return orbits(len(fabric.src), images)
 
 
-def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest: bool = False) -> Flows:
+def least_congestion_flows(
+    fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest: bool = False
+) -> ConcurrentFlow:
     """Return flows of least congestion, with lengths that certify it.
 
     They come from the linear program, or from multiplicative weights where it is too large. `shortest`: only paths with
@@ -113,9 +115,9 @@ def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves]))
     if len(sources) * len(fabric.src) <= MOST_VARIABLES:
-        time = left()
+        time = remaining_time()
         try:
-            with until(None if time is None or shortest else time / 2):
+            with time_limited(None if time is None or shortest else time / 2):
                 return _by_program(fabric, moves, sources, _on_shortest(fabric, sources) if shortest else None)
         except TimeUp:
             if shortest:
@@ -125,15 +127,15 @@ def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest
     return by_weights(fabric, moves, sources)
 
 
-def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
+def capacity_lengths(fabric: Fabric, group: Sequence[np.ndarray]) -> ConcurrentFlow:
     """Return lengths without a search, and zero flows. The length of an edge is proportional to 1 / capacity."""
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
-    return Flows(
+    return ConcurrentFlow(
         fabric,
         tuple(group),
         sources,
         np.zeros((len(sources), len(fabric.src))),
-        np.maximum(whole(1 / fabric.cap), 1),
+        np.maximum(integer_lengths(1 / fabric.cap), 1),
         "no search",
     )
 
@@ -168,7 +170,7 @@ def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
 
 def _by_program(
     fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, allowed: np.ndarray | None = None
-) -> Flows:
+) -> ConcurrentFlow:
     from scipy import sparse
 
     edges, nodes, kinds = len(fabric.src), fabric.nodes, len(sources)
@@ -210,7 +212,7 @@ def _by_program(
     bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
     solution = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
     if solution.status == 2:
-        raise cut_off(fabric)
+        raise unreachable_error(fabric)
     if solution.x is None:
         raise SynthError(f"{fabric.name}: the linear program of alltoall ended without an answer: {solution.message}")
     answer = solution.x
@@ -220,10 +222,12 @@ def _by_program(
         again = linear(hops, b_ub=np.zeros(len(size)), bounds=limits, **common)
         answer = solution.x if again.x is None else again.x
     flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
-    return Flows(fabric, tuple(group), sources, flow, whole(-solution.ineqlin.marginals)[place], "linear program")
+    return ConcurrentFlow(
+        fabric, tuple(group), sources, flow, integer_lengths(-solution.ineqlin.marginals)[place], "linear program"
+    )
 
 
-def cut_off(fabric: Fabric) -> InfeasibleError:
+def unreachable_error(fabric: Fabric) -> InfeasibleError:
     """Return the error that names two ranks, the first of which cannot reach the second.
 
     It suffices to search from rank 0, forwards and backwards.
@@ -247,7 +251,7 @@ def cut_off(fabric: Fabric) -> InfeasibleError:
     return InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
 
 
-def whole(lengths: np.ndarray) -> np.ndarray:
+def integer_lengths(lengths: np.ndarray) -> np.ndarray:
     """Return the lengths as integers in nearly the same proportions: exactly, if these are simple fractions."""
     lengths = np.maximum(np.asarray(lengths, float), 0)
     top = lengths.max(initial=0.0)

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from synth.errors import SynthError
-from synth.scale.alltoall.concurrent_flow import Flows
+from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the number of chunks that is tried to make the flows integral without rounding.
 MOST_CHUNKS = 24
@@ -23,7 +23,7 @@ MOST_CHUNKS = 24
 MOST_DETOURS = 64
 
 
-def chunks_of(flows: Flows) -> int:
+def chunk_count(flows: ConcurrentFlow) -> int:
     """Return the least number of chunks that makes the flows integral, else one that rounds them by a few percent."""
     values = np.unique(np.round(flows.flow % 1, 7))
     if len(values) > 200:
@@ -36,7 +36,7 @@ def chunks_of(flows: Flows) -> int:
     return min(max(shares), MOST_CHUNKS)
 
 
-def ways(flows: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
+def chunk_paths(flows: ConcurrentFlow, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
     """Return for each source the paths of its chunks, sorted by (destination, chunk).
 
     A path is a tuple of hops from rank to rank, and a hop is the tuple of its links.
@@ -44,7 +44,7 @@ def ways(flows: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
     fabric = flows.fabric
     paths, detours = [], _Detours(fabric)
     for k, source in enumerate(flows.sources.tolist()):
-        check()
+        check_deadline()
         flow = _integral(fabric, source, flows.flow[k] * chunks, chunks)
         _remove_cycles(fabric, flow)
         paths.append([_hops(fabric, path, detours) for path in _paths(fabric, source, flow, chunks)])

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from synth.scale.alltoall.concurrent_flow import Flows, cut_off, edge_orbits, whole
+from synth.scale.alltoall.concurrent_flow import ConcurrentFlow, edge_orbits, integer_lengths, unreachable_error
 from synth.scale.fabric.fabric import Fabric
-from synth.solvers.processes.deadline import TimeUp, check
+from synth.solvers.processes.deadline import TimeUp, check_deadline
 
 # Limit on the phases.
 PHASES = 120
@@ -31,10 +31,10 @@ LOOK = 10
 
 def by_weights(
     fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, phases: int = PHASES, gap: float = GAP
-) -> Flows:
-    """Return flows and lengths in the form of `concurrent_flow.flows`.
+) -> ConcurrentFlow:
+    """Return flows and lengths in the form of `concurrent_flow.least_congestion_flows`.
 
-    The gap is the quotient of `Flows.congestion` and the bound of the certificate. A time limit (see
+    The gap is the quotient of `ConcurrentFlow.congestion` and the bound of the certificate. A time limit (see
     `synth.solvers.processes.deadline`) ends the loop early with a greater gap. Raises TimeUp where the first phase is
     not complete by then, InfeasibleError where a rank cannot reach another.
     """
@@ -58,7 +58,7 @@ class _Weights:
         _, self.orbit = np.unique(first, return_inverse=True)
         self.size = np.bincount(self.orbit)
 
-    def run(self, phases: int, gap: float) -> Flows:
+    def run(self, phases: int, gap: float) -> ConcurrentFlow:
         """Run the phases until the gap is at most `gap`."""
         count = len(self.sources)
         parts = [part for part in np.array_split(np.arange(count), min(BATCHES, count)) if len(part)]
@@ -67,7 +67,7 @@ class _Weights:
         for phase in range(phases):
             for part in parts:
                 try:
-                    check()
+                    check_deadline()
                 except TimeUp:
                     if not phase:
                         raise
@@ -87,14 +87,14 @@ class _Weights:
                     break
         return self._result(flow, best_lengths)
 
-    def _result(self, flow: np.ndarray, best_lengths: np.ndarray) -> Flows:
+    def _result(self, flow: np.ndarray, best_lengths: np.ndarray) -> ConcurrentFlow:
         share = self.fabric.cap / self.wide[self.at]
-        return Flows(
+        return ConcurrentFlow(
             self.fabric,
             self.group,
             self.sources,
             flow[:, self.at] * share,
-            whole(best_lengths)[self.at],
+            integer_lengths(best_lengths)[self.at],
             "multiplicative weights",
         )
 
@@ -107,7 +107,7 @@ class _Weights:
         graph = sparse.csr_matrix((lengths, (self.tail, self.head)), shape=(nodes, nodes))
         distance, predecessor = dijkstra(graph, indices=sources, return_predecessors=True)
         if np.isinf(distance[:, :ranks]).any():
-            raise cut_off(self.fabric)
+            raise unreachable_error(self.fabric)
         return distance, predecessor
 
     def _loads(self, distance: np.ndarray, predecessor: np.ndarray) -> np.ndarray:

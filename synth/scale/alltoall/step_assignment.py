@@ -13,10 +13,10 @@ import numpy as np
 
 from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, Bulk
-from synth.scale.alltoall.concurrent_flow import Flows
-from synth.scale.alltoall.flow_decomposition import chunks_of, ways
+from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
+from synth.scale.alltoall.flow_decomposition import chunk_count, chunk_paths
 from synth.scale.forests.pipelining import link_orbits
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the hops of all paths.
 MOST_HOPS = 1 << 23
@@ -24,12 +24,12 @@ MOST_HOPS = 1 << 23
 LOOK = 256
 
 
-class Alltoall:
+class AlltoallPaths:
     """The paths of all chunks of the sources of `made`. `longest` is their greatest length in hops."""
 
-    def __init__(self, made: Flows, chunks: int | None = None) -> None:
+    def __init__(self, made: ConcurrentFlow, chunks: int | None = None) -> None:
         self.made, self.topology = made, made.fabric.topology
-        self.chunks = chunks_of(made) if chunks is None else chunks
+        self.chunks = chunk_count(made) if chunks is None else chunks
         if self.chunks < 1:
             raise UsageError(f"{self.chunks} chunks; at least 1")
         ranks = self.topology.ranks
@@ -37,7 +37,7 @@ class Alltoall:
         self.generators = tuple(tuple(pi[:ends].tolist()) for pi in made.group)
         self.copies = ranks // len(made.sources)
         self.items: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
-        for source, routes in zip(made.sources.tolist(), ways(made, self.chunks), strict=True):
+        for source, routes in zip(made.sources.tolist(), chunk_paths(made, self.chunks), strict=True):
             names = [
                 (source * ranks + t) * self.chunks + i for t in range(ranks) if t != source for i in range(self.chunks)
             ]
@@ -94,7 +94,7 @@ class Alltoall:
         for at, (chunk, way) in enumerate(sorted(self.items, key=lambda item: -len(item[1]))):
             earliest = 0
             if not at % LOOK:
-                check()
+                check_deadline()
             for h, hop in enumerate(way):
                 last = steps - (len(way) - h)
                 use = [pair for i in hop for pair in self.uses[i]]
@@ -132,7 +132,7 @@ class Alltoall:
         return best
 
 
-def roomy(flows: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
+def with_more_chunks(flows: ConcurrentFlow, way: AlltoallPaths, slack: int = 4) -> AlltoallPaths:
     """Return paths with more chunks: links need about `slack` times as many rounds as the longest path has hops.
 
     `way`: the paths with the least number of chunks.
@@ -141,4 +141,4 @@ def roomy(flows: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
     wanted = -(-slack * way.longest // max(1, int(flows.congestion * first)))
     hops = sum(len(route) for _, route in way.items)
     times = max(1, min(wanted, MOST_HOPS // max(1, 4 * hops)))
-    return way if times == 1 else Alltoall(flows, first * times)
+    return way if times == 1 else AlltoallPaths(flows, first * times)

@@ -44,7 +44,7 @@ SUMMARIES: Mapping[str, str] = {
 }
 
 
-def baseline(
+def baseline_schedule(
     name: str,
     network: Network,
     collective: Collective,

@@ -21,7 +21,7 @@ from synth.model.collective import collective
 from synth.model.topology import Cap, Network, Route
 from synth.scale.baselines.rings import search
 from synth.scale.bounds import graph_strength, subset_cuts
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Subsets of one size that are listed. Each is compared with the classes so far, so more would take minutes.
 MAXIMUM_SUBSETS = 1 << 16
@@ -49,9 +49,9 @@ class Rates:
 
     `best[name]`: an upper bound for all schedules, which packed trees attain for the names in `attained`. `composed`:
     the optimal reduce-scatter followed by the optimal allgather, for allreduce. `ring[name]`: all disjoint rings
-    together, which have `ring_units` units. `rings_most`: it is proved that no more fit. `cuts[name]`: where the bound
-    is a cut, the ranks whose outgoing links limit (for reduce-scatter, incoming links); for allreduce the part of each
-    rank.
+    together, which have `ring_units` units. `rings_proved_maximum`: it is proved that no more fit. `cuts[name]`: where
+    the bound is a cut, the ranks whose outgoing links limit (for reduce-scatter, incoming links); for allreduce the
+    part of each rank.
     """
 
     best: dict[str, Fraction]
@@ -59,10 +59,10 @@ class Rates:
     composed: Fraction | None
     ring: dict[str, Fraction]
     ring_units: int
-    rings_most: bool
+    rings_proved_maximum: bool
     cuts: dict[str, tuple[int, ...]]
 
-    def composed_best(self) -> dict[str, Fraction]:
+    def attainable_rates(self) -> dict[str, Fraction]:
         """`best`, where an allreduce that may not be attained is replaced by reduce-scatter + allgather, which is."""
         rates = dict(self.best)
         if "allreduce" in rates and "allreduce" not in self.attained and self.composed is not None:
@@ -95,7 +95,9 @@ def induced(network: Network, ranks: Sequence[int]) -> Network:
     return Network(name, len(ranks), tuple(routes), tuple(caps), network.unit)
 
 
-def classes(network: Network, sizes: Sequence[int] | None = None, *, every: bool = False) -> Iterator[Allocation]:
+def allocation_classes(
+    network: Network, sizes: Sequence[int] | None = None, *, every: bool = False
+) -> Iterator[Allocation]:
     """Yield the classes of allocations of 3 ranks or more (or of `sizes`), the small ones first.
 
     `every`: also the classes that the links do not connect. Raises UsageError where there are too many subsets to list,
@@ -114,7 +116,7 @@ def classes(network: Network, sizes: Sequence[int] | None = None, *, every: bool
     for size in wanted:
         by_invariant: dict[tuple, list[list]] = {}  # (least ranks, network, connected, members) of each class
         for ranks in combinations(range(network.ranks), size):
-            check()
+            check_deadline()
             net = induced(network, ranks)
             connected = all(d is not None for row in net.distances for d in row)
             if not connected and not every:
@@ -144,7 +146,7 @@ def _invariant(net: Network) -> tuple:
     return tuple(sorted(colors)), tuple(sorted((len(cap.routes), cap.units) for cap in net.caps))
 
 
-def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce")) -> Rates:
+def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce")) -> Rates:
     """Return the exact optimal rates of the collectives `names`. Raises UsageError for one that is not in `RATED`."""
     unrated = [name for name in names if name not in RATED]
     if unrated:
@@ -157,7 +159,7 @@ def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "a
     if "allreduce" in names:
         halves = [rate_bound(network, name).units for name in ("reduce-scatter", "allgather")]
         composed = 1 / sum((1 / rate for rate in halves), Fraction(0))
-    rings = search.disjoint(network)
+    rings = search.disjoint_rings(network)
     attained = frozenset(name for name in names if bounds[name].attained)
     return Rates(
         best={name: bound.units for name, bound in bounds.items()},
@@ -165,7 +167,7 @@ def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "a
         composed=composed,
         ring={name: rings.units * ring_rate(name, network.ranks) for name in names},
         ring_units=rings.units,
-        rings_most=rings.most,
+        rings_proved_maximum=rings.most,
         cuts={name: bound.cut for name, bound in bounds.items()},
     )
 

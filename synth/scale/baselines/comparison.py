@@ -11,12 +11,12 @@ from synth.errors import SynthError, UsageError
 from synth.model.scale_frontier import Large
 from synth.model.topology import Network, Topology
 from synth.scale.baselines.allocations import RATED, RateBound, induced, rate_bound, ring_rate, tree_packing_bound
-from synth.scale.baselines.comparison_text import Words, runs, units_of
 from synth.scale.baselines.double_binary_tree import tree_rate
+from synth.scale.baselines.limit_sentences import Words, runs, units_of
 from synth.scale.baselines.rings import ring_network
 from synth.scale.baselines.rings import search as rings
 from synth.scale.baselines.rings.rings import Rings
-from synth.solvers.processes.deadline import TimeUp, apart, give_up, given_up, left, until
+from synth.solvers.processes.deadline import TimeUp, give_up, given_up, remaining_time, run_in_process, time_limited
 
 Progress = Callable[[str], None]
 ScaleBound = Callable[[str], Large]
@@ -120,7 +120,7 @@ class _Comparison:
             query.labels, query.scale_bound, query.progress, query.root
         )  # fmt: skip
         self.words = Words(query.name, query.labels)
-        self.links = ring_network.of(query.topology)
+        self.links = ring_network.of_machine(query.topology)
         self.open: list[str] = []
         self.scale_frontiers: dict[str, Large] = {}
 
@@ -151,9 +151,9 @@ class _Comparison:
 
     def _disjoint_rings(self) -> Rings:
         """All rings together, none where the time is over. Ctrl-C ends the search, and nothing more is begun."""
-        if left() != 0:
+        if remaining_time() != 0:
             try:
-                return rings.disjoint(self.topology, self.progress, self.links)
+                return rings.disjoint_rings(self.topology, self.progress, self.links)
             except KeyboardInterrupt:
                 give_up()
         return Rings((), False, complete=False)
@@ -164,17 +164,17 @@ class _Comparison:
         Trees and linear programs may take all of a time limit but the share `reserved`. The scale engine gives the
         bound where they take longer or do not apply.
         """
-        if left() == 0 and name != self.name:
+        if remaining_time() == 0 and name != self.name:
             self.open.append(f"the bound of {name}")
             return None
         network, late = self.network, False
         if network is not None:
-            seconds = left()
+            seconds = remaining_time()
             try:
-                with until(None if seconds is None else seconds * (1 - reserved)):
+                with time_limited(None if seconds is None else seconds * (1 - reserved)):
                     exact = self.scale_bound is None or network.ranks <= PROGRAM_RANKS
                     method = rate_bound if exact else tree_packing_bound
-                    bound = apart(method, network, name, self.root)
+                    bound = run_in_process(method, network, name, self.root)
                     if bound is not None:
                         return bound
             except TimeUp:
@@ -246,7 +246,7 @@ class _Comparison:
         rates = [MethodRate("all disjoint rings", found.units * unit_rate, remark)]
         widest = max(units for _, units in found.rings)
         with suppress(TimeUp):
-            widest = rings.widest(self.topology, found, self.links)
+            widest = rings.widest_ring(self.topology, found, self.links)
         rates.append(MethodRate("one ring", widest * unit_rate, f"{units_of(widest)} wide"))
         return rates
 

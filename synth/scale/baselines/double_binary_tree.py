@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.scale.baselines.rings.ring_network import RingNetwork
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 Parents = tuple[int | None, ...]
 
@@ -112,7 +112,7 @@ class _ShortestPaths:
 
     def path(self, a: int, b: int) -> tuple[tuple[int, int], ...] | None:
         """Pairs of ranks along a shortest path from a to b, None where there is none. Raises TimeUp."""
-        check()
+        check_deadline()
         if self.between(a, b):
             return ((a, b),)
         predecessor: dict[int, int] = {a: a}

@@ -62,7 +62,7 @@ def with_pcie(network: Network, gbps: Fraction) -> Network:
     return Network(f"{network.name}+pcie", network.ranks, tuple(routes), tuple(caps), unit)
 
 
-def joined(
+def rates_with_pcie(
     network: Network, best: dict[str, Fraction], connected: bool, pcie: Fraction, switching: Fraction, size: int
 ) -> dict[str, Fraction]:
     """Return GB/s of each collective for `size` bytes when PCIe of `pcie` GB/s a rank is used beside `network`.
@@ -71,15 +71,15 @@ def joined(
     split between both fabrics. Elsewhere one packing uses both, which for allreduce is the optimal reduce-scatter
     followed by the optimal allgather. `switching`: µs, as in `split`.
     """
-    from synth.scale.baselines.allocations import rates
+    from synth.scale.baselines.allocations import optimal_rates
 
     if connected:
         pcie_alone = with_pcie(Network(network.name, network.ranks, (), (), pcie), pcie)
-        units_on_pcie = rates(pcie_alone, tuple(best)).composed_best()
+        units_on_pcie = optimal_rates(pcie_alone, tuple(best)).attainable_rates()
         return {
             name: split(size, units * network.unit, units_on_pcie[name] * pcie, switching).gbps
             for name, units in best.items()
         }
     both = with_pcie(network, pcie)
-    units_on_both = rates(both, tuple(best)).composed_best()
+    units_on_both = optimal_rates(both, tuple(best)).attainable_rates()
     return {name: split(size, Fraction(0), units_on_both[name] * both.unit, switching).gbps for name in best}

@@ -24,8 +24,8 @@ from synth.scale.bounds.graph_strength import partitions
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
-from synth.solvers.max_flow import MaxFlow, TooLarge
-from synth.solvers.processes.deadline import TimeUp, endless, left
+from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
+from synth.solvers.processes.deadline import TimeUp, no_time_limit, remaining_time
 
 # Limit on the parts whose least regions are still computed after the time limit: one maximum flow each.
 FEW = 64
@@ -44,18 +44,18 @@ def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
     """
     _check_reachable(fabric)
     result = partition(fabric)
-    return result if single_cut.even(fabric) else _with_cuts(fabric, *result)
+    return result if single_cut.is_balanced(fabric) else _with_cuts(fabric, *result)
 
 
 def _with_cuts(fabric: Fabric, value: Fraction, certificate: dict, short: str) -> tuple[Fraction, dict, str]:
     """Return the better of the given bound and the best single-cut or multi-cut bound, in the form of `bound`."""
-    limit = single_cut.narrowest(fabric, free_group(symmetries(fabric), fabric.ranks))
-    with suppress(TimeUp, TooLarge):
+    limit = single_cut.narrowest_cut(fabric, free_group(symmetries(fabric), fabric.ranks))
+    with suppress(TimeUp, CapacityOverflowError):
         limit, _ = multi_cut_bound(limit)
     if limit.time > value:
         proved = throughput_cuts.check(limit.certificate, fabric.topology) * fabric.unit
         value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda pair: pair[0])
-    cut_short = not limit.whole or left() == 0
+    cut_short = not limit.whole or remaining_time() == 0
     return value, certificate, short or ("ended by the time limit" if cut_short else "")
 
 
@@ -68,9 +68,9 @@ def partition(fabric: Fabric) -> tuple[Fraction, dict, str]:
         return *_proved(*best), ""
     except TimeUp:
         short = "ended by the time limit"
-    except TooLarge:
+    except CapacityOverflowError:
         short = "not tried: the bandwidths have too many digits for it"
-    with endless():
+    with no_time_limit():
         return *_best_so_far(fabric, best), short
 
 
@@ -94,7 +94,7 @@ def _partitions(graph: Fabric, ratio: Fraction, moves: Sequence[np.ndarray]) -> 
         for better in partitions(graph, ratio, moves):
             ratio = better[0]
             yield better
-    except TooLarge:  # equal entries for an orbit need greater denominators than entries of single ranks
+    except CapacityOverflowError:  # equal entries for an orbit need greater denominators than entries of single ranks
         yield from partitions(graph, ratio)
 
 

@@ -22,10 +22,10 @@ from synth.encodings import spanning_tree_packing
 from synth.model.topology import Network
 from synth.scale.fabric.automorphisms import orbits
 from synth.scale.fabric.fabric import Fabric
-from synth.solvers.max_flow import MaxFlow, checked
+from synth.solvers.max_flow import MaxFlow, check_capacity_sum
 
 
-class Graph(NamedTuple):
+class CapacitatedGraph(NamedTuple):
     """A capacitated directed graph: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`.
 
     The first `ranks` of the `nodes` are ranks. It has the fields of a `Fabric` that cuts need.
@@ -50,7 +50,7 @@ def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
     src = np.array([route.src for route in network.routes], np.int64)
     dst = np.array([route.dst for route in network.routes], np.int64)
     cap = np.array([route.units for route in network.routes], np.int64)
-    graph = Graph(network.name, network.ranks, network.ranks, src, dst, cap)
+    graph = CapacitatedGraph(network.name, network.ranks, network.ranks, src, dst, cap)
     # The directed graph has each undirected link twice: hence the factor 2.
     for _, label in partitions(graph, 2 * spanning_tree_packing.partition_rate(network, part)):
         part = tuple(np.unique(label, return_index=True)[1][label].tolist())
@@ -58,7 +58,7 @@ def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
 
 
 def partitions(
-    fabric: Fabric | Graph, ratio: Fraction, generators: Sequence[np.ndarray] = ()
+    fabric: Fabric | CapacitatedGraph, ratio: Fraction, generators: Sequence[np.ndarray] = ()
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
     """Yield (ratio, part of each rank) with falling ratios below `ratio`. The last ratio is the minimum.
 
@@ -74,7 +74,7 @@ def partitions(
 class _Greedy:
     """The greedy algorithm: entries of x orbit by orbit, as integer multiples of a common fraction of a unit."""
 
-    def __init__(self, fabric: Fabric | Graph, generators: Sequence[np.ndarray]) -> None:
+    def __init__(self, fabric: Fabric | CapacitatedGraph, generators: Sequence[np.ndarray]) -> None:
         self.fabric = fabric
         self.ranks = ranks = fabric.ranks
         self.moves = [np.asarray(pi[:ranks]) for pi in generators]
@@ -121,7 +121,7 @@ class _Greedy:
         `scale`.
         """
         more = scale * self.total + 1
-        checked(3 * more + int(np.abs(x).sum()), self.fabric.name)
+        check_capacity_sum(3 * more + int(np.abs(x).sum()), self.fabric.name)
         decided = self.done.copy()
         decided[orbit] = True
         gain = np.where(decided, np.maximum(x, 0), 0)

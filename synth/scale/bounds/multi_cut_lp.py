@@ -19,9 +19,9 @@ from synth.checker.certificates import throughput_cuts
 from synth.errors import VerificationError
 from synth.model.documents.int_ranges import runs
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput
-from synth.scale.fabric.automorphisms import edge_images, elements, free_group, orbits, symmetries
+from synth.scale.fabric.automorphisms import edge_images, free_group, group_images, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.fabric.switch_balancing import MOST_SCALE, balanced
+from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
 
@@ -47,7 +47,7 @@ def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
     """
     graph = bound.fabric
     edges, anywhere = len(graph.src), bound.collective == throughput_cuts.ANYWHERE
-    if edges > MOST_EDGES or (anywhere and edges * graph.ranks > MOST_PAIRED) or balanced(graph) is graph:
+    if edges > MOST_EDGES or (anywhere and edges * graph.ranks > MOST_PAIRED) or balance_switches(graph) is graph:
         return bound, None
     group = () if bound.collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     program = _Program(graph, bound, group)
@@ -215,7 +215,7 @@ class _Program:
         if not self.group:
             return [inside]
         images = []
-        for image in elements(self.group, np.arange(self.graph.nodes), min(self.order, maximum)):
+        for image in group_images(self.group, np.arange(self.graph.nodes), min(self.order, maximum)):
             moved = np.zeros_like(inside)
             moved[image] = inside
             images.append(moved)

@@ -24,19 +24,19 @@ from synth.solvers.processes.deadline import TimeUp
 Sets = tuple[np.ndarray, np.ndarray]
 
 
-def even(fabric: Fabric) -> bool:
+def is_balanced(fabric: Fabric) -> bool:
     """Return True if each node has equal capacities in and out: then no single cut beats the best partition."""
-    return not (leaving(fabric) - leaving(fabric.reversed())).any()
+    return not (capacity_out(fabric) - capacity_out(fabric.reversed())).any()
 
 
-def leaving(fabric: Fabric) -> np.ndarray:
+def capacity_out(fabric: Fabric) -> np.ndarray:
     """Return the capacity out of each node."""
     total = np.zeros(fabric.nodes, np.int64)
     np.add.at(total, fabric.src, fabric.cap)
     return total
 
 
-def narrowest(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughput:
+def narrowest_cut(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughput:
     """Return the bound of the region with the least capacity out of it, among regions with ranks inside and outside.
 
     A byte of an allreduce takes at least 1 / capacity. `group`: commuting symmetries that fix no rank
@@ -45,7 +45,7 @@ def narrowest(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughput:
     be reachable from every other.
     """
     ranks, source, sink = fabric.ranks, fabric.nodes, fabric.nodes + 1
-    rank, out, into = np.arange(ranks), leaving(fabric), leaving(fabric.reversed())
+    rank, out, into = np.arange(ranks), capacity_out(fabric), capacity_out(fabric.reversed())
     sends, takes = out[:ranks], into[:ranks]
     least, inside = int(sends.min()), np.arange(fabric.nodes) == np.argmin(sends)
     if takes.min() < least:

@@ -19,11 +19,11 @@ from synth.errors import InfeasibleError, UsageError
 from synth.model.documents.int_ranges import runs
 from synth.scale.fabric.automorphisms import orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
-from synth.solvers.max_flow import MaxFlow, checked
+from synth.solvers.max_flow import MaxFlow, check_capacity_sum
 from synth.solvers.processes.deadline import TimeUp
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
-TURNED = ("reduce-scatter", "reduce")
+REVERSED = ("reduce-scatter", "reduce")
 ROOTED = ("broadcast", "reduce")
 
 
@@ -87,7 +87,7 @@ def throughput(
         raise UsageError(f"{collective}: cuts bound the throughput of {', '.join(COLLECTIVES)}")
     if not 0 <= root < fabric.ranks:
         raise UsageError(f"root {root} is none of the {fabric.ranks} ranks")
-    graph = fabric.reversed() if collective in TURNED else fabric
+    graph = fabric.reversed() if collective in REVERSED else fabric
     shards = np.zeros(fabric.nodes, np.int64)
     shards[root if collective in ROOTED else slice(fabric.ranks)] = 1
     moves = symmetries(fabric) if generators is None else generators
@@ -125,7 +125,7 @@ class _Newton:
         return Throughput(graph, self.collective, self.root, shards, time, inside, self.flow.calls, whole=whole)
 
     def _set(self, time: Fraction) -> None:
-        checked(time.numerator * int(self.graph.cap.sum()) + time.denominator * self.total, self.graph.name)
+        check_capacity_sum(time.numerator * int(self.graph.cap.sum()) + time.denominator * self.total, self.graph.name)
         self.flow.set(np.r_[self.graph.cap * time.numerator, self.starts * time.denominator])
 
     def _ratio(self, inside: np.ndarray) -> Fraction:

@@ -41,7 +41,7 @@ def certificate(topology: Topology, collective: str, root: int = 0) -> dict | No
 
 
 @contextmanager
-def proved(topology: Topology, collective: str, root: int) -> Iterator[None]:
+def with_certificate(topology: Topology, collective: str, root: int) -> Iterator[None]:
     """Attach a certificate to each InfeasibleError raised in the context.
 
     Raises InfeasibleError for a topology without links, UsageError for a single rank.

@@ -237,10 +237,10 @@ def _order(basis: Sequence[np.ndarray], ranks: int) -> int:
     if len(np.unique(sizes)) > 1:
         return 0
     order = int(sizes[0])
-    return order if len(sizes) == 1 or len(elements(basis, np.unique(label), order + 1)) == order else 0
+    return order if len(sizes) == 1 or len(group_images(basis, np.unique(label), order + 1)) == order else 0
 
 
-def elements(basis: Sequence[np.ndarray], points: np.ndarray, most: int) -> list[np.ndarray]:
+def group_images(basis: Sequence[np.ndarray], points: np.ndarray, most: int) -> list[np.ndarray]:
     """Return distinct images of `points` under the group, the identity's first, at most `most` of them."""
     images = {points.tobytes(): points}
     queue = [points]

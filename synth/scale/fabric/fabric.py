@@ -21,8 +21,8 @@ import numpy as np
 from synth.errors import SynthError
 from synth.model.link_table import ends, widths
 from synth.model.topology import Topology
-from synth.scale.fabric.shortest_paths import Shortest
-from synth.solvers.max_flow import checked
+from synth.scale.fabric.shortest_paths import ShortestPaths
+from synth.solvers.max_flow import check_capacity_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Fabric:
     tail: np.ndarray
     head: np.ndarray
     unit: Fraction
-    shortest: Shortest | None
+    shortest: ShortestPaths | None
     flipped: bool = False
     sets: tuple[list[int], ...] = ()
 
@@ -172,7 +172,7 @@ def fabric(topology: Topology) -> Fabric:
     Raises SynthError for a limit that is neither a port nor a NIC (two limits on the same side of a link), and for
     capacities whose whole multiples do not fit 64 bits.
     """
-    from synth.scale.fabric.port_gadgets import Builder
+    from synth.scale.fabric.port_gadgets import FabricBuilder
 
     links = topology.links
     if not links:
@@ -186,10 +186,10 @@ def fabric(topology: Topology) -> Fabric:
     if min(each + limits) < 0:
         raise SynthError(f"{topology.name}: a bandwidth is negative; a link that is down has 0")
     total = sum(n * int(c) for n, c in zip(each, np.bincount(which), strict=True))
-    checked(total + sum(limits), topology.name)
+    check_capacity_sum(total + sum(limits), topology.name)
     cap = np.array(each, np.int64)[which]
     src, dst = ends(links)
-    build = Builder(topology, topology.ranks + len(topology.switches), src, dst, cap, limits)
+    build = FabricBuilder(topology, topology.ranks + len(topology.switches), src, dst, cap, limits)
     rows, hub, gadget_links = build.run()
     keep = rows[:, 2] > 0
     rows = rows[keep]
@@ -207,6 +207,6 @@ def fabric(topology: Topology) -> Fabric:
         src,
         dst,
         unit,
-        Shortest(topology),
+        ShortestPaths(topology),
         sets=tuple(build.sets),
     )

@@ -18,7 +18,7 @@ from synth.model.topology import Topology
 MOST_PAIRS = 1 << 26
 
 
-class Builder:
+class FabricBuilder:
     """Construction of the edges of a fabric, as rows ``(src, dst, cap, link, limit)``.
 
     `ends` counts the ranks and switches of the topology. `src`, `dst` and `cap` are by link. `widths` holds the units

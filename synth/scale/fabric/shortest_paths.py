@@ -18,7 +18,7 @@ FAR = 1 << 30  # the distance of an unreachable node
 Neighbors = tuple[dict[int, list[int]], dict[int, list[int]]]  # by node: neighbouring ranks, neighbouring switches
 
 
-class Shortest:
+class ShortestPaths:
     """Distances through switches along the links of `topology`, counted in links."""
 
     def __init__(self, topology: Topology) -> None:

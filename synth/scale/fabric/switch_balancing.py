@@ -16,7 +16,7 @@ PASSES = 12
 MOST_SCALE = 1 << 20
 
 
-def balanced(fabric: Fabric) -> Fabric | None:
+def balance_switches(fabric: Fabric) -> Fabric | None:
     """Return `fabric` with the edges on the wider side of each unbalanced switch narrowed in proportion.
 
     It is `fabric` itself where all switches are balanced. None where `PASSES` do not balance all switches, or the

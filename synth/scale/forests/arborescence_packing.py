@@ -20,10 +20,10 @@ import numpy as np
 from synth.errors import SynthError
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.edge_splitting import Ends, Logical, split
-from synth.scale.forests.partial_trees import Branch, Grown, branches_at
-from synth.scale.forests.path_shortening import shortened
+from synth.scale.forests.partial_trees import Branch, BranchForest, branches_at
+from synth.scale.forests.path_shortening import shorten_paths
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Links that are tried in search of one with capacity for the whole weight of a tree, before the tree is split.
 WHOLE_FIRST = 4
@@ -31,7 +31,7 @@ WHOLE_FIRST = 4
 MOST_TIGHT = 96
 
 
-def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> Grown | None:
+def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> BranchForest | None:
     """Return trees that broadcast the shard of each rank r with ``shards[r] == 1`` in `time` per unit of data.
 
     The edges of the fabric have the direction in which data spreads. None where the switches cannot be split off.
@@ -47,7 +47,7 @@ def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> Grown | None:
         logical = split(graph, 1, shards * weight)
         if logical is None:
             break
-        grown = shortened(scaled, _Packing(logical, weight).run(), scaled.cap)
+        grown = shorten_paths(scaled, _Packing(logical, weight).run(), scaled.cap)
         if grown is not None:
             return grown
     return None
@@ -81,7 +81,7 @@ class _Packing:
         self.incomplete: list[_Tree] = []
         self.all = (1 << self.ranks) - 1
 
-    def run(self) -> Grown:
+    def run(self) -> BranchForest:
         """Grow the trees of one root after the other."""
         done: list[_Tree] = []
         for root in np.flatnonzero(self.logical.starts).tolist():
@@ -98,7 +98,7 @@ class _Packing:
         """Grow a tree until it reaches all ranks. A part of its weight that no link can take is split off as another
         incomplete tree.
         """
-        check()
+        check_deadline()
         self._build_flow_network()
         heap: list[tuple[int, int, int, int]] = []
 
@@ -204,7 +204,7 @@ class _Packing:
         if len(self.tight) > MOST_TIGHT:
             del self.tight[next(iter(self.tight))]
 
-    def _grown(self, done: list[_Tree]) -> Grown:
+    def _grown(self, done: list[_Tree]) -> BranchForest:
         """Return the trees over edges of the fabric.
 
         Each link from rank to rank consists of pieces of fabric paths, which the trees over the link take in order. A
@@ -232,4 +232,4 @@ class _Packing:
                 roots.append(tree.root)
                 weights.append(end - start)
                 rows.append(branches_at(ends, start))
-        return Grown(self.weight, roots, weights, rows)
+        return BranchForest(self.weight, roots, weights, rows)

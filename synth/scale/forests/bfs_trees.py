@@ -13,10 +13,10 @@ from synth.model.link_table import ends as ends_of
 from synth.model.spanning_forest import ROOTED, TURNED, Forest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 
-class Shallow:
+class BreadthFirstTrees:
     """Breadth-first trees for a collective, over links and through switches.
 
     For reductions all links are taken in the opposite direction. `load` counts the hops over each link in the trees so
@@ -92,7 +92,7 @@ class Shallow:
 
         At each level the ranks with the fewest paths to choose from come first.
         """
-        check()
+        check_deadline()
         if not self.topology.switches:
             return self._tree_without_switches(start)
         distance = self._distances(start)

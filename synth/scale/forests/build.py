@@ -15,26 +15,26 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput, throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.fabric.switch_balancing import balanced
+from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
-from synth.scale.forests.partial_trees import Flat, Grown, finished
+from synth.scale.forests.partial_trees import ArrayForest, BranchForest, to_forest
 from synth.scale.forests.symmetric_trees import grow
 from synth.solvers.processes.deadline import TimeUp
 
 METHODS = ("symmetric", "packing")
 # Ranks of a machine with switches from which a broadcast takes re-rooted trees of the symmetric allgather: a packing
 # takes many seconds there.
-REROOTED = 64
+REROOTED_FROM = 64
 # Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of CPU.
-PACKED = 80_000_000
+MOST_PACKING_WORK = 80_000_000
 # The same limit for a single root on a fabric with switches, which are split off first.
-PACKED_SWITCHED = 600_000
+MOST_SWITCHED_WORK = 600_000
 # Multiples of the bound's time that are tried in turn where no forest is found at the bound.
 SLOWER = tuple(Fraction(n, d) for n, d in ((33, 32), (17, 16), (9, 8), (5, 4), (3, 2), (2, 1), (3, 1)))
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
+class BoundedForest:
     """A forest and the bound on its collective. The forest is optimal where `gap` is 0."""
 
     forest: Forest
@@ -55,12 +55,12 @@ def build(
     progress: Callable[[str], None] = lambda text: None,
     bound: Throughput | None = None,
     on_bound: Callable[[Throughput], None] = lambda bound: None,
-) -> Built:
+) -> BoundedForest:
     """Return the best forest that the methods find, tried in their order. The search ends at a forest that meets the
     bound.
 
     `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with each higher bound as soon as it
-    is proved. The forest is not verified: pass `Built.forest` to `bench.spanning_forest_check.verify`. Raises
+    is proved. The forest is not verified: pass `BoundedForest.forest` to `bench.spanning_forest_check.verify`. Raises
     InfeasibleError where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no
     forest is found, TimeUp where a time limit (see `synth.solvers.processes.deadline`) ends the search before.
     """
@@ -78,56 +78,58 @@ def build(
     except TimeUp:
         if best is None:
             raise
-        return Built(best.forest, search.bound)
+        return BoundedForest(best.forest, search.bound)
 
 
 def _first_forest(
-    search: _Search, fabric: Fabric, collective: str, best: Built | None, progress: Callable[[str], None]
-) -> Built:
+    search: _Search, fabric: Fabric, collective: str, best: BoundedForest | None, progress: Callable[[str], None]
+) -> BoundedForest:
     """Return the first forest of the search's plans, or `best` where it is at least as fast or the only one."""
     bound, moves = search.bound, search.moves
     for method, graph, time in search.plans():
         group = () if collective in ROOTED or method != "symmetric" else free_group(moves, fabric.ranks)
         grown = _grown(method, graph, time, bound.shards, group)
         if best is not None and time / graph.unit >= best.forest.time:
-            return Built(best.forest, search.bound)
+            return BoundedForest(best.forest, search.bound)
         if grown is not None:
             reached = replace(bound, fabric=graph, time=time)
-            return Built(finished(graph, reached, grown, group, method), search.bound)
+            return BoundedForest(to_forest(graph, reached, grown, group, method), search.bound)
         reached = int(bound.shards.sum()) * graph.unit / time
         progress(f"{method} finds no forest at {float(reached):.6g} GB/s")
     if best is not None:
-        return Built(best.forest, search.bound)
+        return BoundedForest(best.forest, search.bound)
     raise UndecidedError(
         f"{fabric.name}: no forest found for {collective} by {' or '.join(search.methods)}; that proves nothing: "
         f"the bound is {float(search.bound.bandwidth):.6g} GB/s"
     )
 
 
-def _rerooted(fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str]) -> Built | None:
+def _rerooted(
+    fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str]
+) -> BoundedForest | None:
     """Return a broadcast or reduce by re-rooted trees of the symmetric allgather, on a large machine with switches.
 
     None for other collectives and machines, and where no trees are found.
     """
     rooted = bound.collective in ROOTED and "symmetric" in methods
-    if not rooted or fabric.ranks < REROOTED or fabric.nodes == fabric.ranks:
+    if not rooted or fabric.ranks < REROOTED_FROM or fabric.nodes == fabric.ranks:
         return None
     group = free_group(moves, fabric.ranks)
     if not group:
         return None
-    from synth.scale.forests.rerooting import rerooted
+    from synth.scale.forests.rerooting import reroot
 
     every = throughput(fabric, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
     for slower in (Fraction(1), *SLOWER):
         grown = grow(bound.fabric, group, every.time * slower, program=False)
         if grown is not None:
-            result = rerooted(bound.fabric, grown, group, bound.root, bound.time)
+            result = reroot(bound.fabric, grown, group, bound.root, bound.time)
             if result is None:
                 return None
             trees, time = result
             if time > bound.time:
                 bound, _ = multi_cut_bound(bound)
-            return Built(finished(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound)
+            return BoundedForest(to_forest(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound)
     return None
 
 
@@ -149,7 +151,7 @@ class _Search:
         if self.bound is not first:
             self.on_bound(self.bound)
         best: tuple[Fabric, Fraction] | None = None
-        for graph in (narrowed, balanced(first.fabric)):
+        for graph in (narrowed, balance_switches(first.fabric)):
             if graph is None or graph is first.fabric:
                 continue
             time = self._time(graph)
@@ -176,7 +178,7 @@ class _Search:
 
 def _grown(
     method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]
-) -> Grown | Flat | None:
+) -> BranchForest | ArrayForest | None:
     if method == "symmetric":
         return grow(graph, group, time, program=not _packable(graph, shards)) if group else None
     return pack(graph, time, shards) if _packable(graph, shards) else None
@@ -184,4 +186,4 @@ def _grown(
 
 def _packable(graph: Fabric, shards: np.ndarray) -> bool:
     work = int(shards.sum()) * graph.ranks * len(graph.src)
-    return work <= (PACKED_SWITCHED if int(shards.sum()) == 1 and graph.nodes > graph.ranks else PACKED)
+    return work <= (MOST_SWITCHED_WORK if int(shards.sum()) == 1 and graph.nodes > graph.ranks else MOST_PACKING_WORK)

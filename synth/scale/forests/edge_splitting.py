@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
-from synth.solvers.max_flow import MaxFlow, checked
-from synth.solvers.processes.deadline import check
+from synth.solvers.max_flow import MaxFlow, check_capacity_sum
+from synth.solvers.processes.deadline import check_deadline
 
 # Neighbours over which the capacity from each neighbour of a switch is spread. More give shallower trees, fewer give
 # trees that need not be cut.
@@ -49,7 +49,7 @@ def split(fabric: Fabric, scale: int, starts: np.ndarray) -> Logical | None:
     Capacities are those of the fabric times `scale`. None where a switch cannot be removed. This cannot happen where
     the capacity into each node equals the capacity out of it and schedules may take every path through a switch.
     """
-    checked(scale * int(fabric.cap.sum()) + int(starts.sum()), fabric.name)
+    check_capacity_sum(scale * int(fabric.cap.sum()) + int(starts.sum()), fabric.name)
     state = _State(fabric, scale, starts)
     for node in state.order():
         if not state.remove(node):
@@ -146,7 +146,7 @@ class _State:
 
     def _split_off(self, a: int, node: int, b: int, units: int) -> int:
         """Move up to `units` from (a, node) and (node, b) to (a, b). Return the units moved."""
-        check()
+        check_deadline()
         first, second, decided = self.pieces[a, node], self.pieces[node, b], self._outside_gadgets(a, b)
         pieces = self.pieces.setdefault((a, b), [])
         moved = i = 0

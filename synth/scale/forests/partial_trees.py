@@ -1,4 +1,4 @@
-"""Trees on the edges of a fabric, before `finished` translates them into a `Forest` on the topology's links."""
+"""Trees on the edges of a fabric, before `to_forest` translates them into a `Forest` on the topology's links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Grown:
+class BranchForest:
     """A forest as dictionaries: tree k has root `roots[k]` and carries `weights[k]` of the `weight` units of a shard.
 
     `branches[k]` holds a branch for each rank but the root.
@@ -35,10 +35,10 @@ class Grown:
 
 
 @dataclass(frozen=True, eq=False)
-class Flat:
+class ArrayForest:
     """A forest as arrays: rank r of tree k has the parent ``parent[k, r]``, over edges ``paths[path_number[k, r]]``.
 
-    Both arrays are -1 at the root. The other fields are those of `Grown`.
+    Both arrays are -1 at the root. The other fields are those of `BranchForest`.
     """
 
     weight: int
@@ -50,7 +50,7 @@ class Flat:
 
     @property
     def branches(self) -> list[dict[int, Branch]]:
-        """The branches of each tree, as in `Grown`."""
+        """The branches of each tree, as in `BranchForest`."""
         trees: list[dict[int, Branch]] = []
         for parents, numbers in zip(self.parent.tolist(), self.path_number.tolist(), strict=True):
             hops = enumerate(zip(parents, numbers, strict=True))
@@ -70,15 +70,15 @@ def branches_at(ends: Mapping[int, Sequence[tuple[int, Branch]]], unit: int) -> 
     return branches
 
 
-def finished(
-    fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequence[np.ndarray], method: str
+def to_forest(
+    fabric: Fabric, bound: Throughput, grown: BranchForest | ArrayForest, group: Sequence[np.ndarray], method: str
 ) -> Forest:
     """Return the forest in terms of the topology's links.
 
     `group` generates the symmetries whose images of the trees are meant too. `method` names the construction. Raises
     SynthError where a branch uses a path that the topology lacks.
     """
-    parents, via, paths = _flat(fabric, grown) if isinstance(grown, Flat) else _branched(fabric, grown)
+    parents, via, paths = _flat(fabric, grown) if isinstance(grown, ArrayForest) else _branched(fabric, grown)
     ends = fabric.ranks + len(fabric.topology.switches)
     return Forest(
         fabric.topology,
@@ -96,7 +96,7 @@ def finished(
     )
 
 
-def _flat(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
+def _flat(fabric: Fabric, grown: ArrayForest) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     paths: dict[tuple[int, ...], int] = {}
     number = np.full(len(grown.paths) + 1, -1, np.int32)
     for i, links in enumerate(fabric.links_of_all(grown.paths)):
@@ -106,7 +106,7 @@ def _flat(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tu
     return grown.parent.astype(np.int32), number[grown.path_number], tuple(paths)
 
 
-def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
+def _branched(fabric: Fabric, grown: BranchForest) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     shape = len(grown.roots), fabric.ranks
     parents, via = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
     paths: dict[tuple[int, ...], int] = {}

@@ -14,8 +14,8 @@ from collections import deque
 import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.forests.partial_trees import Branch, Grown
-from synth.solvers.processes.deadline import check
+from synth.scale.forests.partial_trees import Branch, BranchForest
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the partial paths that the search for one path extends.
 MOST_PARTIAL = 20_000
@@ -26,7 +26,7 @@ Hop = tuple[int, int]  # tree, rank
 Path = tuple[int, ...]
 
 
-def shortened(fabric: Fabric, grown: Grown, capacity: np.ndarray) -> Grown | None:
+def shorten_paths(fabric: Fabric, grown: BranchForest, capacity: np.ndarray) -> BranchForest | None:
     """Return the same trees over shortest paths, where edge e carries up to `capacity[e]` of their weight.
 
     None where the search finds no such routing.
@@ -43,7 +43,7 @@ def shortened(fabric: Fabric, grown: Grown, capacity: np.ndarray) -> Grown | Non
 class _Router:
     """Paths of all hops. `left[e]` is the remaining capacity of edge e, `users[e]` the hops on it, oldest first."""
 
-    def __init__(self, fabric: Fabric, grown: Grown, capacity: np.ndarray) -> None:
+    def __init__(self, fabric: Fabric, grown: BranchForest, capacity: np.ndarray) -> None:
         self.fabric, self.grown, self.left = fabric, grown, capacity.tolist()
         self.rows = [dict(row) for row in grown.branches]
         self.price = [1] * len(self.left)
@@ -55,15 +55,15 @@ class _Router:
             for y, branch in row.items():
                 self._put((k, y), branch.path)
 
-    def run(self, long: list[Hop]) -> Grown | None:
+    def run(self, long: list[Hop]) -> BranchForest | None:
         """Route the hops of `long` on shortest paths, and again the hops that they displace."""
         for hop in long:
             self._remove(hop)
         queue = deque(sorted(long, key=lambda hop: -self.grown.weights[hop[0]]))
         for _ in range(MOST_MOVED * len(long)):
             if not queue:
-                return Grown(self.grown.weight, self.grown.roots, self.grown.weights, self.rows)
-            check()
+                return BranchForest(self.grown.weight, self.grown.roots, self.grown.weights, self.rows)
+            check_deadline()
             hop = queue.popleft()
             path = self._cheapest_path(hop)
             if path is None:

@@ -209,7 +209,7 @@ def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
     return int(np.bincount(label).max())
 
 
-def composed(scatter: Bulk, gather: Bulk) -> Bulk:
+def scatter_then_gather(scatter: Bulk, gather: Bulk) -> Bulk:
     """Return the allreduce that runs a reduce-scatter and then an allgather.
 
     Raises UsageError where they differ in topology, chunks or symmetries.
@@ -230,7 +230,7 @@ def composed(scatter: Bulk, gather: Bulk) -> Bulk:
     )  # fmt: skip
 
 
-def turned(allgather: Bulk) -> Bulk:
+def reversed_in_time(allgather: Bulk) -> Bulk:
     """Return the reduce-scatter that runs an allgather backwards in time.
 
     Raises UsageError for another collective, and where a link that it uses lacks a reverse link of equal bandwidth.

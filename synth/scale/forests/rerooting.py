@@ -19,16 +19,16 @@ import numpy as np
 from synth.model.gc_pause import collector_off
 from synth.scale.fabric.automorphisms import edge_images
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.forests.partial_trees import Branch, Flat, Grown
+from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit on (candidate trees) x (edges of a tree), and on (group elements) x (edges of the fabric): bounds the memory.
 MOST_HOPS = 40_000_000
 # Limit on the switches on a path from rank to rank.
 MOST_SWITCHES = 3
 # Limit on the units into which the data is cut: the number of chunks of the schedule.
-MOST_TAKEN = 4096
+MOST_UNITS = 4096
 # More units are taken only where they reduce the time by more than this fraction.
 NEAR = Fraction(1, 500)
 # Hops that `_number_paths` compares in one array.
@@ -60,9 +60,9 @@ class _Tree:
 
 
 @collector_off()
-def rerooted(
-    fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], root: int, bound: Fraction
-) -> tuple[Flat, Fraction] | None:
+def reroot(
+    fabric: Fabric, grown: BranchForest | ArrayForest, group: Sequence[np.ndarray], root: int, bound: Fraction
+) -> tuple[ArrayForest, Fraction] | None:
     """Return trees from `root` and the time they need (in the unit of `bound`), or None where the candidates are too
     many or none can be re-rooted.
 
@@ -88,7 +88,7 @@ def rerooted(
     weights = units[used].tolist()
     path_numbers, paths = _number_paths([trees[t] for t in used], len(fabric.src))
     parents = np.array([trees[t].parent for t in used])
-    return Flat(sum(weights), [root] * len(used), weights, parents, path_numbers, paths), time
+    return ArrayForest(sum(weights), [root] * len(used), weights, parents, path_numbers, paths), time
 
 
 def _number_paths(trees: Sequence[_Tree], edges: int) -> tuple[np.ndarray, list[Path]]:
@@ -100,7 +100,7 @@ def _number_paths(trees: Sequence[_Tree], edges: int) -> tuple[np.ndarray, list[
     rows = []
     block = max(1, BLOCK // len(trees[0].parent))
     for at in range(0, len(trees), block):
-        check()
+        check_deadline()
         part = trees[at : at + block]
         count = np.concatenate([np.diff(tree.starts) for tree in part])
         flat, starts = np.concatenate([tree.flat for tree in part]), np.cumsum(count) - count
@@ -158,7 +158,7 @@ def _reroot(
     original: _AllgatherTree, nodes: np.ndarray, edges: np.ndarray, root: int, router: _ShortestPaths
 ) -> _Tree | None:
     """Return the image of a tree under a group element, re-rooted at `root`; None where a hop cannot be reversed."""
-    check()
+    check_deadline()
     ranks = len(original.parent)
     parent = np.full(ranks, -1, np.int64)
     inner = original.parent >= 0
@@ -298,9 +298,9 @@ def _unit_counts(shares: np.ndarray) -> list[int]:
     used = shares[shares > 1e-9]
     values, times = np.unique(np.round(used, 9), return_counts=True)
     common = max(1, round(1 / float(values[np.argmax(times)])))
-    powers = {1 << k for k in range(MOST_TAKEN.bit_length())}
+    powers = {1 << k for k in range(MOST_UNITS.bit_length())}
     counts = powers | {common * k for k in range(1, 5)} | {len(used)}
-    return sorted(n for n in counts if n <= MOST_TAKEN)
+    return sorted(n for n in counts if n <= MOST_UNITS)
 
 
 def _rounded(shares: np.ndarray, total: int) -> np.ndarray:

@@ -26,8 +26,8 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import symmetric_trees_direct
 from synth.scale.forests.orbit_capacities import OrbitCapacities, nested_kinds
 from synth.scale.forests.orbit_paths import PathEntries, path_entries
-from synth.scale.forests.partial_trees import Branch, Flat, Grown, branches_at
-from synth.solvers.processes.deadline import check
+from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest, branches_at
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the units into which a shard is cut: the number of chunks of the schedule.
 MOST_WEIGHT = 1 << 12
@@ -57,7 +57,9 @@ class _Problem:
 
 
 @collector_off()
-def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True) -> Grown | Flat | None:
+def grow(
+    fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True
+) -> BranchForest | ArrayForest | None:
     """Return trees that need no more than `time` (shards per unit) for one root of each orbit, or None where the search
     finds none.
 
@@ -107,7 +109,7 @@ class _Layers:
         self.capacity = {o: math.floor(s * self.weight * copies) for o, s in problem.share.items()}
         self.orbits = OrbitCapacities(self.entries.kinds, self.capacity, used)
 
-    def run(self) -> Grown | None:
+    def run(self) -> BranchForest | None:
         """Return the trees, or None.
 
         First all orbits have price 0. Then an orbit costs the reciprocal of its capacity, and those that the flow
@@ -137,7 +139,7 @@ class _Layers:
         options: dict[tuple[int, int], dict[int, Branch]] = {}
         load = dict.fromkeys(self.capacity, 0)
         for j, (root, copy) in enumerate(self.roots):
-            check()
+            check_deadline()
             layers = self._layered(root, self._raised(price, load), copy)
             if layers is None:
                 return None
@@ -251,7 +253,7 @@ class _Layers:
 
     def _trees(
         self, options: dict[tuple[int, int], dict[int, Branch]], amounts: dict[tuple[int, int], dict[int, int]]
-    ) -> Grown:
+    ) -> BranchForest:
         """Return integral trees: the weight of each tree is cut wherever the parent of a rank changes."""
         roots, weights, rows = [], [], []
         for j, (root, _) in enumerate(self.roots):
@@ -270,7 +272,7 @@ class _Layers:
                 roots.append(root)
                 weights.append(end - start)
                 rows.append(branches_at(ends, start))
-        return Grown(self.weight * self.copies, roots, weights, rows)
+        return BranchForest(self.weight * self.copies, roots, weights, rows)
 
 
 def _shuffled(count: int, copy: int) -> list[int]:

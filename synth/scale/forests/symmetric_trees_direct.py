@@ -15,9 +15,9 @@ from fractions import Fraction
 import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.forests.partial_trees import Flat
+from synth.scale.forests.partial_trees import ArrayForest
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Limit on (trees) x (ranks) of a forest: bounds the memory of its arrays.
 MOST = 1 << 26
@@ -25,7 +25,7 @@ MOST = 1 << 26
 
 def grow(
     fabric: Fabric, orbit: np.ndarray, roots: Sequence[int], share: Mapping[int, Fraction], most_weight: int
-) -> Flat | None:
+) -> ArrayForest | None:
     """Return trees for `roots` on a fabric without switches, or None where shortest-path trees exceed the capacities.
 
     `orbit[e]`: the least edge of the orbit of e. `share[o]`: the shards that this orbit can carry. `most_weight`: the
@@ -64,7 +64,7 @@ def _distances(fabric: Fabric, root: int) -> np.ndarray:
     distance = np.full(fabric.nodes, -1, np.int64)
     distance[root], layer, step = 0, np.array([root]), 0
     while len(layer):
-        check()
+        check_deadline()
         step += 1
         count = starts[layer + 1] - starts[layer]
         # positions in `ends` of the edges that leave the layer: starts[v], starts[v] + 1, ... for each v
@@ -94,7 +94,7 @@ def _shared(who: np.ndarray, kind: np.ndarray, capacity: np.ndarray, weight: int
 
 def _trees(
     fabric: Fabric, edges: np.ndarray, who: np.ndarray, amounts: np.ndarray, roots: Sequence[int], weight: int
-) -> Flat | None:
+) -> ArrayForest | None:
     """Return integral trees: the weight of each root's tree is cut wherever the parent of a rank changes."""
     used = amounts > 0
     edges, who, amounts = edges[used], who[used], amounts[used]
@@ -125,4 +125,4 @@ def _trees(
     table = np.array(tree_edges)
     distinct, number = np.unique(table, return_inverse=True)  # the first is -1, at the roots
     paths = [(e,) for e in distinct[1:].tolist()]
-    return Flat(weight, tree_roots, weights, np.array(parents), number.reshape(table.shape) - 1, paths)
+    return ArrayForest(weight, tree_roots, weights, np.array(parents), number.reshape(table.shape) - 1, paths)

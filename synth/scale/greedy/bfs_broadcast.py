@@ -20,7 +20,7 @@ from synth.model.compressed_schedule import Bulk
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Links into a rank: all 2^12 sets of them are tried.
 MAXIMUM_LINKS = 12
@@ -49,7 +49,7 @@ def applies(fabric: Fabric) -> bool:
     )
 
 
-class Breadth:
+class BreadthFirstBroadcast:
     """Breadth-first broadcast on a fabric: the balanced load of each step, for any number of chunks.
 
     `steps[t]` are the arrivals at the representative ranks, `times[t]` is the load of the fullest link in shards over
@@ -69,7 +69,7 @@ class Breadth:
             incoming[v].append(e)
         self.incoming = incoming
         self.steps: list[list[_Arrivals]] = []
-        for rank in self.copies.reps.tolist():
+        for rank in self.copies.representatives.tolist():
             self._collect_arrivals(rank)
         self.times = [max(map(self._balanced_load, step)) for step in self.steps]
 
@@ -85,7 +85,7 @@ class Breadth:
 
     def _collect_arrivals(self, rank: int) -> None:
         """Add the arrivals at `rank` to `steps`."""
-        check()
+        check_deadline()
         src = self.fabric.src.tolist()
         distance = self._distances(rank)
         edges = self.incoming[rank]
@@ -135,7 +135,7 @@ class Breadth:
         Raises UsageError for too many chunks.
         """
         chunks = self.chunks if chunks is None else chunks
-        if chunks < 1 or chunks * self.fabric.ranks * len(self.copies.reps) > MAXIMUM_SENDS:
+        if chunks < 1 or chunks * self.fabric.ranks * len(self.copies.representatives) > MAXIMUM_SENDS:
             raise UsageError(
                 f"{chunks} chunks on {self.fabric.ranks} ranks; between 1 and {MAXIMUM_SENDS} sends are listed"
             )

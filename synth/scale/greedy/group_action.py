@@ -23,7 +23,7 @@ MAXIMUM_ENTRIES = 1 << 26
 class GroupAction:
     """A free group of automorphisms of a fabric.
 
-    `reps`: the least rank of each orbit. `representative[u]`: that of the orbit of rank u. `to[u]`: the
+    `representatives`: the least rank of each orbit. `representative[u]`: that of the orbit of rank u. `to[u]`: the
     element, a permutation of the nodes, that takes it to u. `back[u]`: the inverse of `to[u]`. `order`: the number of
     elements.
     """
@@ -38,8 +38,8 @@ class GroupAction:
             raise SynthError(f"{fabric.name}: {fabric.ranks} ranks are too many for this method")
         self.generators = tuple(generators)
         self.representative = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in generators])
-        self.reps = np.unique(self.representative)
-        self.order = fabric.ranks // len(self.reps)
+        self.representatives = np.unique(self.representative)
+        self.order = fabric.ranks // len(self.representatives)
         elements = [np.arange(fabric.nodes)]
         known = {elements[0][: fabric.ranks].tobytes()}
         for element in elements:  # grows while it is read: the closure under the generators
@@ -53,7 +53,7 @@ class GroupAction:
             raise SynthError(f"{fabric.name}: the symmetries fix a rank")
         self.to = np.empty((fabric.ranks, fabric.nodes), np.int32)
         for element in elements:
-            self.to[element[self.reps]] = element
+            self.to[element[self.representatives]] = element
         self.back = np.argsort(self.to, axis=1).astype(np.int32)
 
 

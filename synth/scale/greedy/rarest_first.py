@@ -13,7 +13,7 @@ from synth.errors import InfeasibleError, UsageError
 from synth.model.compressed_schedule import Bulk
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
-from synth.solvers.processes.deadline import check
+from synth.solvers.processes.deadline import check_deadline
 
 # Entries (receiver, owner, chunk) of the table of held chunks, of which each step makes several copies of floats.
 MAXIMUM_ENTRIES = 1 << 25
@@ -24,7 +24,7 @@ def applies(fabric: Fabric) -> bool:
     return fabric.nodes == fabric.ranks and fabric.ranks * fabric.ranks <= MAXIMUM_ENTRIES
 
 
-def schedule(fabric: Fabric, chunks: int = 1, seed: int = 0) -> Bulk:
+def rarest_first_schedule(fabric: Fabric, chunks: int = 1, seed: int = 0) -> Bulk:
     """Return the greedy allgather with `chunks` chunks a shard.
 
     Raises UsageError where `applies` is False, InfeasibleError where a rank cannot be reached, TimeUp.
@@ -46,7 +46,7 @@ class _Greedy:
     def __init__(self, fabric: Fabric, chunks: int, seed: int) -> None:
         self.fabric, self.chunks, self.random = fabric, chunks, np.random.default_rng(seed)
         self.copies = GroupAction(fabric)
-        receivers, ranks = self.copies.reps, fabric.ranks
+        receivers, ranks = self.copies.representatives, fabric.ranks
         if chunks < 1 or len(receivers) * ranks * chunks > MAXIMUM_ENTRIES:
             raise UsageError(f"{chunks} chunks on {ranks} ranks are too many for rarest-first")
         self.row = np.full(ranks, -1)
@@ -65,12 +65,14 @@ class _Greedy:
         columns: list[tuple[np.ndarray, ...]] = []
         step = 0
         while not self.held.all():
-            check()
+            check_deadline()
             arrivals = self._step()
             receiver, owner, part, edge = arrivals
             if not len(receiver):
                 i, missing, _ = np.argwhere(~self.held)[0]
-                raise InfeasibleError(f"{fabric.name}: rank {copies.reps[i]} cannot hear from rank {missing}")
+                raise InfeasibleError(
+                    f"{fabric.name}: rank {copies.representatives[i]} cannot hear from rank {missing}"
+                )
             self.held[receiver, owner, part] = True
             columns.append((np.full(len(receiver), step), owner, part, edge))
             step += 1
@@ -108,9 +110,9 @@ class _Greedy:
     def _holders(self) -> np.ndarray:
         """Number of ranks that hold each chunk, with the indices of `held`."""
         copies = self.copies
-        if len(copies.reps) == self.fabric.ranks:
+        if len(copies.representatives) == self.fabric.ranks:
             return np.broadcast_to(self.held.sum(axis=0, dtype=np.float32), self.held.shape)
         # Owners of one orbit are alike, so holders in an orbit of receivers are counted over an orbit of owners.
-        total = np.zeros((len(copies.reps), self.chunks), np.float32)
+        total = np.zeros((len(copies.representatives), self.chunks), np.float32)
         np.add.at(total, self.row[copies.representative], self.held.sum(axis=0, dtype=np.float32))
         return np.broadcast_to(total[self.row[copies.representative]], self.held.shape)

@@ -14,11 +14,11 @@ from synth.model.process_groups import Group, Units, checked, units
 from synth.model.schedule import Schedule
 from synth.model.symmetry import generators
 from synth.model.topology import Network, Topology
-from synth.scale.groups.joint_bound import Bound, bound
+from synth.scale.groups.joint_bound import JointBound, joint_bound
 from synth.scale.groups.step_assignment import assign_steps
 from synth.scale.groups.tree_columns import pack_trees
 from synth.solvers.highs import LIBRARY
-from synth.solvers.processes.deadline import TimeUp, apart, check, give_up, given_up
+from synth.solvers.processes.deadline import TimeUp, check_deadline, give_up, given_up, run_in_process
 
 # Routes from rank to rank up to which the linear programs end within a minute.
 MAXIMUM_ROUTES = 20_000
@@ -42,7 +42,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Together:
+class JointSynthesis:
     """Bounds and a schedule of process groups. With sizes in GB, times are in seconds; in bytes, nanoseconds.
 
     `bound`: the joint bound. `alone[g]`: the least time of group g with the machine to itself, None where time ran out
@@ -53,7 +53,7 @@ class Together:
     network: Network
     groups: tuple[Group, ...]
     task: Units
-    bound: Bound
+    bound: JointBound
     alone: tuple[Fraction | None, ...]
     proofs: tuple[Proof | None, ...]
     schedule: Schedule | None
@@ -71,14 +71,14 @@ class Together:
         return None if self.seconds is None else self.seconds / self.bound.seconds - 1
 
 
-def together(
+def synthesize_jointly(
     topology: Topology,
     groups: Sequence[Group],
     *,
     chunks: int | None = None,
     search: bool = True,
     progress: Callable[[str], None] = lambda text: None,
-) -> Together:
+) -> JointSynthesis:
     """Return the joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
     `chunks`: chunks of each unit of data. A time limit (`synth.solvers.processes.deadline`), or Ctrl-C inside one,
@@ -95,7 +95,7 @@ def together(
     task = units(groups, network.ranks)
     progress("the bound of all groups together")
     try:
-        joint = apart(bound, network, topology.nodes, groups, imports=LIBRARY)
+        joint = run_in_process(joint_bound, network, topology.nodes, groups, imports=LIBRARY)
     except TimeUp:
         raise UndecidedError(
             f"{network.name}: the time limit came before the bound of all groups together; allow more time"
@@ -109,7 +109,7 @@ def together(
     if search:
         progress(f"a schedule; none takes less than {float(joint.seconds):.6g} s per GB of relative size 1")
         try:
-            check()
+            check_deadline()
             packings, packing_complete = pack_trees(network, groups)
             schedule, assignment_complete = assign_steps(network, task, packings, chunks)
             if not (packing_complete and assignment_complete):
@@ -119,7 +119,7 @@ def together(
             _give_up_after_interrupt(stop)
             unfinished.append("a schedule")
     seconds, proofs = zip(*(row or (None, None) for row in alone), strict=True)
-    return Together(network, groups, task, joint, seconds, proofs, schedule, tuple(unfinished), given_up())
+    return JointSynthesis(network, groups, task, joint, seconds, proofs, schedule, tuple(unfinished), given_up())
 
 
 def _give_up_after_interrupt(stop: BaseException) -> None:
@@ -146,7 +146,7 @@ def _bounds_alone(
             result = None
             if not over:
                 try:
-                    result = apart(bound, network, nodes, [group], imports=LIBRARY)
+                    result = run_in_process(joint_bound, network, nodes, [group], imports=LIBRARY)
                 except (TimeUp, KeyboardInterrupt) as stop:
                     _give_up_after_interrupt(stop)
                     over = True

@@ -36,7 +36,7 @@ INFINITE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Bound:
+class JointBound:
     """Least time of all groups together: `seconds`, with sizes in GB.
 
     `certificate` proves it to `synth.checker.certificates.process_groups.check`.
@@ -46,7 +46,7 @@ class Bound:
     certificate: dict
 
 
-def bound(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> Bound:
+def joint_bound(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> JointBound:
     """Return the joint bound; `nodes[r]` is the box of rank r.
 
     Raises InfeasibleError where a rank cannot be reached from a rank whose data it needs, SynthError where the linear
@@ -142,7 +142,7 @@ class _Program:
         for order in (1, -1):
             yield np.array(members)[::order][np.argmin(distances[::order], axis=0)]
 
-    def run(self) -> Bound:
+    def run(self) -> JointBound:
         """Solve the linear program and check its certificate."""
         worth, matrix, upper = self._matrix()
         solution = linear(-worth, A_ub=matrix, b_ub=upper, bounds=(0, None), method="highs")
@@ -152,7 +152,7 @@ class _Program:
                 f"{solution.message}"
             )
         certificate = self._certificate(solution.x)
-        return Bound(check(certificate, self.network, self.groups), certificate)
+        return JointBound(check(certificate, self.network, self.groups), certificate)
 
     def _matrix(self) -> tuple[np.ndarray, Any, np.ndarray]:
         """Return (worth of each column, matrix, upper bounds of the rows).

@@ -16,7 +16,7 @@ from synth.model.process_groups import Units
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 from synth.scale.groups.tree_columns import Plan, Resources, Shares
-from synth.solvers.processes.deadline import TimeUp, check
+from synth.solvers.processes.deadline import TimeUp, check_deadline
 
 # Sends that a schedule may have.
 MAXIMUM_SENDS = 1 << 20
@@ -159,7 +159,7 @@ def _list_schedule(resources: Resources, chunk_plans: Sequence[tuple[int, Plan]]
     rows: list[list[Send]] = []
     for at, (chunk, plan) in enumerate(chunk_plans):
         if not at & 255:
-            check()
+            check_deadline()
         ready: dict[int, int] = {}  # the first step in which each rank may send the chunk on
         for hop in plan:
             src, dst, via = ends[hop.route]

@@ -20,7 +20,7 @@ from synth.errors import SynthError
 from synth.model.process_groups import SUMS, Group
 from synth.model.topology import Network
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import TimeUp, check
+from synth.solvers.processes.deadline import TimeUp, check_deadline
 
 # Rounds of column generation.
 MAXIMUM_ROUNDS = 40
@@ -142,7 +142,7 @@ class _Master:
         """
         smoothed = None
         for turn in range(1, MAXIMUM_ROUNDS + 1):
-            check()
+            check_deadline()
             _, lengths, worth = self._solve(len(self.columns))
             smoothed = lengths if smoothed is None else (smoothed + lengths) / 2
             for trial in (smoothed, lengths):
@@ -226,7 +226,7 @@ class _Master:
         """
         added = False
         for j, (g, parts) in enumerate(self.commodities):
-            check()
+            check_deadline()
             option = tuple(_cheapest(paths, self.groups[g], part, turn) for part in parts)
             if duals is not None:
                 lengths, worth = duals

@@ -1,4 +1,5 @@
-"""The ambient deadline: one end for everything that runs inside `until`, checked between small parts of the work.
+"""The ambient deadline: one end for everything that runs inside `time_limited`, checked between small parts of the
+work.
 
     with until(10):                 # seconds of wall time; the earliest of nested ends holds; None: no end of its own
         check()                     # raises TimeUp when the time is over
@@ -22,7 +23,7 @@ from synth.solvers.processes import jobs
 
 Result = TypeVar("Result")
 _end: ContextVar[float | None] = ContextVar("end", default=None)
-# True in a process that `apart` began.
+# True in a process that `run_in_process` began.
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 
 
@@ -45,10 +46,10 @@ class OutOfMemory(TimeUp):
 
 
 @contextmanager
-def until(seconds: float | None) -> Iterator[None]:
+def time_limited(seconds: float | None) -> Iterator[None]:
     """Set the deadline of the block to `seconds` from now, or to the enclosing deadline if that is earlier.
 
-    `check` and `apart` raise TimeUp inside the block once it has passed.
+    `check_deadline` and `run_in_process` raise TimeUp inside the block once it has passed.
     """
     enclosing = _end.get()
     end = None if seconds is None else time.monotonic() + seconds
@@ -61,7 +62,7 @@ def until(seconds: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def endless() -> Iterator[None]:
+def no_time_limit() -> Iterator[None]:
     """Remove the deadline from the block: for short work that must be completed however late it is."""
     token = _end.set(None)
     try:
@@ -70,14 +71,14 @@ def endless() -> Iterator[None]:
         _end.reset(token)
 
 
-def left() -> float | None:
+def remaining_time() -> float | None:
     """Return the seconds until the deadline, 0 when it has passed, None without one."""
     end = _end.get()
     return None if end is None else max(0.0, end - time.monotonic())
 
 
 def give_up() -> None:
-    """Set the deadline of the present `until` to the past.
+    """Set the deadline of the present `time_limited` to the past.
 
     After Ctrl-C the current search is lost, the rest is skipped, and the earlier results stay.
     """
@@ -85,18 +86,18 @@ def give_up() -> None:
 
 
 def given_up() -> bool:
-    """Return True where `give_up` was called inside this `until`."""
+    """Return True where `give_up` was called inside this `time_limited`."""
     return _end.get() == -math.inf
 
 
-def check() -> None:
+def check_deadline() -> None:
     """Raise TimeUp when the deadline has passed."""
     end = _end.get()
     if end is not None and time.monotonic() >= end:
         raise TimeUp
 
 
-def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, ...] = ()) -> Result:
+def run_in_process(call: Callable[..., Result], *arguments: object, imports: tuple[str, ...] = ()) -> Result:
     """Return ``call(*arguments)`` from another process, which Ctrl-C and the deadline kill at once.
 
     It is for long calls of C libraries, which notice neither. `call` is a function of a module. It, the arguments and
@@ -104,7 +105,7 @@ def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, .
     runs in the same process. Raises what the call raises, TimeUp at the deadline, and OutOfMemory where it needs more
     memory than one process may have.
     """
-    check()
+    check_deadline()
     if _inside.get():
         return call(*arguments)
     end = _end.get()
@@ -122,7 +123,8 @@ def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, .
 
 
 def _within(end: float | None, call: Callable[..., Result], arguments: tuple) -> Result:
-    """Run `call` in the process of `apart`. All processes share one monotonic clock, so `end` is valid here, too."""
+    """Run `call` in the process of `run_in_process`. All processes share one monotonic clock, so `end` is valid here,
+    too."""
     _end.set(end)
     _inside.set(True)
     return call(*arguments)

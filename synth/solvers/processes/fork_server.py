@@ -63,7 +63,7 @@ class Job:
     """
 
     number: int
-    nursery: Nursery
+    server: ForkServer
     channel: socket.socket
     result: tuple | None = None
     ended: bool = False
@@ -103,18 +103,18 @@ class Job:
 
     def stop(self) -> None:
         """Suspend the child."""
-        self.nursery.command(b"s", self.number)
+        self.server.command(b"s", self.number)
 
     def resume(self) -> None:
         """Continue a suspended child."""
-        self.nursery.command(b"c", self.number)
+        self.server.command(b"c", self.number)
 
     def kill(self) -> None:
         """Kill the child. Its ending still arrives at the fork server's control socket."""
-        self.nursery.command(b"k", self.number)
+        self.server.command(b"k", self.number)
 
 
-class Nursery:
+class ForkServer:
     """A fork server: an interpreter that imports `modules` and forks a child for each job."""
 
     def __init__(self, modules: tuple[str, ...], together: int | None = None) -> None:

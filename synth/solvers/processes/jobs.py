@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from synth.model.outcome import Budget
-from synth.solvers.processes.fork_server import PATIENCE, Job, Nursery
+from synth.solvers.processes.fork_server import PATIENCE, ForkServer, Job
 
 # Held by the thread that starts jobs or waits for them. Only that thread may call `start`, `watch`, `drain` and `end`.
 TURN = threading.Lock()
 _numbers = itertools.count(1)
-_servers: dict[tuple[int, tuple[str, ...]], Nursery] = {}
+_servers: dict[tuple[int, tuple[str, ...]], ForkServer] = {}
 
 
 def warm(imports: tuple[str, ...]) -> None:
@@ -43,7 +43,7 @@ def stop() -> None:
 atexit.register(stop)
 
 
-def alone(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
+def run_job(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
     """Begin a job and finish it after `seconds` wall seconds at most; return the job."""
     return finish(begin(imports, call, arguments, budget), None if seconds is None else time.monotonic() + seconds)
 
@@ -75,12 +75,12 @@ def finish(job: Job, until: float | None) -> Job:
         return job
 
 
-def _server(modules: tuple[str, ...]) -> Nursery:
+def _server(modules: tuple[str, ...]) -> ForkServer:
     """Return the fork server with these modules, started anew where there is none."""
     key = (os.getpid(), modules)
     server = _servers.get(key)
     if server is None or server.dead:
-        server = _servers[key] = Nursery(modules)
+        server = _servers[key] = ForkServer(modules)
     return server
 
 
@@ -92,7 +92,7 @@ def start(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Bu
 def watch(jobs: Sequence[Job], until: float | None) -> None:
     """Wait until a job has answered or ended, or until `until` (monotonic seconds). The caller holds `TURN`."""
     with selectors.DefaultSelector() as selector:
-        for server in {id(job.nursery): job.nursery for job in jobs}.values():
+        for server in {id(job.server): job.server for job in jobs}.values():
             if not server.dead:
                 selector.register(server.control, selectors.EVENT_READ, server)
         for job in jobs:
@@ -107,7 +107,7 @@ def watch(jobs: Sequence[Job], until: float | None) -> None:
                     key.data.receive()
                     if key.data.channel.fileno() < 0:
                         selector.unregister(key.fileobj)
-                elif isinstance(key.data, Nursery):
+                elif isinstance(key.data, ForkServer):
                     key.data.receive()
 
 
@@ -125,7 +125,7 @@ def end(jobs: Sequence[Job]) -> None:
 
 def _wait_endings(jobs: Sequence[Job], until: float) -> None:
     """Receive endings of jobs from their fork servers, once or until `until` (monotonic seconds)."""
-    servers = {id(job.nursery): job.nursery for job in jobs}
+    servers = {id(job.server): job.server for job in jobs}
     with selectors.DefaultSelector() as selector:
         for server in servers.values():
             if server.dead:

@@ -32,7 +32,7 @@ _CLUSTER = re.compile(r"[\w.+-]+\*(\d{1,4})(?::[^\[\]]*)?")
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedSchedule:
     """A packed schedule. `data`: base 64. `sends`: number of sends over links."""
 
     data: str
@@ -40,7 +40,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineDrawing:
     """The drawing of a machine.
 
     `ends`: (x, y, name, is a switch). `links`: (end, end, units, GB/s). `routes`: (src, dst, links of the path).
@@ -66,7 +66,7 @@ class Machine:
         }
 
 
-def lack(schedule: Schedule) -> str:
+def reason_not_drawn(schedule: Schedule) -> str:
     """Return the reason why this schedule is not shown step by step; empty where it is shown."""
     network = schedule.network
     sends = sum(len(step.sends) for step in schedule.steps)
@@ -89,7 +89,7 @@ def boxes(name: str, ranks: int) -> tuple[int, ...]:
     return tuple(rank * count // ranks for rank in range(ranks))
 
 
-def machine(network: Network) -> Machine:
+def machine(network: Network) -> MachineDrawing:
     """Return the drawing of `network`: a circle of ranks, or one for each box where its name names several."""
     switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
     several = boxes(network.name, network.ranks)
@@ -104,7 +104,7 @@ def machine(network: Network) -> Machine:
         caps = tuple(
             (_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(network.caps, 1)
         )
-        return Machine(width, height, ends, links, routes, caps)
+        return MachineDrawing(width, height, ends, links, routes, caps)
     number = {name: network.ranks + i for i, name in enumerate(switches)}
     at = {(a, b): k for k, (a, b, _) in enumerate(network.wires)}
     links = tuple(
@@ -120,7 +120,7 @@ def machine(network: Network) -> Machine:
     # a cap on all routes over one link is that link, which is drawn already
     extra = [cap for cap in network.caps if tuple(sorted(cap.routes)) not in link_users]
     caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(extra, 1))
-    return Machine(width, height, ends, links, routes, caps)
+    return MachineDrawing(width, height, ends, links, routes, caps)
 
 
 def _end(end: int | str, number: dict[str, int]) -> int:
@@ -143,7 +143,7 @@ def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
     return f"limit {k} ({len(set(routes))} links)"
 
 
-def packed(schedule: Schedule) -> Packed:
+def packed(schedule: Schedule) -> PackedSchedule:
     """Return `schedule` in few bytes. Raises KeyError where a send uses no route of its network."""
     index = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     ranks = schedule.network.ranks
@@ -170,7 +170,7 @@ def packed(schedule: Schedule) -> Packed:
     }
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = raw.compress(json.dumps(doc, separators=(",", ":")).encode()) + raw.flush()
-    return Packed(
+    return PackedSchedule(
         base64.b64encode(data).decode(), sum(not send.local for step in schedule.steps for send in step.sends)
     )
 

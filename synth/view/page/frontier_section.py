@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from synth.view.page.animation_data import Machine, Packed
+from synth.view.page.animation_data import MachineDrawing, PackedSchedule
 
 GOOD, PART, BAD = "good", "part", "bad"
 
@@ -25,7 +25,7 @@ class Algorithm:
     cells: tuple[str, ...]
     proof: str = ""
     steps: int = 0
-    move: Packed | None = None
+    move: PackedSchedule | None = None
     lack: str = ""
 
     def to_json(self) -> dict:
@@ -138,7 +138,7 @@ class Sheet:
     rate: float | None = None
     stairs: Stairs | None = None
     times: Times = Times()
-    machine: Machine | None = None
+    machine: MachineDrawing | None = None
     proofs: tuple[tuple[str, str], ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
     tables: tuple[dict, ...] = field(default=())

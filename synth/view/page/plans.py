@@ -13,7 +13,7 @@ from synth.model.tuning_plan import Algorithm as Chosen
 from synth.model.tuning_plan import Plan, Range, Table
 from synth.view.page import animation_data, time_chart
 from synth.view.page.frontier_section import GOOD, Algorithm, Mark, Sheet, Times
-from synth.view.page.sections import About
+from synth.view.page.sections import EntryContext
 
 COLUMNS = (
     ("algorithm", "left"),
@@ -26,12 +26,12 @@ COLUMNS = (
 )
 
 
-def of_plan(plan: Plan, abouts: Sequence[About]) -> list[Sheet]:
-    """Return a sheet for each table of `plan`, with the `About` at the same index."""
+def of_plan(plan: Plan, abouts: Sequence[EntryContext]) -> list[Sheet]:
+    """Return a sheet for each table of `plan`, with the `EntryContext` at the same index."""
     return [_of_table(plan, table, about) for table, about in zip(plan.tables, abouts, strict=True)]
 
 
-def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
+def _of_table(plan: Plan, table: Table, about: EntryContext) -> Sheet:
     used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
     place = {number: k for k, number in enumerate(used)}
     chosen = [plan.algorithms[i] for i in used]
@@ -114,7 +114,7 @@ def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
     row = (chosen.label, chosen.backend, chosen.protocol, str(chosen.instances), str(chosen.divisor), *cost)
     if schedule is None:
         return Algorithm(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
-    lack = animation_data.lack(schedule)
+    lack = animation_data.reason_not_drawn(schedule)
     if not lack and network is not None and schedule.network.routes != network.routes:
         lack = "it is for a network of other links than the plan's"
     move = None if lack else animation_data.packed(schedule)

@@ -17,7 +17,7 @@ from synth.view.page.frontier_section import BAD, GOOD, PART, Algorithm, Sheet, 
 
 
 @dataclass(frozen=True)
-class About:
+class EntryContext:
     """Context of a value on the page: its `id`, measured documents, (name, value) of its provenance, and its check."""
 
     id: str
@@ -26,7 +26,7 @@ class About:
     checked: str = "not re-checked when this page was made; synth verify does it"
 
 
-def of_frontier(found: Frontier, about: About) -> Sheet:
+def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of exact synthesis."""
     table = frontier_text.frontier(found)
     algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, table.rows, strict=True))
@@ -53,7 +53,7 @@ def of_frontier(found: Frontier, about: About) -> Sheet:
 
 
 def _algorithm(point: Point, row: tuple[str, ...]) -> Algorithm:
-    lack = animation_data.lack(point.schedule)
+    lack = animation_data.reason_not_drawn(point.schedule)
     move = None if lack else animation_data.packed(point.schedule)
     return Algorithm(time_chart.name(point.steps), row, certificate_text.of_point(point)[0], point.steps, move, lack)
 
@@ -68,7 +68,7 @@ def _state(found: Frontier) -> tuple[str, str]:
     return (f"{len(found.open)} open" if found.open else "not complete"), PART
 
 
-def of_large(found: Large, about: About) -> Sheet:
+def of_large(found: Large, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
     table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
@@ -115,7 +115,7 @@ def of_large(found: Large, about: About) -> Sheet:
     )
 
 
-def of_large_document(doc: dict, about: About) -> Sheet:
+def of_large_document(doc: dict, about: EntryContext) -> Sheet:
     """Return the sheet of a ``synth.large/1`` document whose machine is unknown here.
 
     It has no latencies, and so no times. Raises KeyError, ValueError, TypeError on a malformed document.
@@ -187,11 +187,11 @@ def _distance(gaps: Sequence[Fraction]) -> tuple[str, str]:
     return ("optimal rate", GOOD) if not min(gaps) else (f"{float(min(gaps)):.2%} above bound", PART)
 
 
-def of_schedule(given: Schedule, about: About) -> Sheet:
+def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     """Return the sheet of one schedule, without any claim about better ones."""
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.bandwidth))
-    lack = animation_data.lack(given)
+    lack = animation_data.reason_not_drawn(given)
     only = Algorithm(
         time_chart.name(len(given.steps)),
         row,
@@ -224,7 +224,7 @@ def of_schedule(given: Schedule, about: About) -> Sheet:
     )
 
 
-def of_measured(doc: dict, about: About) -> Sheet:
+def of_measured(doc: dict, about: EntryContext) -> Sheet:
     """Return the sheet of a ``synth.measured/1`` document that belongs to no frontier of the report."""
     marks = tuple(time_chart.series(doc))
     called = _called(str(doc["collective"]), () if doc["root"] is None else (doc["root"],))
@@ -249,7 +249,7 @@ def of_measured(doc: dict, about: About) -> Sheet:
 
 
 def of_nothing(
-    about: About,
+    about: EntryContext,
     topology: str,
     collective: str,
     ranks: int,

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from synth.catalog.jobs.runners import Answer, Call, Work
-from synth.solvers.processes.fork_server import Job, Nursery
+from synth.solvers.processes.fork_server import ForkServer, Job
 
 # The modules that nearly every task needs; imported once, before the first fork.
 MODULES = (
@@ -42,14 +42,14 @@ class Processes:
 
     def __init__(self, work: Work, slots: int, modules: tuple[str, ...] = MODULES) -> None:
         self.work, self.slots, self.modules = work, slots, modules
-        self._fork_server: Nursery | None = None
+        self._fork_server: ForkServer | None = None
         self._running: dict[int, _Running] = {}
         self._numbers = itertools.count(1)
 
     def start(self, call: Call) -> None:
         """Start the call in a new child process."""
         if self._fork_server is None or self._fork_server.dead:
-            self._fork_server = Nursery(self.modules)
+            self._fork_server = ForkServer(self.modules)
         number = next(self._numbers)
         self._running[number] = _Running(call, self._fork_server.start(number, self.work, (call.text,), call.memory))
 
@@ -73,7 +73,7 @@ class Processes:
     def _listen(self, seconds: float | None) -> None:
         """Receive messages of the child processes and of their fork server, for at most `seconds`."""
         with selectors.DefaultSelector() as selector:
-            servers = {id(r.job.nursery): r.job.nursery for r in self._running.values()}
+            servers = {id(r.job.server): r.job.server for r in self._running.values()}
             for server in servers.values():
                 if not server.dead:
                     selector.register(server.control, selectors.EVENT_READ, server)

@@ -6,9 +6,9 @@ from collections import Counter
 from itertools import product
 from math import gcd, prod
 
-from synth.scale.baselines.rings.folded_network import QuotientNetwork, prime_divisors
+from synth.scale.baselines.rings.quotient_network import QuotientNetwork, prime_divisors
 from synth.solvers.cp_sat_circuits import LIBRARY, CircuitProblem, solve
-from synth.solvers.processes.deadline import apart
+from synth.solvers.processes.deadline import run_in_process
 
 # Arcs of all rings together for which a constraint program is made.
 MAXIMUM_VARIABLES = 30_000
@@ -29,7 +29,7 @@ def fit(quotient: QuotientNetwork, count: int, width: int, effort: float) -> lis
     problem = CircuitProblem(
         count, quotient.nodes, quotient.order, quotient.src, quotient.dst, quotient.voltage, quotient.uses, capacity
     )
-    return apart(solve, problem, effort, imports=LIBRARY)
+    return run_in_process(solve, problem, effort, imports=LIBRARY)
 
 
 def _has_two_node_ring(quotient: QuotientNetwork, width: int) -> bool:

@@ -31,7 +31,7 @@ class RingBound:
     leaving: bool
 
 
-def bound(network: RingNetwork) -> RingBound:
+def ring_cut_bound(network: RingNetwork) -> RingBound:
     """Return the least capacity of the cuts that are tried."""
     bounds = []
     share = network.share()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import exp, gcd
 from random import Random
 
-from synth.scale.baselines.rings.folded_network import QuotientNetwork
-from synth.solvers.processes.deadline import check
+from synth.scale.baselines.rings.quotient_network import QuotientNetwork
+from synth.solvers.processes.deadline import check_deadline
 
 # First and last temperature. A move that leaves n more cycles is accepted with probability exp(-n / temperature), and
 # the temperature falls linearly over the moves.
@@ -114,7 +114,7 @@ class KempeAnnealing:
             if not unfinished:
                 return
             if not step & 255:
-                check()
+                check_deadline()
                 self.temperature = TEMPERATURE[0] + (TEMPERATURE[1] - TEMPERATURE[0]) * step / steps
             i = unfinished[int(uniform() * len(unfinished))]
             u = int(uniform() * nodes)

@@ -105,7 +105,7 @@ class RingNetwork:
         return first, limits[order]
 
 
-def of(topology: Network | Topology) -> RingNetwork:
+def of_machine(topology: Network | Topology) -> RingNetwork:
     """Return the links of a network or a topology as arrays."""
     return of_network(topology) if isinstance(topology, Network) else of_topology(topology)
 

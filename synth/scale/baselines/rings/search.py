@@ -24,14 +24,14 @@ from synth.model.topology import Network, Topology
 from synth.scale.baselines.rings import (
     bidirectional_pairs,
     check,
+    circulations,
     cp_sat_circuits,
     cut_bound,
     enumeration,
-    folded_network,
-    permutation_layers,
+    quotient_network,
     ring_network,
 )
-from synth.scale.baselines.rings.folded_network import QuotientNetwork
+from synth.scale.baselines.rings.quotient_network import QuotientNetwork
 from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.scale.baselines.rings.rings import Rings, merged
 from synth.solvers.processes.deadline import TimeUp
@@ -105,7 +105,7 @@ class _LongSearch:
         return -self.width * self.wanted, -self.width * self.found
 
 
-def disjoint(
+def disjoint_rings(
     topology: Network | Topology, progress: Progress = lambda text: None, network: RingNetwork | None = None
 ) -> Rings:
     """Search for the rings that carry the most units together.
@@ -113,10 +113,10 @@ def disjoint(
     A time limit (`synth.solvers.processes.deadline`) ends the search with the best rings so far. `network`: the links
     of the topology as arrays, where they are known already. Raises VerificationError where rings do not fit the links.
     """
-    network = ring_network.of(topology) if network is None else network
+    network = ring_network.of_machine(topology) if network is None else network
     if network.ranks < 2 or not network.units.any():
         return Rings((), True)
-    bound = cut_bound.bound(network)
+    bound = cut_bound.ring_cut_bound(network)
     best = Rings((), bound.units == 0, bound=bound)
     if bound.units:
         try:
@@ -181,7 +181,7 @@ def _short_searches(
         progress(f"rings: on {quotient.nodes} nodes, each {quotient.order} ranks")
         counts: dict[int, int] = {}
         for w in widths:
-            counts[w] = permutation_layers.circulation_bound(quotient, maximum // w, w)
+            counts[w] = circulations.circulation_bound(quotient, maximum // w, w)
             if counts[w] * w == maximum:
                 break
         width = max(counts, key=lambda w: (counts[w] * w, w))
@@ -191,7 +191,7 @@ def _short_searches(
         layers = []
         moves = max(SETTINGS.short_moves, SETTINGS.short_moves_per_arc * quotient.nodes * wanted)
         for seed in range(SETTINGS.seeds if quotient.nodes <= SETTINGS.few_nodes else 1):
-            layers = max(layers, permutation_layers.rings(quotient, wanted, width, moves, seed), key=len)
+            layers = max(layers, circulations.rings(quotient, wanted, width, moves, seed), key=len)
             if not 1 <= wanted - len(layers) <= max(1, wanted // SETTINGS.nearly_all):
                 break
         long_searches.append(_LongSearch(quotient, width, wanted, len(layers)))
@@ -222,7 +222,7 @@ def _long_searches(
                 seeds = range(1, SETTINGS.seeds + 1)
             layers = []
             for seed in seeds[:1] if many else seeds:
-                layers = max(layers, permutation_layers.rings(quotient, wanted, width, moves, seed), key=len)
+                layers = max(layers, circulations.rings(quotient, wanted, width, moves, seed), key=len)
                 if len(layers) == wanted:
                     break
             if len(layers) * width > best:
@@ -233,7 +233,7 @@ def _long_searches(
 
 def _one_unit_more(network: RingNetwork, rings: Rings, progress: Progress) -> Iterator[Rings]:
     """Rings of one unit more, again and again, on few ranks or links; the last ones are proved to be the most."""
-    quotient = folded_network.trivial_quotient(network) if network.ranks <= SETTINGS.enumerated_ranks else None
+    quotient = quotient_network.trivial_quotient(network) if network.ranks <= SETTINGS.enumerated_ranks else None
     if quotient is None:
         return
     while rings.units < SETTINGS.program_rings:
@@ -254,9 +254,9 @@ def _one_unit_more(network: RingNetwork, rings: Rings, progress: Progress) -> It
 
 def _quotients(network: RingNetwork) -> Iterator[QuotientNetwork]:
     """Quotient networks to search, the network itself last."""
-    yield from folded_network.quotients(network)
+    yield from quotient_network.quotients(network)
     if network.ranks <= SETTINGS.enumerated_ranks:
-        trivial = folded_network.trivial_quotient(network)
+        trivial = quotient_network.trivial_quotient(network)
         if trivial is not None:
             yield trivial
 
@@ -282,19 +282,19 @@ def _lifted(network: RingNetwork, quotient: QuotientNetwork, width: int, layers:
     return merged(rings)
 
 
-def widest(topology: Network | Topology, known: Rings, network: RingNetwork | None = None) -> int:
+def widest_ring(topology: Network | Topology, known: Rings, network: RingNetwork | None = None) -> int:
     """Return the units of the widest single ring found, 0 where none was found.
 
     It is at least as wide as the widest of the `known` rings. The width is found by bisection over the capacities.
     """
-    network = ring_network.of(topology) if network is None else network
+    network = ring_network.of_machine(topology) if network is None else network
     best = max((units for _, units in known.rings), default=0)
     maximum = 0 if known.bound is None else known.bound.units
     capacities = {*np.unique(network.units).tolist(), *network.capacity.tolist(), maximum}
     widths = sorted(w for w in capacities if best < w <= maximum and network.connected(w))
     while widths:
         at = len(widths) // 2
-        rings = (permutation_layers.rings(q, 1, widths[at], SETTINGS.short_moves) for q in _quotients(network))
+        rings = (circulations.rings(q, 1, widths[at], SETTINGS.short_moves) for q in _quotients(network))
         if any(rings):
             best, widths = widths[at], widths[at + 1 :]
         else:

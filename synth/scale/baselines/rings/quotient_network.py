@@ -51,7 +51,7 @@ class QuotientNetwork:
 
     @cached_property
     def circulations(self) -> dict[tuple[int, int, int, int], tuple[int, list[int]]]:
-        """Cache of `synth.scale.baselines.rings.permutation_layers.circulation`."""
+        """Cache of `synth.scale.baselines.rings.circulations.circulation`."""
         return {}
 
     @cached_property

@@ -14,7 +14,7 @@ from synth.model.topology import Network, Topology
 MAXIMUM_SENDS = 1 << 22
 
 
-class TooLarge(UsageError):
+class TooManySendsError(UsageError):
     """Raised for a schedule of more than `MAXIMUM_SENDS` sends; `sends` is their number."""
 
     def __init__(self, sends: int, text: str) -> None:
@@ -22,7 +22,7 @@ class TooLarge(UsageError):
         self.sends = sends
 
 
-def whole(given: Bulk) -> Bulk:
+def expand_orbits(given: Bulk) -> Bulk:
     """Return the same schedule with every send listed and no generators.
 
     Raises TooLarge above `MAXIMUM_SENDS` sends.
@@ -32,7 +32,7 @@ def whole(given: Bulk) -> Bulk:
     group = elements(given)
     count = len(group) * len(given.step)
     if count > MAXIMUM_SENDS:
-        raise TooLarge(
+        raise TooManySendsError(
             count, f"{count} sends in all; at most {MAXIMUM_SENDS} are written out, the short form verifies as it is"
         )
     links = given.topology.links
@@ -69,14 +69,16 @@ def whole(given: Bulk) -> Bulk:
     )
 
 
-def schedule(given: Bulk) -> Schedule:
+def ordinary_schedule(given: Bulk) -> Schedule:
     """Return an ordinary schedule, which lowers, exports and runs like any other.
 
     Raises TooLarge above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.
     """
-    full = whole(given)
+    full = expand_orbits(given)
     if len(full.step) > MAXIMUM_SENDS:
-        raise TooLarge(len(full.step), f"{len(full.step)} sends; at most {MAXIMUM_SENDS} make an ordinary schedule")
+        raise TooManySendsError(
+            len(full.step), f"{len(full.step)} sends; at most {MAXIMUM_SENDS} make an ordinary schedule"
+        )
     topology = full.topology
     network = topology.network()
     roots = () if full.root is None else (full.root,)

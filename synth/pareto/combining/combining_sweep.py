@@ -14,7 +14,7 @@ from synth.pareto.sweep_state import SweepState
 # Seconds, about, to replay one send, or to read one route that a document lists.
 REPLAYED = 4e-5
 # Wall seconds of bounds and searches without a time limit, where there are so many ranks that neither ends by itself.
-EFFORT = 25.0
+DEFAULT_SECONDS = 25.0
 SPENT = "the default effort ended its search"
 
 
@@ -27,7 +27,7 @@ def sweep(state: SweepState) -> None:
     known = _known(state)
     budget = state.budget(None)
     if budget.seconds is None and chunk_assembly.applies(state.network, state.collective) and not budget.deterministic:
-        budget = replace(budget, seconds=EFFORT)
+        budget = replace(budget, seconds=DEFAULT_SECONDS)
     elif budget.seconds is not None:  # known points are replayed within the time limit
         budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replay_seconds(state, known)))
     items = combining_frontier.points(

@@ -12,10 +12,10 @@ from random import Random
 
 import numpy as np
 
-from synth.scale.baselines.rings.folded_network import QuotientNetwork
 from synth.scale.baselines.rings.kempe_annealing import KempeAnnealing, Layer
+from synth.scale.baselines.rings.quotient_network import QuotientNetwork
 from synth.solvers.highs import integer
-from synth.solvers.processes.deadline import check, left
+from synth.solvers.processes.deadline import check_deadline, remaining_time
 
 # Seconds that one integer program may take; few take more than a tenth of one.
 PROGRAM_SECONDS = 10.0
@@ -141,7 +141,7 @@ def _integer_program(
     # random costs, too small to cost a ring, choose among equal answers
     cost = np.append(np.random.default_rng(seed).random(count) / (4 * count * max(1, wanted)), -1.0)
     src, dst = np.array(quotient.src), np.array(quotient.dst)
-    time = left()
+    time = remaining_time()
     # the gap is small enough that no ring is lost; the random costs need no optimum
     options = {
         "node_limit": 50,
@@ -150,7 +150,7 @@ def _integer_program(
     }
     answer: tuple[int, list[int]] = 0, []
     for _ in range(MAXIMUM_CUTS):
-        check()
+        check_deadline()
         cuts = []
         for c, arcs in enumerate(crossing_sets):
             cuts += [(len(low) + c, h, 1) for h in np.flatnonzero(arcs).tolist()]

@@ -25,7 +25,7 @@ from synth.model.schedule import Problem, Schedule
 from synth.pareto.portfolio.members import Member, MemberResult, run_member
 from synth.pareto.portfolio.selection import QUICK, select_members, size
 from synth.solvers.processes.fork_server import Job
-from synth.solvers.processes.jobs import TURN, alone, drain, end, start, watch
+from synth.solvers.processes.jobs import TURN, drain, end, run_job, start, watch
 
 # Seconds that the first member has to itself.
 HEAD_START = 0.03
@@ -92,7 +92,7 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
     from synth.encodings.lrat_proofs import write_proof
 
     seconds = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
-    job = alone(Member("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget, seconds)
+    job = run_job(Member("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget, seconds)
     if job.result and job.result[0] == "ok":
         certificate = job.result[1]
         path = refutation.write(problem, certificate, folder)
