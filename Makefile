@@ -54,6 +54,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/style.py
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)

@@ -73,7 +73,7 @@ class UncheckedError(VerificationError):
 
 
 def malformed(error: Exception, what: str = "document") -> str:
-    """What is wrong with a document on whose shape code stumbled with `error`: a line that names no Python type."""
+    """Return one line on a document whose shape made code raise `error`; it names no Python type."""
     match error:
         case KeyError():
             found = f"{error} is missing" if error.args and isinstance(error.args[0], str) else f"{error} names nothing"
@@ -89,7 +89,7 @@ def malformed(error: Exception, what: str = "document") -> str:
 
 
 def json_kind(value: object) -> str:
-    """What JSON calls a value, with its article."""
+    """Return JSON's name of the type of a value, with its article."""
     names = {
         dict: "an object",
         list: "a list",

@@ -58,7 +58,7 @@ def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
 def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        constructions.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
+        constructions.portfolio, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
     )
     for value, tried in ((FINE, []), (Fraction(4, 5), [5])):
         made = Constructions(BRIDGES, ALLREDUCE, Budget())

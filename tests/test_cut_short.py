@@ -89,7 +89,7 @@ def test_a_sharper_bound_is_kept_when_the_search_for_a_forest_ends(error, monkey
     def late(*_):
         raise error
 
-    monkeypatch.setattr(build, "balanced", late)  # what comes after the higher bound
+    monkeypatch.setattr(build, "balance_switches", late)  # what comes after the higher bound
     found = search.frontier(machine, "allgather", time_limit=1000)
     assert found.bound == whole.bound == scale_frontier.bound(found.certificate, machine)
     assert any(line.startswith("forest: ") for line in found.open)

@@ -21,7 +21,7 @@ def test_where_trees_take_too_long_flows_say_the_bound(monkeypatch, name):
     def late(*_):
         raise TimeUp
 
-    monkeypatch.setattr(comparison, "apart", late)
+    monkeypatch.setattr(comparison, "run_in_process", late)
     found = api.explain("torus:3x6", name, time_limit=1000)
     assert found.ways[0].units == whole.ways[0].units
     assert [(way.name, way.units) for way in found.ways[1:]] == [(way.name, way.units) for way in whole.ways[1:]]

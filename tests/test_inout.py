@@ -49,7 +49,7 @@ def test_a_line_that_is_narrow_one_way_reaches_the_cut(tmp_path):
     """It took 4/3 rounds per chunk, for a reduce-scatter and an allgather, where one is the bound."""
     found = frontier(read(machine(tmp_path, 3, {(0, 1): 1, (1, 0): 4, (1, 2): 1, (2, 1): 4})), "allreduce")
     assert found.bound == 1
-    least = best(found, "trees in and out")
+    least = best(found, "paired arborescences")
     assert 1 < least < Fraction(102, 100) < best(found, "reduce-scatter")
 
 
@@ -59,7 +59,7 @@ def test_every_send_is_replayed_and_no_bound_is_beaten(tmp_path_factory, drawn):
     found = frontier(read(machine(tmp_path_factory.mktemp("unequal"), *drawn)), "allreduce")
     for point in found.points:
         assert point.bandwidth >= found.bound
-        if point.engine.startswith("trees in and out"):
+        if point.engine.startswith("paired arborescences"):
             checked = compressed_replay.replay(point.make())
             made = point.make()
             assert checked and (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
@@ -100,7 +100,7 @@ def test_where_it_is_not_for(tmp_path):
         fabric(topology("torus:8x8"))
     )
     assert not any(
-        p.engine.startswith("trees in and out") for p in frontier(topology("dgx1"), "allreduce").points
+        p.engine.startswith("paired arborescences") for p in frontier(topology("dgx1"), "allreduce").points
     )  # both ways alike
 
 
@@ -118,7 +118,7 @@ def test_the_command_line_shows_and_verifies_it(tmp_path):
         str(tmp_path / "out"),
     ]
     shown = CliRunner().invoke(root, words)
-    assert shown.exit_code == 0 and "trees in and out" in shown.stdout
+    assert shown.exit_code == 0 and "paired arborescences" in shown.stdout
     files = [str(f) for f in sorted((tmp_path / "out").iterdir())]
     checked = CliRunner().invoke(root, ["verify", *files])
     assert checked.exit_code == 0, checked.output

@@ -68,7 +68,7 @@ def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "place", [(search, "disjoint"), (comparison._Comparison, "_bound_at_scale"), (comparison, "tree_rate")]
+    "place", [(search, "disjoint_rings"), (comparison._Comparison, "_bound_at_scale"), (comparison, "tree_rate")]
 )
 def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     words = ("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")

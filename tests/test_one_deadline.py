@@ -37,7 +37,7 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
         time.sleep(0.2)
         return ()
 
-    monkeypatch.setattr(engine_choice, "seeds", slow)
+    monkeypatch.setattr(engine_choice, "find_incumbents", slow)
     found = engine_choice.synthesize_exact(
         MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log"
     )
@@ -130,7 +130,7 @@ def late(monkeypatch):
     """No bound comes before the time is over."""
     monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda self, steps: Unknown("time"))
     monkeypatch.setattr(prefetched_bounds, "finish_quick", lambda job, end: None)
-    monkeypatch.setattr(engine_choice, "seeds", lambda *_: ())
+    monkeypatch.setattr(engine_choice, "find_incumbents", lambda *_: ())
 
 
 def test_without_any_bound_exact_synthesis_is_undecided_not_endless(late, tmp_path):

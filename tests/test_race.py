@@ -195,14 +195,14 @@ def alive(pid):
 
 
 BUSY = f"""
-from synth.pareto.portfolio import race
+from synth.pareto.portfolio import portfolio
 from synth.model.collective import collective
 from synth.model.schedule import Problem
 from synth.topologies import topology
 from synth.model.outcome import Budget
 print("ready", flush=True)
 try:
-    race.solve(Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD}), budget=Budget(60))
+    portfolio.solve(Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD}), budget=Budget(60))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

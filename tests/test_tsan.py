@@ -101,7 +101,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
     assert thread_sanitizer.race(odd, threads=1, elements=64) == thread_sanitizer.RaceReport((), False, True)
     monkeypatch.setattr(
         transports,
-        "puts",
+        "direct_sends",
         lambda program, in_place, part: {
             send: receive
             for send, receive in direct_writes._pairs(program).items()

@@ -220,4 +220,4 @@ def test_one_question_is_answered_too() -> None:
     assert isinstance(found, Sat)
     replayed = replay.schedule(found.schedule)
     assert (replayed.chunks, replayed.steps, replayed.rounds) == (3, 21, 22)
-    assert found.cost.engine == "woven"
+    assert found.cost.engine == "planned chunks"

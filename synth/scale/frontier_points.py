@@ -1,4 +1,4 @@
-"""Points of a frontier at scale: pipelined forests, quick greedy schedules, allreduce on trees up and down."""
+"""Points of a frontier at scale: pipelined forests, quick greedy schedules, allreduce on spanning trees."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
     for depth in DEPTHS[:FEW_DEPTHS]:
         check_deadline()
         schedule = compressed(graph.topology, spanning_tree_packing.schedule(forest, allreduce, depth))
-        yield _point(f"trees up and down x {depth}", schedule)
+        yield _point(f"spanning trees x {depth}", schedule)
 
 
 def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
@@ -172,7 +172,7 @@ def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
         if before is not None and before - rate < WORTH * rate:
             return
         before = rate
-        yield LargePoint(schedule.steps, rate, schedule.chunks, f"trees in and out x {depth}", at_depth(depth))
+        yield LargePoint(schedule.steps, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
 
 
 def compressed(topology: Topology, schedule: Schedule) -> Bulk:

@@ -5,8 +5,8 @@ breadth-first trees        any fabric                                   fewest s
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 rarest first               links from rank to rank                      greedy schedule of one chunk
 forest x depth             any fabric                                   optimal rate as the pipelining depth grows
-trees up and down          allreduce, equal links in both directions    rate of the spanning-tree packing, pipelined
-trees in and out           allreduce, unequal directions                paired in- and out-arborescences, pipelined
+spanning trees          allreduce, equal links in both directions    rate of the spanning-tree packing, pipelined
+paired arborescences           allreduce, unequal directions                paired in- and out-arborescences, pipelined
 flows                      alltoall                                     least congestion, paths assigned to steps
 """
 
@@ -242,8 +242,8 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
 
     state.stage("reduce-scatter and allgather by breadth-first trees", shallow)
     state.stage("reduce-scatter and allgather by forests", forests)
-    state.stage("trees up and down", lambda: state.add(frontier_points.spanning_tree_points(graph)))
-    state.stage("trees in and out", lambda: state.add(frontier_points.paired_arborescence_points(graph)))
+    state.stage("spanning trees", lambda: state.add(frontier_points.spanning_tree_points(graph)))
+    state.stage("paired arborescences", lambda: state.add(frontier_points.paired_arborescence_points(graph)))
 
 
 def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_flow.ConcurrentFlow:

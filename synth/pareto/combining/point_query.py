@@ -42,7 +42,7 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
             return Cost(engine, pool.cpu, pool.cpu, time.monotonic() - began)
 
         if (planned := _planned(problem, budget.seconds)) is not None:
-            return Sat(planned, cost("woven"))
+            return Sat(planned, cost("planned chunks"))
         candidates = Candidates(problem.network, problem.collective, budget.seed)
         constructions = Constructions(problem.network, problem.collective, budget)
         try:
