@@ -51,6 +51,8 @@ def test_the_commands_of_the_page_run(package):
             env=environment,
         )  # fmt: skip
         assert done.returncode == 0, (words, done.stderr)
+        if "spokes:3" in words:  # a middle and three leaves: the page's function was called
+            assert " 4 ranks" in done.stdout
     assert "rank 3: " in (package / "counts.txt").read_text()
 
 

@@ -144,7 +144,7 @@ def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
 @pytest.mark.parametrize("command", ["pareto", "bound"])
 def test_the_command_ends_undecided_with_what_it_has(command):
     done = CliRunner().invoke(
-        root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.001s"]
+        root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.000000001s"]
     )
     assert done.exit_code == 4, done.output
     assert "left open" in done.output and "GB/s" in done.output

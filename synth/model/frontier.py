@@ -161,8 +161,9 @@ class Answer:
 class Frontier:
     """Points by growing steps and falling R/C. `complete`: optimal for any C and none missing (up to `max_steps`).
 
-    `endgame` proves completeness: the bound, valid for every S, that the last point meets (None when not complete,
-    or complete only up to `max_steps`). `gaps[S]` proves that no schedule of S steps beats the point before it.
+    `bounds` are pairs (S, lower bound on R/C at S steps); S None: for any number of steps. `open` are the intervals that
+    stay between a bound and a point. `seconds`: wall time of the search. `answers`: the solver that decided each query.
+    `labels`: the machine's own numbers of the ranks.
     """
 
     network: Network

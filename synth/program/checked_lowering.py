@@ -2,7 +2,7 @@
 
 `lower` and `onesided` call the functions of the same names in synth.program.lowering and synth.program.onesided, which
 trust their schedule. Beside their errors, they raise VerificationError with the place in the schedule, and UsageError
-for more than `MOST_SENDS` sends.
+for more than `MAX_SENDS` sends.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     Model  kind coefficients says rows typical greatest left_out
 
-Fitted: non-negative least squares of relative errors (each row is divided by its time), over the terms of `fit_shape`
+Fitted: non-negative least squares of relative errors (each row is divided by its time), over the terms of `cost_terms`
 that the measurements tell apart; a term that is a sum of others there is left out, and said to be (Lawson and Hanson,
 Solving Least Squares Problems, 1974, ch. 23). Nominal: α of each step and bytes/β of its busiest link, with what each
 protocol adds as NCCL 2.12 counts it (src/graph/tuning.cc): a hop over NVLink takes 2.9 µs (Simple) and 1.4 µs (LL128)

@@ -60,7 +60,7 @@ class StepBounds:
         self.end = None if self.budget.seconds is None else self.began + self.budget.seconds
         self._flow_jobs = ResumableJobs(self.budget, Member("tree").imports)
         self._single_chunk_jobs = ResumableJobs(self.budget, Member("step", "cadical").imports)
-        self._parts: list[str] = []  # keys of `HALVES` that were begun
+        self._parts: list[str] = []  # keys of `PARTS` that were begun
 
     def close(self) -> None:
         """End the searches that still run."""

@@ -8,7 +8,7 @@ The stages, until the cut bound is met (`cut_bound`):
 enumeration   all Hamiltonian cycles where they are few, with an integer program over them: no rings carry more
 pairs         rings in opposite pairs where links are symmetric (`bidirectional_pairs`)
 quotients     rings of the quotient networks of the declared automorphisms, in whole multiples of the width that fills
-              the links best (`permutation_layers`, on few nodes `cp_sat_circuits`), first by short, then by long
+              the links best (`circulations`, on few nodes `cp_sat_circuits`), first by short, then by long
               annealing
 proof         on few ranks or links, a constraint program that finds one unit more or proves that there is none
 """
