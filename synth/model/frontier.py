@@ -161,8 +161,8 @@ class Answer:
 class Frontier:
     """Points by growing steps and falling R/C. `complete`: optimal for any C and none missing (up to `max_steps`).
 
-    `bounds` are pairs (S, lower bound on R/C at S steps); S None: for any number of steps. `open` are the intervals that
-    stay between a bound and a point. `seconds`: wall time of the search. `answers`: the solver that decided each query.
+    `bounds` are pairs (S, lower bound on R/C at S steps); S None: for any number of steps. `open` are the intervals
+    between a bound and a point. `seconds`: wall time of the search. `answers`: the solver that decided each query.
     `labels`: the machine's own numbers of the ranks.
     """
 
