@@ -147,7 +147,7 @@ def lint(
 
     Returns the report: the faults that were found, and the properties that are proved.
 
-    `runtime`: whose rules hold and whose FIFOs it gets (default: this project's executors). `collective`, `roots`: what
+    `runtime`: the runtime whose rules and FIFO depths apply (default: this project's executors). `collective`, `roots`: what
     a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
     a file that cannot be read; whatever is wrong with the program is a finding.
     """

@@ -224,10 +224,10 @@ class ChunkAssembly:
     # ------------------------------------------------------------ many chunks
 
     def together(self, steps: int, chunks: int | None = None) -> tuple[str, Schedule] | None:
-        """Return (construction, schedule) of many chunks in `steps` steps; None if every plan has more steps.
+        """Superpose shifted single-chunk plans in `steps` steps; return the construction's name and the schedule.
 
-        It has the number of chunks with the fewest rounds per chunk, or `chunks` of each unit where that is given and
-        the time allows it.
+        The number of chunks is the one with the fewest rounds per chunk, or `chunks` of each unit, if given and if the
+        time allows it. Returns None if every plan has more than `steps` steps.
         """
         shifted_plans = [(plan, begin) for plan in self.ways for begin in range(steps - plan.steps + 1)]
         if not shifted_plans:

@@ -195,9 +195,9 @@ class StepSearches:
             yield Open(steps, bound.value, upper, "time" if ended else "gave-up", bound.certificate)
 
     def _items(self, steps: int, bound: LowerBound, point: Point | None) -> Iterator[Item]:
-        """Yield the point at `steps` where it improves on those of fewer steps or its bound has changed.
+        """Yield the result at `steps`: a point if it improves on fewer steps or if its bound has changed.
 
-        Yield ``(steps, bound)`` where no point can improve.
+        Yield the pair ``(steps, bound)`` instead if the bound shows that no point at `steps` can improve.
         """
         before, upper = self.open_steps.pop(steps, None), self._upper(steps)
         mine = point is not None and point.bandwidth == self._reached.get(steps)
