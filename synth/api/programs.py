@@ -147,9 +147,10 @@ def lint(
 
     Returns the report: the faults that were found, and the properties that are proved.
 
-    `runtime`: the runtime whose rules and FIFO depths apply (default: this project's executors). `collective`, `roots`: what
-    a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
-    a file that cannot be read; whatever is wrong with the program is a finding.
+    `runtime`: the runtime whose rules and FIFO depths apply (default: this project's executors).
+    `collective`, `roots`: the collective that a file computes, if the file does not say. `in_place`: how the program is
+    called, if not as it claims. Raises FormatError for a file that cannot be read. Every fault of the program is a
+    finding, not an error.
     """
     from synth.program.analysis import check
 

@@ -65,7 +65,8 @@ class Request:
     """Options of one export, besides the program.
 
     `runtime`: one of the exporter's `runtimes`. `machine`: None if it is not known. `network`: latencies and bandwidths
-    of the links, None for a program that came without a schedule. `size`: the size in bytes (nccl-tests' sense) that a timeline is drawn for.
+    of the links, None for a program that came without a schedule.
+    `size`: the size in bytes (nccl-tests' sense) that a timeline is drawn for.
     `assume_root`: the user asserts that every call has this root. `assume_nvlink`, `assume_one_node`: the user asserts
     that all links are NVLink, that all ranks share a box. `timeline`: runs a program at a size (None: the executor's
     own) on a network; it is a function because exporters do not import executors.
