@@ -19,7 +19,7 @@ from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.forests import build
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import TimeUp, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 from synth.topologies import topology
 
 
@@ -113,7 +113,7 @@ def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
 
 def test_a_stage_is_named_once():
     found = SearchState(lambda text: None)
-    with time_limited(0):
+    with time_limited(Deadline.after(0)):
         found.cut("a higher bound", "ended by the time limit")
         found.stage("a higher bound", lambda: None)
     assert found.open == ["a higher bound: ended by the time limit"]

@@ -12,7 +12,7 @@ from synth.scale.baselines import comparison
 from synth.scale.baselines.rings import search
 from synth.scale.groups import joint
 from synth.solvers.processes import jobs
-from synth.solvers.processes.deadline import give_up, given_up, remaining_time, time_limited
+from synth.solvers.processes.deadline import NEVER, Deadline, current_deadline, give_up, given_up, time_limited
 
 GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride: 4, collective: allgather, bytes: 1}\n"
 
@@ -32,12 +32,12 @@ def run(*words):
 
 
 def test_giving_up_leaves_no_time_inside_the_block_alone():
-    with time_limited(1000):
-        with time_limited(None):
+    with time_limited(Deadline.after(1000)):
+        with time_limited(NEVER):
             give_up()
-            assert given_up() and remaining_time() == 0
-        assert not given_up() and (remaining_time() or 0) > 0
-    assert remaining_time() is None
+            assert given_up() and current_deadline().over
+        assert not given_up() and current_deadline().remaining() > 0
+    assert not current_deadline().limited
 
 
 def test_bounds_that_there_are_are_printed(monkeypatch):

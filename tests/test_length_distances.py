@@ -16,7 +16,7 @@ from synth.model.topology import Link, Topology
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import remaining_time, time_limited
+from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 
@@ -99,10 +99,9 @@ def test_whole_machines_have_no_pair_apart():
 
 def test_a_time_limit_leaves_time_for_the_check():
     graph = fabric(topology("random-regular:64"))
-    assert search._spared(graph, ()) is None
-    with time_limited(100):
-        room, spared = remaining_time(), search._spared(graph, ())
-        assert spared is not None and room is not None
-        assert 0 < room - spared == pytest.approx(search.CHECK_SECONDS * 64 * len(graph.tail), abs=1)
-    with time_limited(0):
-        assert search._spared(graph, ()) == 0
+    assert not search._spared(graph, ()).limited
+    with time_limited(Deadline.after(100)):
+        spared = search._spared(graph, ())
+        assert current_deadline().end - spared.end == pytest.approx(search.CHECK_SECONDS * 64 * len(graph.tail), abs=1)
+    with time_limited(Deadline.after(0)):
+        assert search._spared(graph, ()).over

@@ -22,7 +22,7 @@ from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.solvers.processes import jobs
-from synth.solvers.processes.deadline import remaining_time
+from synth.solvers.processes.deadline import current_deadline
 from synth.topologies import topology
 
 MACHINE = topology("torus:3x3")
@@ -33,7 +33,7 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     shares = []
 
     def slow(*_):
-        shares.append(remaining_time())
+        shares.append(current_deadline().remaining())
         time.sleep(0.2)
         return ()
 

@@ -25,7 +25,7 @@ from synth.scale.baselines.comparison import explain
 from synth.scale.bounds import allreduce_partition, single_cut
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import time_limited
+from synth.solvers.processes.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 
@@ -186,7 +186,7 @@ def test_cuts_together_where_a_switch_lets_out_more_than_it_takes_in():
 
 def test_a_time_limit_leaves_the_ranks_alone():
     given = machine(4, [(a, b, 9 - 8 * (a == 2)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
-    with time_limited(0):
+    with time_limited(Deadline.after(0)):
         value, certificate, short = allreduce_partition.bound(fabric(given))
     assert "time limit" in short and value == throughput_cuts.check(
         certificate, given

@@ -25,7 +25,7 @@ from synth.scale.baselines.rings import (
     ring_network,
     search,
 )
-from synth.solvers.processes.deadline import time_limited
+from synth.solvers.processes.deadline import Deadline, time_limited
 from synth.topologies import modify, topology
 
 # Units that rings carry together, of which no more fit: degrees and cuts say so, or all cycles were listed, or a
@@ -195,7 +195,7 @@ def test_explain_names_what_limits_rings_and_shortens_parts():
 
 
 def test_a_time_limit_leaves_what_was_found():
-    with time_limited(0):
+    with time_limited(Deadline.after(0)):
         found = search.disjoint_rings(topology("dgx-a100*2"))
     assert not found.complete and not found.most
     shown = CliRunner().invoke(

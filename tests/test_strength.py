@@ -18,7 +18,7 @@ from synth.scale import search
 from synth.scale.bounds import allreduce_partition, graph_strength
 from synth.scale.fabric.automorphisms import symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import time_limited
+from synth.solvers.processes.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 
@@ -161,7 +161,7 @@ def test_one_way_is_no_way():
 
 def test_a_time_limit_or_very_large_capacities_leave_a_bound():
     machine = chain(12, 6, named=True)
-    with time_limited(0):
+    with time_limited(Deadline.after(0)):
         value, certificate, short = allreduce_partition.bound(fabric(machine))
     assert "time limit" in short
     graph = fabric(machine)

@@ -2,6 +2,7 @@
 open."""
 
 import json
+import math
 import operator
 import signal
 import threading
@@ -26,11 +27,13 @@ from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
 from synth.solvers.processes import jobs
 from synth.solvers.processes.deadline import (
+    NEVER,
+    Deadline,
     OutOfMemory,
     TimeUp,
     check_deadline,
+    current_deadline,
     no_time_limit,
-    remaining_time,
     run_in_process,
     time_limited,
 )
@@ -42,16 +45,29 @@ HARD = "random-regular:24"
 
 def test_of_nested_ends_the_earliest_holds():
     check_deadline()
-    with time_limited(1000):
-        with time_limited(0):
-            assert remaining_time() == 0
-            with pytest.raises(TimeUp), time_limited(500):
+    with time_limited(Deadline.after(1000)):
+        with time_limited(Deadline.after(0)):
+            assert current_deadline().over
+            with pytest.raises(TimeUp), time_limited(Deadline.after(500)):
                 check_deadline()
             with no_time_limit():
                 check_deadline()
         check_deadline()
-        assert 900 < (remaining_time() or 0) <= 1000
-    assert remaining_time() is None
+        assert 900 < current_deadline().remaining() <= 1000
+    assert not current_deadline().limited
+
+
+def test_a_deadline_is_an_end_on_its_clock(monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(time, "process_time", lambda: 7.0)
+    ten = Deadline.after(10)
+    assert ten.end == 110 and ten.remaining() == 10 and not ten.over
+    assert ten.within(4).end == ten.share(0.4).end == 104
+    assert ten.within(20) == ten.within(None) == ten
+    assert Deadline.after(10, cpu=True).share(0.5) == Deadline(12.0, cpu=True)
+    assert NEVER == Deadline.after(None) == NEVER.share(0.0) and not NEVER.limited and NEVER.remaining() == math.inf
+    with pytest.raises(TimeUp):
+        Deadline(100.0).check()
 
 
 def made(*links):
@@ -71,7 +87,7 @@ def test_alltoall_without_time_is_never_called_impossible_where_it_is_slow():
 
 def test_a_call_apart_is_killed_when_the_time_is_over():
     threads = threading.active_count()
-    with pytest.raises(TimeUp), time_limited(0.1):
+    with pytest.raises(TimeUp), time_limited(Deadline.after(0.1)):
         run_in_process(time.sleep, 1000)
     assert run_in_process(abs, -7) == run_in_process(run_in_process, abs, -7) == 7
     with pytest.raises(ZeroDivisionError):
@@ -82,9 +98,9 @@ def test_a_call_apart_is_killed_when_the_time_is_over():
 
 
 def test_a_call_apart_knows_the_end():
-    with time_limited(1000):
-        assert 900 < (run_in_process(remaining_time) or 0) <= 1000
-    assert run_in_process(remaining_time) is None
+    with time_limited(Deadline.after(1000)):
+        assert 900 < run_in_process(current_deadline).remaining() <= 1000
+    assert run_in_process(current_deadline) == NEVER
 
 
 def test_ctrl_c_kills_a_call_apart(monkeypatch):
@@ -134,7 +150,7 @@ def test_ctrl_c_loses_the_stage_in_flight_alone(name):
 
 def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
     made = fabric(topology("dgx-a100*2:net=odd-even"))
-    with time_limited(0):
+    with time_limited(Deadline.after(0)):
         early = throughput(made)
     assert not early.whole
     assert throughput(made).whole

@@ -23,7 +23,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.outcome import Sat
 from synth.model.schedule import Schedule, Step
 from synth.pareto.combining import combining_frontier, combining_sweep, unvisited_steps
-from synth.solvers.processes.deadline import remaining_time, time_limited
+from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
 
 
 @pytest.fixture(autouse=True)
@@ -185,11 +185,11 @@ def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(chunk_assembly.schedules(network, asked)) == []
     next(chunk_assembly.schedules(network, asked, whole=True))
     monkeypatch.setattr(chunk_assembly, "EFFORT", 1000.0)
-    with time_limited(500.0):
+    with time_limited(Deadline.after(500.0)):
         next(chunk_assembly.schedules(network, asked))
-        assert 400 < (remaining_time() or 0.0) <= 500
+        assert 400 < current_deadline().remaining() <= 500
     next(chunk_assembly.schedules(network, asked))
-    assert remaining_time() is None
+    assert not current_deadline().limited
 
 
 @pytest.mark.parametrize("reason", ["time", "gave-up"])

@@ -85,7 +85,7 @@ def explain(
     than `EXPLAINED` ranks.
     """
     from synth.scale.baselines.comparison import explain as explained
-    from synth.solvers.processes.deadline import time_limited
+    from synth.solvers.processes.deadline import Deadline, time_limited
 
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:
@@ -104,7 +104,7 @@ def explain(
 
         return bound(machine, name, root, read=read)
 
-    with time_limited(time_limit):
+    with time_limited(Deadline.after(time_limit)):
         found = explained(machine, task.name, machine.labels, by_flows, progress, root)
     if found.ways[0].units == 0:
         apart = _apart(machine.network(), task)
@@ -159,12 +159,12 @@ def allocations(
     `time_limit` seconds FewerAllocations has what was found by then.
     """
     from synth.scale.baselines import allocations as flows
-    from synth.solvers.processes.deadline import TimeUp, check_deadline, time_limited
+    from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
 
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()
     found: list[tuple[Allocation, Rates]] = []
-    with time_limited(time_limit):
+    with time_limited(Deadline.after(time_limit)):
         try:
             for made in flows.allocation_classes(network, sizes, every=every):
                 rates = flows.optimal_rates(made.network, names)
@@ -195,12 +195,12 @@ def groups(
     from synth.checker.certificates import process_groups
     from synth.checker.schedule import replay
     from synth.scale.groups.joint import synthesize_jointly
-    from synth.solvers.processes.deadline import time_limited
+    from synth.solvers.processes.deadline import Deadline, time_limited
     from synth.topologies.process_group_files import load
 
     machine = named_topology(topology)
     rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
-    with time_limited(time_limit):
+    with time_limited(Deadline.after(time_limit)):
         found = synthesize_jointly(machine, rows, chunks=chunks, search=search, progress=progress)
     process_groups.check(found.bound.certificate, found.network, found.groups)
     if found.schedule is not None:

@@ -314,7 +314,7 @@ def bound(
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.sweep import STEPS_BEYOND
-    from synth.solvers.processes.deadline import TimeUp, run_in_process, time_limited
+    from synth.solvers.processes.deadline import Deadline, TimeUp, run_in_process, time_limited
     from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
     network = named_topology(topology).network()
@@ -333,7 +333,7 @@ def bound(
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]
-    with time_limited(seconds):
+    with time_limited(Deadline.after(seconds)):
         try:
             floor = [(None, at(None))]
             for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):

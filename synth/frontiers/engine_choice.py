@@ -17,7 +17,7 @@ from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Topology
 from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted
-from synth.solvers.processes.deadline import time_limited
+from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import Large
@@ -122,7 +122,7 @@ def synthesize_exact(
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
     try:
-        with time_limited(None if options.time_limit is None else options.time_limit * INCUMBENT_SHARE):
+        with time_limited(Deadline.after(options.time_limit).share(INCUMBENT_SHARE)):
             incumbents = find_incumbents(machine, network, task, options.deterministic) if free else ()
         listener = on_event or (lambda event: None)
         state = network, task, options, record, listener, notes, machine.labels, incumbents

@@ -37,7 +37,7 @@ from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import TimeUp, no_time_limit, remaining_time, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, current_deadline, no_time_limit, time_limited
 
 Group = tuple[np.ndarray, ...]
 # Name of the stage that searches for a better lower bound.
@@ -63,7 +63,7 @@ def frontier(
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    with with_certificate(topology, collective, root), time_limited(time_limit):
+    with with_certificate(topology, collective, root), time_limited(Deadline.after(time_limit)):
         progress("reading the fabric")
         graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
@@ -89,7 +89,7 @@ def bound(
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    with with_certificate(topology, collective, root), time_limited(time_limit):
+    with with_certificate(topology, collective, root), time_limited(Deadline.after(time_limit)):
         graph = None if read is None else read.get(topology.name)
         if graph is None:
             graph = fabric(topology)
@@ -115,7 +115,7 @@ def bound(
 
 
 def _large(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, begun: float) -> Large:
-    least = _least_steps(graph, collective, root, group, state.interrupted or remaining_time() is not None)
+    least = _least_steps(graph, collective, root, group, state.interrupted or current_deadline().limited)
     at = root if collective in ROOTED else None
     spent = time.perf_counter() - begun
     return Large(
@@ -144,8 +144,7 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry:
 
 def _part() -> AbstractContextManager[None]:
     """Return the deadline of the search for the bound."""
-    time = remaining_time()
-    return time_limited(None if time is None else time * BOUND_SHARE)
+    return time_limited(current_deadline().share(BOUND_SHARE))
 
 
 def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throughput:
@@ -271,14 +270,14 @@ def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_f
     return flows
 
 
-def _spared(graph: Fabric, group: Group) -> float | None:
-    """Return the remaining seconds without those for the check of the certificate, or None without a time limit.
+def _spared(graph: Fabric, group: Group) -> Deadline:
+    """Return the ambient deadline, less the seconds for the check of the certificate.
 
     The check computes distances over all links from one rank of each orbit.
     """
-    time = remaining_time()
+    deadline = current_deadline()
     starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
-    return None if time is None else max(0.0, time - CHECK_SECONDS * starts * len(graph.tail))
+    return Deadline(deadline.end - CHECK_SECONDS * starts * len(graph.tail))
 
 
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -313,7 +312,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
 
 def _path_sets(flows: concurrent_flow.ConcurrentFlow) -> Iterator[AlltoallPaths]:
     """Yield paths of the flows with few chunks, then with many. Under a time limit paths of one chunk come first."""
-    if remaining_time() is not None and chunk_count(flows) > 1:
+    if current_deadline().limited and chunk_count(flows) > 1:
         yield AlltoallPaths(flows, 1)
     few = AlltoallPaths(flows)
     yield few

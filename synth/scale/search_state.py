@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from synth.model.scale_frontier import LargePoint
-from synth.solvers.processes.deadline import TimeUp, remaining_time
+from synth.solvers.processes.deadline import TimeUp, current_deadline
 
 
 class SearchState:
@@ -24,7 +24,7 @@ class SearchState:
 
     def stage(self, name: str, work: Callable[[], None]) -> None:
         """Run `work` unless the time is over. If a time limit or Ctrl-C ends it, the stage is added to `open`."""
-        if self.interrupted or remaining_time() == 0:
+        if self.interrupted or current_deadline().over:
             self.cut(name, "not tried")
             return
         try:

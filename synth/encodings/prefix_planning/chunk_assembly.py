@@ -10,12 +10,11 @@ where it adds the fewest rounds. Every schedule is replayed. It is a heuristic: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from random import Random
-from time import monotonic
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import TimeUp, check_deadline, remaining_time, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, current_deadline, time_limited
 
 FEW_RANKS = 16  # number of ranks up to which solvers find better schedules, so that none is planned
 GUARDS = ((0, True), (0, False), (4, False), (8, True))  # `guard` and `latest_first` of the planners, in trying order
@@ -92,12 +91,9 @@ def schedules(
     there is none, unless `whole`.
     """
     assembly = ChunkAssembly(network, collective, seed)
-    end = monotonic() + EFFORT if remaining_time() is None and not whole else None
+    deadline = Deadline.after(None if current_deadline().limited or whole else EFFORT)
 
-    def limit() -> AbstractContextManager[None]:
-        return time_limited(None if end is None else end - monotonic())
-
-    with limit():
+    with time_limited(deadline):
         plans = assembly.ways
     if not plans:
         return
@@ -109,7 +105,7 @@ def schedules(
     ascending = sorted(step_counts)
     both_ends = (s for pair in zip(ascending, reversed(ascending), strict=True) for s in pair)
     for steps in dict.fromkeys((*ascending[:QUICK], *both_ends)):
-        with limit():  # not around the yield: the time that the caller takes does not count
+        with time_limited(deadline):  # not around the yield: the time that the caller takes does not count
             result = assembly.together(steps)
         if result is not None:
             yield result
@@ -133,8 +129,7 @@ class ChunkAssembly:
     def ways(self) -> list[Plan]:
         """Best plans: at most `KEPT` of those that no other plan dominates."""
         best: list[Plan] = []
-        seconds = remaining_time()
-        with suppress(TimeUp), time_limited(None if seconds is None else seconds * PLANNED):
+        with suppress(TimeUp), time_limited(current_deadline().share(PLANNED)):
             for plan in self._planned():
                 if not any(other.dominates(plan) for other in best):
                     best = [other for other in best if not plan.dominates(other)] + [plan]

@@ -19,7 +19,7 @@ from synth.model.topology import Network
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
-from synth.solvers.processes.deadline import TimeUp, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
 # Maximum sum of the units of all links of a network whose spanning trees are packed.
@@ -63,7 +63,7 @@ class Constructions:
         if not small or not spanning_tree_packing.applies(self.network):
             return None
         try:
-            with time_limited(self._remaining_seconds):
+            with time_limited(Deadline.after(self._remaining_seconds)):
                 return spanning_tree_packing.forest(self.network)
         except TimeUp:
             return None

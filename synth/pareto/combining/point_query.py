@@ -18,7 +18,7 @@ from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidate, Candidates
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import time_limited
+from synth.solvers.processes.deadline import Deadline, time_limited
 
 # Share of the time limit that planning without a solver may take.
 PLANNING_SHARE = 0.5
@@ -89,7 +89,7 @@ def _planned(problem: Problem, seconds: float | None) -> Schedule | None:
     if not chunk_assembly.applies(problem.network, problem.collective):
         return None
     assembly = chunk_assembly.ChunkAssembly(problem.network, problem.collective)
-    with time_limited(None if seconds is None else seconds * PLANNING_SHARE):
+    with time_limited(Deadline.after(seconds).share(PLANNING_SHARE)):
         for single_chunk in assembly.ways:
             if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
                 return fitting

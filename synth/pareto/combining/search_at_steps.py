@@ -21,7 +21,7 @@ from synth.model.schedule import Schedule
 from synth.pareto.combining.attempts import Attempt, AttemptPool, Outcome
 from synth.pareto.combining.candidates import Candidate, Candidates, Frame, construction
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import TimeUp, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
 # Maximum number of candidates of one effort, the most promising ones. Half as many where each may take long.
 FEW = 24
@@ -153,7 +153,7 @@ class SearchAtSteps:
         """Set `schedule` and `construction` to the best result."""
         limited = self.context.budget.seconds is not None
         try:
-            with time_limited(self.until - time.monotonic() if limited else None):
+            with time_limited(Deadline(self.until if limited else math.inf)):
                 self._run()
         except TimeUp:
             return

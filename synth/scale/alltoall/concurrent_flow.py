@@ -22,7 +22,7 @@ from synth.errors import InfeasibleError, SynthError
 from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import TimeUp, remaining_time, time_limited
+from synth.solvers.processes.deadline import TimeUp, current_deadline, time_limited
 
 # Limit on the variables of the linear program, which then ends within a minute.
 MOST_VARIABLES = 400_000
@@ -115,9 +115,8 @@ def least_congestion_flows(
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves]))
     if len(sources) * len(fabric.src) <= MOST_VARIABLES:
-        time = remaining_time()
         try:
-            with time_limited(None if time is None or shortest else time / 2):
+            with time_limited(current_deadline() if shortest else current_deadline().share(1 / 2)):
                 return _by_program(fabric, moves, sources, _on_shortest(fabric, sources) if shortest else None)
         except TimeUp:
             if shortest:

@@ -16,7 +16,14 @@ from synth.scale.baselines.limit_sentences import Words, runs, units_of
 from synth.scale.baselines.rings import ring_network
 from synth.scale.baselines.rings import search as rings
 from synth.scale.baselines.rings.rings import Rings
-from synth.solvers.processes.deadline import TimeUp, give_up, given_up, remaining_time, run_in_process, time_limited
+from synth.solvers.processes.deadline import (
+    TimeUp,
+    current_deadline,
+    give_up,
+    given_up,
+    run_in_process,
+    time_limited,
+)
 
 Progress = Callable[[str], None]
 ScaleBound = Callable[[str], Large]
@@ -151,7 +158,7 @@ class _Comparison:
 
     def _disjoint_rings(self) -> Rings:
         """All rings together, none where the time is over. Ctrl-C ends the search, and nothing more is begun."""
-        if remaining_time() != 0:
+        if not current_deadline().over:
             try:
                 return rings.disjoint_rings(self.topology, self.progress, self.links)
             except KeyboardInterrupt:
@@ -164,14 +171,13 @@ class _Comparison:
         Trees and linear programs may take all of a time limit but the share `reserved`. The scale engine gives the
         bound where they take longer or do not apply.
         """
-        if remaining_time() == 0 and name != self.name:
+        if current_deadline().over and name != self.name:
             self.open.append(f"the bound of {name}")
             return None
         network, late = self.network, False
         if network is not None:
-            seconds = remaining_time()
             try:
-                with time_limited(None if seconds is None else seconds * (1 - reserved)):
+                with time_limited(current_deadline().share(1 - reserved)):
                     exact = self.scale_bound is None or network.ranks <= PROGRAM_RANKS
                     method = rate_bound if exact else tree_packing_bound
                     bound = run_in_process(method, network, name, self.root)

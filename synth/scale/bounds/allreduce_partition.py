@@ -25,7 +25,7 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
-from synth.solvers.processes.deadline import TimeUp, no_time_limit, remaining_time
+from synth.solvers.processes.deadline import TimeUp, current_deadline, no_time_limit
 
 # Limit on the parts whose least regions are still computed after the time limit: one maximum flow each.
 FEW = 64
@@ -55,7 +55,7 @@ def _with_cuts(fabric: Fabric, value: Fraction, certificate: dict, short: str) -
     if limit.time > value:
         proved = throughput_cuts.check(limit.certificate, fabric.topology) * fabric.unit
         value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda pair: pair[0])
-    cut_short = not limit.whole or remaining_time() == 0
+    cut_short = not limit.whole or current_deadline().over
     return value, certificate, short or ("ended by the time limit" if cut_short else "")
 
 

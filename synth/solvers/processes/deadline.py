@@ -1,9 +1,13 @@
-"""The ambient deadline: one end for everything that runs inside `time_limited`, checked between small parts of the
-work.
+"""Deadlines: ends of work on a clock, and the ambient one of everything that runs inside `time_limited`.
 
-    with until(10):                 # seconds of wall time; the earliest of nested ends holds; None: no end of its own
-        check()                     # raises TimeUp when the time is over
-        answer = apart(solve, data) # one long call of a C library, in a process that Ctrl-C and the deadline kill
+A function that plans its own time takes a `Deadline`. Numerical code far below it, which has no plan, takes none: it
+calls `check_deadline` between small parts of its work, and `run_in_process` for one long call of a C library. Both obey
+the ambient deadline, which `time_limited` sets for a block, never later than that of the enclosing block. It is the
+only way in which an end reaches code that does not name it.
+
+    with time_limited(Deadline.after(10)):   # seconds of wall time
+        check_deadline()                     # raises TimeUp when the time is over
+        answer = run_in_process(solve, data) # in a process that Ctrl-C and the deadline kill
 
 A call that raises nothing has finished: a partial answer is never returned as a complete one.
 """
@@ -15,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from synth.errors import UndecidedError
@@ -22,9 +27,6 @@ from synth.model.outcome import Budget
 from synth.solvers.processes import jobs
 
 Result = TypeVar("Result")
-_end: ContextVar[float | None] = ContextVar("end", default=None)
-# True in a process that `run_in_process` began.
-_inside: ContextVar[bool] = ContextVar("inside", default=False)
 
 
 class TimeUp(UndecidedError):
@@ -45,36 +47,88 @@ class OutOfMemory(TimeUp):
         super().__init__(message)
 
 
+@dataclass(frozen=True)
+class Deadline:
+    """An end of work, `end` seconds of a clock (inf: none).
+
+    The clock is the monotonic wall clock, which all processes of a machine share. With `cpu` it is the CPU clock of
+    this process: such a deadline is not handed to another process, and other load on the machine does not move it.
+    """
+
+    end: float = math.inf
+    cpu: bool = False
+
+    @classmethod
+    def after(cls, seconds: float | None, cpu: bool = False) -> Deadline:
+        """Return the deadline `seconds` from now, or none for None."""
+        return cls(cpu=cpu).within(seconds)
+
+    @property
+    def now(self) -> float:
+        """Seconds of the clock."""
+        return time.process_time() if self.cpu else time.monotonic()
+
+    @property
+    def limited(self) -> bool:
+        """True where there is an end."""
+        return self.end < math.inf
+
+    @property
+    def over(self) -> bool:
+        """True when the deadline has passed."""
+        return self.limited and self.now >= self.end
+
+    def remaining(self) -> float:
+        """Return the seconds until the deadline: 0 when it has passed, inf without an end."""
+        return max(0.0, self.end - self.now) if self.limited else math.inf
+
+    def check(self) -> None:
+        """Raise TimeUp when the deadline has passed."""
+        if self.over:
+            raise TimeUp
+
+    def within(self, seconds: float | None) -> Deadline:
+        """Return the deadline `seconds` from now (None: no limit), or this one if that is earlier."""
+        return self if seconds is None else replace(self, end=min(self.end, self.now + seconds))
+
+    def share(self, fraction: float) -> Deadline:
+        """Return the end of the first `fraction` of the remaining time. Without an end it is this deadline."""
+        return replace(self, end=self.now + fraction * self.remaining()) if self.limited else self
+
+
+NEVER = Deadline()
+_GIVEN_UP = Deadline(-math.inf)
+_ambient: ContextVar[Deadline] = ContextVar("ambient", default=NEVER)
+# True in a process that `run_in_process` began.
+_inside: ContextVar[bool] = ContextVar("inside", default=False)
+
+
+def current_deadline() -> Deadline:
+    """Return the ambient deadline."""
+    return _ambient.get()
+
+
 @contextmanager
-def time_limited(seconds: float | None) -> Iterator[None]:
-    """Set the deadline of the block to `seconds` from now, or to the enclosing deadline if that is earlier.
+def time_limited(deadline: Deadline) -> Iterator[None]:
+    """Make `deadline`, of the wall clock, the ambient deadline of the block, or the enclosing one if that is earlier.
 
     `check_deadline` and `run_in_process` raise TimeUp inside the block once it has passed.
     """
-    enclosing = _end.get()
-    end = None if seconds is None else time.monotonic() + seconds
-    ends = [e for e in (enclosing, end) if e is not None]
-    token = _end.set(min(ends, default=None))
+    token = _ambient.set(min(_ambient.get(), deadline, key=lambda each: each.end))
     try:
         yield
     finally:
-        _end.reset(token)
+        _ambient.reset(token)
 
 
 @contextmanager
 def no_time_limit() -> Iterator[None]:
     """Remove the deadline from the block: for short work that must be completed however late it is."""
-    token = _end.set(None)
+    token = _ambient.set(NEVER)
     try:
         yield
     finally:
-        _end.reset(token)
-
-
-def remaining_time() -> float | None:
-    """Return the seconds until the deadline, 0 when it has passed, None without one."""
-    end = _end.get()
-    return None if end is None else max(0.0, end - time.monotonic())
+        _ambient.reset(token)
 
 
 def give_up() -> None:
@@ -82,19 +136,17 @@ def give_up() -> None:
 
     After Ctrl-C the current search is lost, the rest is skipped, and the earlier results stay.
     """
-    _end.set(-math.inf)
+    _ambient.set(_GIVEN_UP)
 
 
 def given_up() -> bool:
     """Return True where `give_up` was called inside this `time_limited`."""
-    return _end.get() == -math.inf
+    return _ambient.get() == _GIVEN_UP
 
 
 def check_deadline() -> None:
-    """Raise TimeUp when the deadline has passed."""
-    end = _end.get()
-    if end is not None and time.monotonic() >= end:
-        raise TimeUp
+    """Raise TimeUp when the ambient deadline has passed."""
+    _ambient.get().check()
 
 
 def run_in_process(call: Callable[..., Result], *arguments: object, imports: tuple[str, ...] = ()) -> Result:
@@ -108,8 +160,9 @@ def run_in_process(call: Callable[..., Result], *arguments: object, imports: tup
     check_deadline()
     if _inside.get():
         return call(*arguments)
-    end = _end.get()
-    job = jobs.finish(jobs.begin((*imports, call.__module__), _within, (end, call, arguments), Budget()), end)
+    deadline = current_deadline()
+    end = deadline.end if deadline.limited else None
+    job = jobs.finish(jobs.begin((*imports, call.__module__), _within, (deadline, call, arguments), Budget()), end)
     if job.result is None and not job.ended:
         raise TimeUp
     if job.result is None:
@@ -122,9 +175,8 @@ def run_in_process(call: Callable[..., Result], *arguments: object, imports: tup
     raise OutOfMemory if isinstance(value, MemoryError) else value
 
 
-def _within(end: float | None, call: Callable[..., Result], arguments: tuple) -> Result:
-    """Run `call` in the process of `run_in_process`. All processes share one monotonic clock, so `end` is valid here,
-    too."""
-    _end.set(end)
+def _within(deadline: Deadline, call: Callable[..., Result], arguments: tuple) -> Result:
+    """Run `call` under `deadline` in the process of `run_in_process`."""
+    _ambient.set(deadline)
     _inside.set(True)
     return call(*arguments)

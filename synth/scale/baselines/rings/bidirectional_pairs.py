@@ -19,7 +19,7 @@ import numpy as np
 
 from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.solvers.highs import integer
-from synth.solvers.processes.deadline import check_deadline, remaining_time
+from synth.solvers.processes.deadline import check_deadline, current_deadline
 
 # Edges of the multigraph. Larger ones are not searched, since each move takes time in the number of nodes.
 MAXIMUM_EDGES = 24_000
@@ -127,8 +127,7 @@ def _regular_subset(ranks: int, edges: list[Edge], degree: int, seed: int) -> li
     ends = np.array([edge[:2] for edge in edges], np.int64)
     rows = csr_matrix((np.ones(2 * count), (ends.reshape(-1), np.repeat(np.arange(count), 2))), shape=(ranks, count))
     cost = np.random.default_rng(seed).random(count)
-    time = remaining_time()
-    seconds = PROGRAM_SECONDS if time is None else min(PROGRAM_SECONDS, max(time, 0.01))
+    seconds = min(PROGRAM_SECONDS, max(current_deadline().remaining(), 0.01))
     solution = integer(cost, [(rows, degree, degree)], 1, time_limit=seconds, node_limit=50, mip_rel_gap=0.5)
     return None if solution.x is None else np.flatnonzero(np.rint(solution.x)).tolist()
 

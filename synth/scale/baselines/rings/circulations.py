@@ -15,7 +15,7 @@ import numpy as np
 from synth.scale.baselines.rings.kempe_annealing import KempeAnnealing, Layer
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
 from synth.solvers.highs import integer
-from synth.solvers.processes.deadline import check_deadline, remaining_time
+from synth.solvers.processes.deadline import check_deadline, current_deadline
 
 # Seconds that one integer program may take; few take more than a tenth of one.
 PROGRAM_SECONDS = 10.0
@@ -141,11 +141,10 @@ def _integer_program(
     # random costs, too small to cost a ring, choose among equal answers
     cost = np.append(np.random.default_rng(seed).random(count) / (4 * count * max(1, wanted)), -1.0)
     src, dst = np.array(quotient.src), np.array(quotient.dst)
-    time = remaining_time()
     # the gap is small enough that no ring is lost; the random costs need no optimum
     options = {
         "node_limit": 50,
-        "time_limit": PROGRAM_SECONDS if time is None else min(PROGRAM_SECONDS, max(time, 0.01)),
+        "time_limit": min(PROGRAM_SECONDS, max(current_deadline().remaining(), 0.01)),
         "mip_rel_gap": 0.4 / wanted if wanted else 0.4,
     }
     answer: tuple[int, list[int]] = 0, []
