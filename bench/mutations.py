@@ -31,6 +31,7 @@ from synth.program.analysis.analysis import modes
 from synth.program.analysis.connection_tables import connect
 from synth.program.buffer_layout import Layout
 from synth.program.checked_lowering import onesided
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
 from synth.runtime import reference_data
@@ -102,7 +103,8 @@ def bases(schedules: Sequence[tuple] = SCHEDULES) -> Iterator[Base]:
             if runtime == "mscclpp":
                 placeable = Layout(made.collective, made.chunks * instances).placeable
                 program = onesided(
-                    made, protocol=protocol, instances=instances, in_place="both" if placeable else "out"
+                    made,
+                    LoweringOptions(protocol=protocol, instances=instances, in_place="both" if placeable else "out"),
                 )
             else:
                 program = api.lower(made, runtime=runtime, protocol=protocol, instances=instances)

@@ -31,6 +31,7 @@ from synth.model.schedule import Schedule
 from synth.program import analysis
 from synth.program.buffer_layout import Layout
 from synth.program.checked_lowering import onesided
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
@@ -73,7 +74,10 @@ def attempt(kind: Kind, seed: str) -> tuple[str, str]:
     in_place = "in" if placeable and rng.random() < 0.5 else "out"
     nodes, instances, blocks = boxes(channels, ranks, rng), rng.randint(1, 2), rng.choice((None, None, 1, 2))
     try:
-        program = onesided(given, protocol=protocol, instances=instances, in_place=in_place, nodes=nodes, blocks=blocks)
+        program = onesided(
+            given,
+            LoweringOptions(protocol=protocol, instances=instances, in_place=in_place, nodes=nodes, blocks=blocks),
+        )
         text = json.dumps(document(program))
     except (UsageError, VerificationError) as error:
         return "wrong", f"no refusal that a good schedule may get: {error}"

@@ -23,6 +23,7 @@ from synth.program import analysis
 from synth.program.analysis.analysis import modes
 from synth.program.buffer_layout import Layout
 from synth.program.checked_lowering import lower, onesided
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
@@ -36,9 +37,11 @@ SIZE = 1 << 20  # of the timed runs, or the next size that divides
 def made(schedule: Schedule, runtime: str, protocol: str, instances: int) -> list[Program]:
     """The programs for one way of lowering: one for both kinds of call, or one for each."""
     if runtime != "mscclpp":
-        return [lower(schedule, runtime=runtime, protocol=protocol, instances=instances)]
+        return [lower(schedule, LoweringOptions(runtime=runtime, protocol=protocol, instances=instances))]
     places = ("out", "in") if Layout(schedule.collective, 1).placeable else ("out",)
-    return [onesided(schedule, protocol=protocol, instances=instances, in_place=place) for place in places]
+    return [
+        onesided(schedule, LoweringOptions(protocol=protocol, instances=instances, in_place=place)) for place in places
+    ]
 
 
 def written(program: Program, runtime: str, topology: str) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from bench import measure, plans, programs, roundtrip
 from synth.errors import SynthError
 from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.topologies import topology
 from tests.test_lower import ring_allgather
@@ -45,7 +46,7 @@ def edited(program: Program, **changes) -> Program:
 
 
 def test_wrong_programs_and_files_are_seen(monkeypatch):
-    program = lower(schedule(), runtime="executor")
+    program = lower(schedule(), LoweringOptions(runtime="executor"))
     sent = next(block.ops[0] for block in program.gpus[0].blocks if block.ops[0].code == "s")
     wrong = edited(program, src=(sent.src[0]._replace(buffer="o", offset=6),))
     with pytest.raises(AssertionError, match="lint"):

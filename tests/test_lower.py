@@ -19,6 +19,7 @@ from synth.model.topology import Link, Topology
 from synth.program.analysis import check
 from synth.program.buffer_layout import Layout
 from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
 
@@ -94,7 +95,7 @@ def test_collectives_of_a_ring(name):
     point = api.solve("ring:4", name, *SMALL[name], jobs=1).schedule
     for runtime in TWO_SIDED:
         for instances in (1, 3):
-            plays(lower(point, runtime=runtime, instances=instances), runtime)
+            plays(lower(point, LoweringOptions(runtime=runtime, instances=instances)), runtime)
 
 
 @pytest.mark.parametrize("name", DGX1)
@@ -102,7 +103,8 @@ def test_collectives_of_a_dgx1(name):
     point = api.solve("dgx1", name, *DGX1[name], jobs=1).schedule
     for runtime, instances in (("synth", 1), ("executor", 2), ("rccl", 4)):
         program = lower(
-            point, runtime=runtime, instances=instances, protocol="LL" if runtime == "executor" else "Simple"
+            point,
+            LoweringOptions(runtime=runtime, instances=instances, protocol="LL" if runtime == "executor" else "Simple"),
         )
         for in_place in [False, True] if program.in_place == "both" else [False]:
             play(program, in_place=in_place)
@@ -118,20 +120,22 @@ def test_random_schedules(seed, runtime, data):
     modes = ["out", "in", "both"] if Layout(made.collective, made.chunks).placeable else ["out"]
     program = lower(
         made,
-        runtime=runtime,
-        protocol=data.draw(st.sampled_from(["Simple", "LL"])),
-        instances=data.draw(st.integers(1, 2)),
-        in_place=data.draw(st.sampled_from(modes)),
-        fuse=data.draw(st.booleans()),
-        aggregate=data.draw(st.booleans()),
-        lanes=data.draw(st.sampled_from([None, 1, 2])),
+        LoweringOptions(
+            runtime=runtime,
+            protocol=data.draw(st.sampled_from(["Simple", "LL"])),
+            instances=data.draw(st.integers(1, 2)),
+            in_place=data.draw(st.sampled_from(modes)),
+            fuse=data.draw(st.booleans()),
+            aggregate=data.draw(st.booleans()),
+            lanes=data.draw(st.sampled_from([None, 1, 2])),
+        ),
     )
     plays(program, runtime, seed)
 
 
 def test_the_same_schedule_gives_the_same_program_and_options_are_independent_of_sets():
     made = [random_schedule(7) for _ in range(2)]
-    assert lower(made[0], runtime="executor") == lower(made[1], runtime="executor")
+    assert lower(made[0], LoweringOptions(runtime="executor")) == lower(made[1], LoweringOptions(runtime="executor"))
 
 
 def codes(program: Program) -> Counter:
@@ -150,7 +154,11 @@ def test_fusion_that_could_deadlock_is_taken_apart():
     program = lower(ring_allgather(4, 10))
     assert all(len(gpu.blocks) == 2 for gpu in program.gpus)
     assert (
-        all(len(gpu.blocks) == 1 for gpu in lower(ring_allgather(4, 10), aggregate=False, protocol="LL").gpus) is False
+        all(
+            len(gpu.blocks) == 1
+            for gpu in lower(ring_allgather(4, 10), LoweringOptions(aggregate=False, protocol="LL")).gpus
+        )
+        is False
     )
     plays(program)
 
@@ -160,19 +168,19 @@ def test_exchanges_never_overwrite_what_the_same_step_sends():
     assert codes(program)["cpy"] == 0
     assert all(gpu.scratch == 12 for gpu in program.gpus)  # the input may be the output, and leaves in the first step
     plays(program)
-    apart = lower(exchange_allreduce(8, 6), in_place="out")
+    apart = lower(exchange_allreduce(8, 6), LoweringOptions(in_place="out"))
     assert all(gpu.scratch == 6 for gpu in apart.gpus)  # three steps: output, scratch, output
     plays(apart)
 
 
 def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
     assert {op.count for gpu in lower(ring_allgather(3, 100)).gpus for block in gpu.blocks for op in block.ops} == {100}
-    program = lower(ring_allgather(3, 100), runtime="executor")
+    program = lower(ring_allgather(3, 100), LoweringOptions(runtime="executor"))
     assert max(op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops) == 71
     plays(program, "executor")
     assert {
         op.count
-        for gpu in lower(ring_allgather(3, 9), aggregate=False).gpus
+        for gpu in lower(ring_allgather(3, 9), LoweringOptions(aggregate=False)).gpus
         for b in gpu.blocks
         for op in b.ops
         if op.code != "cpy"
@@ -180,7 +188,7 @@ def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
 
 
 def test_long_blocks_are_spread_over_more_channels():
-    program = lower(ring_allgather(4, 50), runtime="executor", aggregate=False)
+    program = lower(ring_allgather(4, 50), LoweringOptions(runtime="executor", aggregate=False))
     assert program.channels == 3
     assert max(len(block.ops) for gpu in program.gpus for block in gpu.blocks) <= 64
     plays(program, "executor")
@@ -190,9 +198,9 @@ def test_lanes_follow_the_units_of_a_route():
     net = Topology("pair", 2, (Link(0, 1, Fraction(3)), Link(1, 0, Fraction(1)))).network()
     made = Schedule(net, collective("broadcast", 2), 3, (Step(1, tuple(Send(c, 0, 1) for c in range(3))),))
     assert lower(made).channels == 3
-    assert lower(made, lanes=2).channels == 2
-    assert lower(made, instances=2).channels == 6
-    plays(lower(made, instances=2))
+    assert lower(made, LoweringOptions(lanes=2)).channels == 2
+    assert lower(made, LoweringOptions(instances=2)).channels == 6
+    plays(lower(made, LoweringOptions(instances=2)))
 
 
 def test_routes_through_different_switches_are_different_channels():
@@ -225,25 +233,25 @@ def test_limits_are_named_with_what_would_fit():
     with pytest.raises(
         SynthError, match="executor has at most 32 channels, this program needs 40; 32 instances would fit"
     ):
-        lower(made, runtime="executor", instances=40)
+        lower(made, LoweringOptions(runtime="executor", instances=40))
     with pytest.raises(
         SynthError, match="rccl has at most 64 thread blocks of a rank, this program needs 80; 32 instances would fit"
     ):
-        lower(made, runtime="rccl", instances=40)
+        lower(made, LoweringOptions(runtime="rccl", instances=40))
     with pytest.raises(
         SynthError, match=r"at most 64 instructions in a thread block, this program needs 2500; .* runtime synth"
     ):
-        lower(ring_allgather(2, 2500), runtime="executor", aggregate=False)
+        lower(ring_allgather(2, 2500), LoweringOptions(runtime="executor", aggregate=False))
 
 
 def test_routes_get_fewer_lanes_where_the_runtime_has_too_few_channels():
     net = Topology("pair", 2, (Link(0, 1, Fraction(48)), Link(1, 0, Fraction(1)))).network()
     made = Schedule(net, collective("broadcast", 2), 48, (Step(1, tuple(Send(c, 0, 1) for c in range(48))),))
     assert lower(made).channels == 48
-    assert lower(made, runtime="executor").channels == 24
-    plays(lower(made, runtime="executor"), "executor")
+    assert lower(made, LoweringOptions(runtime="executor")).channels == 24
+    plays(lower(made, LoweringOptions(runtime="executor")), "executor")
     with pytest.raises(SynthError, match="at most 32 channels, this program needs 48; 1 instance would fit"):
-        lower(made, runtime="executor", instances=2)
+        lower(made, LoweringOptions(runtime="executor", instances=2))
 
 
 def test_what_is_there_already_needs_copies_only_or_nothing():
@@ -251,10 +259,10 @@ def test_what_is_there_already_needs_copies_only_or_nothing():
     task = Collective("custom", 2, (frozenset([0]), frozenset([1])), (frozenset([0]), frozenset()))
     made = Schedule(net, task, 3, ())
     assert codes(lower(made)) == {"cpy": 1}
-    assert codes(lower(made, in_place="in")) == {}
+    assert codes(lower(made, LoweringOptions(in_place="in"))) == {}
     for mode in ("out", "in", "both"):
-        plays(lower(made, in_place=mode))
-    plays(lower(made, instances=2))
+        plays(lower(made, LoweringOptions(in_place=mode)))
+    plays(lower(made, LoweringOptions(instances=2)))
 
 
 def test_bad_options_are_refused():
@@ -267,11 +275,11 @@ def test_bad_options_are_refused():
         ({"in_place": "maybe"}, "out, in or both"),
     ]:
         with pytest.raises(UsageError, match=what):
-            lower(made, **options)
+            lower(made, LoweringOptions(**options))
     everyone = Topology("all", 2, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))).network()
     swap = Schedule(everyone, collective("alltoall", 2), 1, (Step(1, (Send(1, 0, 1), Send(2, 1, 0))),))
     with pytest.raises(UsageError, match="alltoall cannot be called in place"):
-        lower(swap, in_place="both")
+        lower(swap, LoweringOptions(in_place="both"))
     assert lower(swap).in_place == "out"
 
 
@@ -285,7 +293,7 @@ def test_a_wrong_schedule_is_refused():
 
 def test_the_machine_of_these_tests_notices_faults():
     """A dependency dropped from a program must make some interleaving wrong, or else the tests above mean little."""
-    program = lower(ring_allgather(4), fuse=False)
+    program = lower(ring_allgather(4), LoweringOptions(fuse=False))
     rng, caught = random.Random(0), 0
     for gpu in program.gpus:
         blocks = tuple(b._replace(ops=tuple(op._replace(deps=(), flag=False) for op in b.ops)) for b in gpu.blocks)

@@ -2,6 +2,7 @@
 back."""
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -21,6 +22,7 @@ from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.program import analysis
 from synth.program import plan_limits as limits
+from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.thread_joins import with_joins
@@ -70,7 +72,7 @@ def test_plans_of_real_machines(topo, name, protocol):
     """Right in the symbolic machine, right to lint, accepted by the loader's rules, and the same when read back."""
     both = ("out", "in") if topo == "dgx1" else ("in",) if protocol == "LL" else ("out",)
     for in_place in ("out",) if name == "alltoall" else both:
-        program = onesided(solved(topo, name), protocol=protocol, in_place=in_place, nodes=nodes(topo))
+        program = onesided(solved(topo, name), LoweringOptions(protocol=protocol, in_place=in_place, nodes=nodes(topo)))
         report = analysis.check(program, "mscclpp")
         assert [str(finding) for finding in report.errors if finding.rule != "dispatch"] == []
         text = emit(program)
@@ -84,7 +86,7 @@ def test_plans_of_real_machines(topo, name, protocol):
 @pytest.mark.parametrize(("name", "protocol"), [("allgather", "Simple"), ("allreduce", "LL"), ("reduce", "Simple")])
 def test_the_reference_executor_agrees(name, protocol):
     for topo in ("dgx1", "dgx-a100*2"):
-        program = onesided(solved(topo, name), protocol=protocol, nodes=nodes(topo))
+        program = onesided(solved(topo, name), LoweringOptions(protocol=protocol, nodes=nodes(topo)))
         assert api.run(program, topology=topo, size=program.loop_chunks * 64, dtype="int32")
 
 
@@ -109,11 +111,11 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     """From where the sender's own buffer begins; through a port channel from the beginning of its allocation."""
     schedule = scattered(name, root)
     replay.schedule(schedule)
-    program = onesided(schedule, in_place="in", nodes=boxes)
+    program = onesided(schedule, LoweringOptions(in_place="in", nodes=boxes))
     launches(decoded(strict_mscclpp.check(emit(program)), program.collective, program.chunks))
     assert analysis.check(program, "mscclpp").ok
     assert api.run(program, size=program.loop_chunks * 64, in_place=True)
-    out = onesided(schedule, nodes=boxes)
+    out = onesided(schedule, LoweringOptions(nodes=boxes))
     misplaced = {f.rule for f in analysis.check(Program(**{**vars_of(out), "in_place": "in"}), "mscclpp").errors}
     assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
 
@@ -128,7 +130,8 @@ def test_random_schedules(seed, data):
     instances, blocks = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, 1, 2]))
     try:
         program = onesided(
-            schedule, protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks
+            schedule,
+            LoweringOptions(protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks),
         )
     except UsageError as error:
         assert "in place" in str(error)
@@ -148,7 +151,7 @@ def test_random_schedules(seed, data):
 def test_no_sync_is_idle(protocol, boxes):
     """The machine notices every op that is left out of an allreduce: none is there for nothing, and the machine can
     fail."""
-    program = onesided(exchange(), protocol=protocol, nodes=boxes)
+    program = onesided(exchange(), LoweringOptions(protocol=protocol, nodes=boxes))
     Machine(program).run()
     gone = 0
     for r, gpu in enumerate(program.gpus[:2]):
@@ -171,11 +174,16 @@ def exchange() -> Schedule:
 
 def test_golden(golden):
     for protocol in ("Simple", "LL"):
-        golden(f"allreduce-{protocol}.mscclpp.json", emit(onesided(exchange(), protocol=protocol, nodes=(0, 0, 1, 1))))
+        golden(
+            f"allreduce-{protocol}.mscclpp.json",
+            emit(onesided(exchange(), LoweringOptions(protocol=protocol, nodes=(0, 0, 1, 1)))),
+        )
 
 
 def test_scratch_is_double_only_with_packets():
-    simple, packets = (json.loads(emit(onesided(exchange(), protocol=protocol))) for protocol in ("Simple", "LL"))
+    simple, packets = (
+        json.loads(emit(onesided(exchange(), LoweringOptions(protocol=protocol)))) for protocol in ("Simple", "LL")
+    )
     assert (simple["use_double_scratch_buffer"], packets["use_double_scratch_buffer"]) == (False, True)
 
 
@@ -222,7 +230,7 @@ def test_every_second_launch_wants_equal_scratch():
 @pytest.mark.parametrize("name", ["allgather", "scatter", "reduce-scatter", "allreduce"])
 def test_every_offset_fits_at_the_largest_size(name, protocol):
     """The strict reader takes the largest size and not the next; lint reports what is offered beyond it."""
-    program = onesided(solved("dgx1", name), protocol=protocol)
+    program = onesided(solved("dgx1", name), LoweringOptions(protocol=protocol))
     plan = json.loads(emit(program))
     strict_mscclpp.check(json.dumps(plan))
     assert not [f for f in analysis.check(program, "mscclpp").findings if f.rule == "offsets"]
@@ -263,7 +271,7 @@ def test_sixteen_channels_of_a_block():
 
 
 def test_blocks_are_split_until_they_fit():
-    one = onesided(solved("dgx1", "alltoall"), blocks=1, instances=4)
+    one = onesided(solved("dgx1", "alltoall"), LoweringOptions(blocks=1, instances=4))
     assert max(len(gpu.blocks) for gpu in one.gpus) > 1
     assert max(limits.plan_ops(block.ops) for gpu in one.gpus for block in gpu.blocks) <= 64
     Machine(one).run()
@@ -271,7 +279,7 @@ def test_blocks_are_split_until_they_fit():
 
 def test_more_blocks_than_multiprocessors_are_refused():
     with pytest.raises(SynthError, match="needs 96 thread blocks on a rank, at most 80"):
-        onesided(solved("dgx-a100*2", "allreduce"), instances=6)
+        onesided(solved("dgx-a100*2", "allreduce"), LoweringOptions(instances=6))
 
 
 def test_offsets_of_32_bits_bound_the_size():
@@ -289,7 +297,7 @@ def vars_of(program: Program) -> dict:
 def test_sizes_are_those_that_the_loader_compares():
     """MSCCL++ compares the input's bytes, for allgather the output's; nccl-tests' size is the larger buffer."""
     for name, share in (("allgather", 1), ("alltoall", 1), ("reduce-scatter", 1), ("broadcast", 1), ("gather", 8)):
-        program = onesided(solved("dgx1", name), min_bytes=1 << 20, max_bytes=1 << 24)
+        program = replace(onesided(solved("dgx1", name)), min_bytes=1 << 20, max_bytes=1 << 24)
         assert message_sizes(program) == ((1 << 20) // share, (1 << 24) // share)
         assert (read(emit(program)).min_bytes, read(emit(program)).max_bytes) == (1 << 20, 1 << 24)
 
@@ -343,7 +351,7 @@ def test_the_registered_selector_takes_what_the_plan_serves(name, in_place, monk
     """As MSCCL++ asks it: allgather by one rank's bytes, the others by the input's."""
     from types import ModuleType, SimpleNamespace
 
-    program = onesided(solved("dgx1", name), in_place=in_place)
+    program = onesided(solved("dgx1", name), LoweringOptions(in_place=in_place))
     monkeypatch.setitem(__import__("sys").modules, "mscclpp", ModuleType("mscclpp"))
     scope: dict = {}
     exec(registration(program), scope)
@@ -370,7 +378,7 @@ def test_the_registered_selector_takes_what_the_plan_serves(name, in_place, monk
 
 
 def plan() -> dict:
-    return json.loads(emit(onesided(exchange(), nodes=(0, 0, 1, 1))))
+    return json.loads(emit(onesided(exchange(), LoweringOptions(nodes=(0, 0, 1, 1)))))
 
 
 def put_at(doc: dict, path: str, value: object) -> None:

@@ -17,6 +17,7 @@ from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Route
 from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 1, 1), Route(1, 0, 1)))
@@ -116,7 +117,7 @@ def test_data_that_is_held_or_not_is_not_added() -> None:
 @pytest.mark.parametrize("runtime", ["synth", "msccl", "rccl"])
 @pytest.mark.parametrize("instances", [1, 2])
 def test_its_program_computes_the_collective(schedule: Schedule, runtime: str, instances: int) -> None:
-    program = lower(schedule, runtime=runtime, instances=instances)
+    program = lower(schedule, LoweringOptions(runtime=runtime, instances=instances))
     codes = {op.code for gpu in program.gpus for block in gpu.blocks for op in block.ops}
     assert codes & {"re", "cpy"}
     for in_place in (False, *([True] if program.in_place != "out" else [])):
@@ -128,4 +129,6 @@ def test_its_program_computes_the_collective(schedule: Schedule, runtime: str, i
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
 @pytest.mark.parametrize("nodes", [None, [0, 1, 1]])
 def test_its_plan_computes_the_collective(schedule: Schedule, protocol: str, nodes: list[int] | None) -> None:
-    assert synth.run(onesided(schedule, protocol=protocol, nodes=nodes), size=4 * 12).checked is not None
+    assert (
+        synth.run(onesided(schedule, LoweringOptions(protocol=protocol, nodes=nodes)), size=4 * 12).checked is not None
+    )

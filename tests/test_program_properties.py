@@ -29,6 +29,7 @@ from synth.program import analysis, text
 from synth.program.analysis.analysis import modes
 from synth.program.buffer_layout import Layout
 from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
@@ -108,10 +109,10 @@ def lowered(schedule, seed: int) -> str:
     placeable = Layout(schedule.collective, schedule.chunks).placeable
     try:
         program = lower(
-            schedule, runtime=runtime, protocol=protocol, instances=rng.randint(1, 4), fuse=rng.random() < 0.7,
+            schedule, LoweringOptions(
+            runtime=runtime, protocol=protocol, instances=rng.randint(1, 4), fuse=rng.random() < 0.7,
             in_place=rng.choice((None, "out", "in", "both")) if placeable else None, aggregate=rng.random() < 0.7,
-            lanes=rng.choice((None, None, 1, 2)),
-        )  # fmt: skip
+            lanes=rng.choice((None, None, 1, 2))))  # fmt: skip
     except SynthError as error:
         assert not isinstance(error, UsageError), error
         assert runtime in str(error), error
@@ -134,7 +135,9 @@ def planned(schedule, seed: int) -> str:
     boxes = rng.choice((None, [r % 2 for r in range(schedule.collective.ranks)]))
     protocol, in_place = rng.choice(("Simple", "LL")), rng.choice(("out", "in", "both")) if layout.placeable else "out"
     try:
-        program = onesided(schedule, protocol=protocol, instances=rng.randint(1, 4), in_place=in_place, nodes=boxes)
+        program = onesided(
+            schedule, LoweringOptions(protocol=protocol, instances=rng.randint(1, 4), in_place=in_place, nodes=boxes)
+        )
     except SynthError as error:
         assert not isinstance(error, UsageError), error
         return "refused"
@@ -214,7 +217,7 @@ def test_a_schedule_that_no_runtime_takes_is_refused_with_the_limit():
     refused = 0
     for instances in (1, 200):
         try:
-            lower(found, runtime="rccl", instances=instances)
+            lower(found, LoweringOptions(runtime="rccl", instances=instances))
         except SynthError as error:
             assert "rccl" in str(error)
             refused += 1

@@ -15,6 +15,7 @@ from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Route
 from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.program import Program
 from synth.runtime.reference.executor import Reference
@@ -28,7 +29,7 @@ PLACES = [Send(0, 0, 3), Send(0, 1, 3, "reduce"), Send(0, 2, 3, "reduce")]
 def programs(schedule: Schedule) -> list[Program]:
     """In every form; a form whose limits it exceeds is left out."""
     found = []
-    for make in (lower, onesided, lambda s: onesided(s, protocol="LL")):
+    for make in (lower, onesided, lambda s: onesided(s, LoweringOptions(protocol="LL"))):
         try:
             found.append(make(schedule))
         except SynthError:

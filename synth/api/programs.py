@@ -14,6 +14,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Point
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.program.lowering_options import LoweringOptions
 
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
@@ -26,32 +27,25 @@ if TYPE_CHECKING:
 def lower(
     schedule: Schedule,
     *,
-    runtime: str = "synth",
-    protocol: str = "Simple",
-    instances: int = 1,
-    in_place: InPlace | None = None,
-    fuse: bool = True,
-    aggregate: bool = True,
-    lanes: int | None = None,
-    name: str | None = None,
+    runtime: str = LoweringOptions.runtime,
+    protocol: str = LoweringOptions.protocol,
+    instances: int = LoweringOptions.instances,
+    in_place: InPlace | None = LoweringOptions.in_place,
+    fuse: bool = LoweringOptions.fuse,
+    aggregate: bool = LoweringOptions.aggregate,
+    lanes: int | None = LoweringOptions.lanes,
+    name: str | None = LoweringOptions.name,
 ) -> Program:
     """Return the Program of `schedule` in the form that `runtime` takes. The schedule is replayed first.
 
-    The options are those of synth.program.lowering.lower. Raises VerificationError for a wrong schedule, SynthError
-    naming the limit of the runtime that is met, UsageError for more sends than synth.program.checked_lowering takes.
+    The options are those of synth.program.lowering_options.LoweringOptions. Raises VerificationError for a wrong
+    schedule, SynthError naming the limit of the runtime that is met, UsageError for more sends than
+    synth.program.checked_lowering takes.
     """
     from synth.program import checked_lowering
 
     return checked_lowering.lower(
-        schedule,
-        runtime=runtime,
-        protocol=protocol,
-        instances=instances,
-        in_place=in_place,
-        fuse=fuse,
-        aggregate=aggregate,
-        lanes=lanes,
-        name=name,
+        schedule, LoweringOptions(runtime, protocol, instances, in_place, name, fuse, aggregate, lanes)
     )
 
 
@@ -73,21 +67,18 @@ def read(
 
 
 def lowered(
-    given: Program | Schedule | Frontier,
-    point: int | None,
-    size: int | None,
-    runtime: str,
-    protocol: str,
-    instances: int,
+    given: Program | Schedule | Frontier, point: int | None, size: int | None, options: LoweringOptions
 ) -> tuple[Program, Network | None]:
     """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier."""
+    from synth.program import checked_lowering
+
     if isinstance(given, Frontier):
         given = chosen_point(given, point, size).schedule
     elif point is not None:
         raise UsageError("a point is chosen from a frontier; this is none")
     if isinstance(given, Schedule):
-        return lower(given, runtime=runtime, protocol=protocol, instances=instances), given.network
-    if instances != 1:
+        return checked_lowering.lower(given, options), given.network
+    if options.instances != 1:
         raise UsageError("instances are made when a schedule is lowered; this is a program already")
     return given, None
 
@@ -110,9 +101,9 @@ def load_program(
     collective: Collective | None = None,
     root: int | None = None,
     runtime: str | None = None,
-    protocol: str = "Simple",
-    instances: int = 1,
-    in_place: InPlace | None = None,
+    protocol: str = LoweringOptions.protocol,
+    instances: int = LoweringOptions.instances,
+    in_place: InPlace | None = LoweringOptions.in_place,
 ) -> Program:
     """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier,
     lowered.

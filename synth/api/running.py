@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
-from synth.api.programs import chosen_point, lower, lowered, read
+from synth.api.programs import chosen_point, lowered, read
 from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.program.lowering_options import LoweringOptions
 
 if TYPE_CHECKING:
     from synth.program.program import Program
@@ -96,7 +97,7 @@ def run(
 
     machine = None if topology is None else named_topology(topology)
     found = _opened(program, runtime, collective, roots)
-    found, network = lowered(found, point, size, runtime or "synth", protocol or "Simple", instances)
+    found, network = lowered(found, point, size, LoweringOptions(runtime or "synth", protocol or "Simple", instances))
     given = {"runtime": runtime, "protocol": protocol} | options
     given = {name: value for name, value in given.items() if value is not None}
     call = calls.Call(
@@ -139,7 +140,7 @@ def prepare(
     from synth.runtime import prepared_launch
 
     found = _opened(program, None, collective, roots)
-    found, network = lowered(found, point, None, "synth", protocol or "Simple", instances)
+    found, network = lowered(found, point, None, LoweringOptions("synth", protocol or "Simple", instances))
     given = {name: value for name, value in ({"protocol": protocol} | options).items() if value is not None}
     return prepared_launch.prepare(
         calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given
@@ -176,7 +177,7 @@ def bench(
     machine = None if topology is None else named_topology(topology).network()
     beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
     baselines = [name for name in baselines if name.lower() not in beside]
-    candidates, network = _candidates(found, point, baselines, protocol, instances)
+    candidates, network = _candidates(found, point, baselines, LoweringOptions("synth", protocol, instances))
     how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check)
     given = {name: value for name, value in options.items() if value is not None}
     return measure.bench([candidate for candidate, _ in candidates], sizes, machine or network, how, beside, **given)
@@ -206,7 +207,7 @@ def emulate(
         raise UsageError("a program has no prediction; emulate a frontier or a schedule")
     if not baselines:
         baselines = ("ring",) if _has_ring(found) else ("direct",)
-    candidates, network = _candidates(found, None, baselines, protocol, instances)
+    candidates, network = _candidates(found, None, baselines, LoweringOptions("synth", protocol, instances))
     entries = [
         emulation.Entry(candidate.label, schedule, candidate.program, candidate.label not in baselines)
         for candidate, schedule in candidates
@@ -224,15 +225,16 @@ def _has_ring(found: Frontier | Schedule) -> bool:
 
 
 def _candidates(
-    found: Program | Schedule | Frontier, point: int | None, baselines: Sequence[str], protocol: str, instances: int
+    found: Program | Schedule | Frontier, point: int | None, baselines: Sequence[str], options: LoweringOptions
 ) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None]:
     """Programs to time, with the schedules that they come from, and the network of those."""
     from synth.model.rational import show
+    from synth.program import checked_lowering
     from synth.program.program import Program
     from synth.runtime.benchmark.document import Candidate
 
     if isinstance(found, Program):
-        if baselines or point is not None or instances != 1:
+        if baselines or point is not None or options.instances != 1:
             raise UsageError(
                 "points, instances and baselines go with a schedule or a frontier; this is a program already"
             )
@@ -251,7 +253,7 @@ def _candidates(
     rows += [(name.lower(), None, baseline(name, network, found.collective)) for name in baselines]
     made = []
     for label, k, schedule in rows:
-        program = lower(schedule, protocol=protocol, instances=instances)
+        program = checked_lowering.lower(schedule, options)
         made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.bandwidth)), schedule))
     return made, network
 

@@ -21,6 +21,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.analysis import check, safe_sizes
 from synth.program.checked_lowering import lower, onesided
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import RUNTIMES
 
@@ -261,11 +262,11 @@ def _lowered(schedule: Schedule, wish: ExportOptions) -> Program:
     schedule = rank_map.relabelled(schedule, wish.ranks) if wish.ranks else schedule
     if wish.links is not None:
         rank_map.check_links(schedule, wish.links, wish.links.name)
-    runtime, protocol, instances = wish.request.runtime, wish.protocol or "Simple", wish.instances or 1
-    if runtime == "mscclpp":
+    options = LoweringOptions(wish.request.runtime, wish.protocol or "Simple", wish.instances or 1, wish.in_place)
+    if options.runtime == "mscclpp":
         nodes = wish.request.machine.nodes if wish.request.machine else None
-        return onesided(schedule, protocol=protocol, instances=instances, in_place=wish.in_place or "out", nodes=nodes)
-    return lower(schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=wish.in_place)
+        return onesided(schedule, replace(options, nodes=nodes))
+    return lower(schedule, options)
 
 
 def program_variants(program: Program, wish: ExportOptions) -> Sequence[tuple[str, Program]]:

@@ -7,29 +7,34 @@ for more than `MAX_SENDS` sends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Protocol
 
 from synth.checker.schedule import replay
 from synth.errors import UsageError, VerificationError
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
 from synth.program.lowering import lower as two_sided
+from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.onesided import lower as one_sided
 from synth.program.program import Program
 
 # The most sends of a schedule that is lowered; each takes about 0.1 ms and 4 kB.
 MAX_SENDS = 1 << 20
 
-Options = ParamSpec("Options")
-Lowering = Callable[Concatenate[Schedule, Options], Program]
+
+class Lowering(Protocol):
+    """A lowering of a schedule by options."""
+
+    def __call__(self, schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
+        """Return the program of `schedule`."""
+        ...
 
 
-def _replayed(lowering: Lowering[Options]) -> Lowering[Options]:
+def _replayed(lowering: Lowering) -> Lowering:
     @wraps(lowering)
     @collector_off()
-    def checked(schedule: Schedule, *args: Options.args, **options: Options.kwargs) -> Program:
+    def checked(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
         sends = sum(len(step.sends) for step in schedule.steps)
         if sends > MAX_SENDS:
             raise UsageError(
@@ -41,7 +46,7 @@ def _replayed(lowering: Lowering[Options]) -> Lowering[Options]:
         except VerificationError as error:
             title = f"{schedule.collective.name} on {schedule.network.name}"
             raise VerificationError(f"{title}: no program is made of a wrong schedule: {error}") from None
-        return lowering(schedule, *args, **options)
+        return lowering(schedule, options)
 
     return checked
 

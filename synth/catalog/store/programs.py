@@ -104,13 +104,14 @@ def lowered(entry: Entry, program: dict) -> tuple[StoredProgram, Program] | None
     `program`: its row in a measured document.
     """
     from synth.program.checked_lowering import lower
+    from synth.program.lowering_options import LoweringOptions
 
     for number, schedule in _schedules(entry, program):
         instances, rest = divmod(program["chunks"], schedule.chunks)
         if rest or not 0 < instances <= MAX_INSTANCES:
             continue
         try:
-            lowering = lower(schedule, protocol=program["protocol"], instances=instances)
+            lowering = lower(schedule, LoweringOptions(protocol=program["protocol"], instances=instances))
         except VerificationError:
             raise
         except SynthError:

@@ -21,6 +21,7 @@ from synth.model.rational import show
 from synth.model.schedule import Schedule, canonical
 from synth.model.tuning_plan import OURS, Algorithm
 from synth.program.checked_lowering import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 
 
@@ -163,7 +164,7 @@ def _place(one: Measurement, schedules: Sequence[NamedSchedule], notes: list[str
 
 def _fingerprint(schedule: Schedule, protocol: str, instances: int) -> str | None:
     try:
-        program = lower(schedule, protocol=protocol, instances=instances)
+        program = lower(schedule, LoweringOptions(protocol=protocol, instances=instances))
     except VerificationError:
         raise
     except SynthError:

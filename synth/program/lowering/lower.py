@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from synth.errors import SynthError, UsageError, unknown
 from synth.model.schedule import Schedule
@@ -27,68 +27,41 @@ from synth.program.lowering.messages import Lane, Message, trace
 from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
 from synth.program.lowering.thread_blocks import Ends, Target, assemble
 from synth.program.lowering.value_placement import place
-from synth.program.program import MAX_INSTANCES, PROTOCOLS, Gpu, InPlace, Program
+from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
+from synth.program.program import Gpu, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
 # rounds of separating or splitting blocks after which no block is fused; as many rounds may follow without fusion
 ATTEMPTS = 12
 
 
-@dataclass(frozen=True)
-class _Options:
-    """The options of one lowering. `lanes`: the most connections of a route. `whole_units`: no op spans two units."""
-
-    runtime: Runtime
-    in_place: InPlace
-    depth: int
-    lanes: int
-    fuse: bool
-    aggregate: bool
-    whole_units: bool
-
-
-def lower(
-    schedule: Schedule,
-    *,
-    runtime: str = "synth",
-    protocol: str = "Simple",
-    instances: int = 1,
-    in_place: InPlace | None = None,
-    fuse: bool = True,
-    aggregate: bool = True,
-    lanes: int | None = None,
-    name: str | None = None,
-) -> Program:
-    """Return the two-sided program of `schedule`, in the form and within the limits of `runtime`.
-
-    `in_place`: the calls that it is for ("both" is right for either; default: "both" if the collective can be called in
-    place, else "out"). `instances`: copies side by side, each for its share of the data. `fuse`: receives may forward
-    (rcs, rrs, rrcs) if the runtime has these instructions. `aggregate`: neighbouring chunks travel as one message.
-    `lanes`: the most connections of one route (default: its units, fewer if the runtime's limits demand it).
+def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
+    """Return the two-sided program of `schedule`, in the form and within the limits of the options' runtime.
 
     Raises UsageError for options that make no sense, VerificationError for a schedule that is wrong, SynthError that
     names an exceeded limit of the runtime and a remedy.
     """
-    target = _runtime(runtime)
+    runtime, instances = _runtime(options.runtime), options.instances
     layout = Layout(schedule.collective, schedule.chunks)
-    mode = _check(layout, protocol, instances, in_place, lanes)
+    if options.in_place in ("in", "both") and not layout.placeable:
+        raise UsageError(f"{layout.collective.name} cannot be called in place; leave in_place out")
+    in_place = options.in_place or ("both" if layout.placeable else "out")
     error: SynthError | None = None
-    for lane_count in _lane_counts(schedule, lanes):
-        options = _Options(target, mode, FIFO_DEPTH[protocol], lane_count, fuse, aggregate, instances > 1)
-        gpus = _one_instance(schedule, layout, options)
+    for lanes in _lane_counts(schedule, options.lanes):
+        gpus = _one_instance(schedule, layout, runtime, replace(options, in_place=in_place, lanes=lanes))
         try:
-            runtime_limits.check(_in_form(gpus, target), target, 1)
+            runtime_limits.check(_in_form(gpus, runtime), runtime, 1)
         except SynthError as exceeded:
             error = error or exceeded
             continue
-        replicas = _in_form(runtime_limits.replicate(gpus, layout, instances), target)
-        runtime_limits.check(replicas, target, instances)
+        replicas = _in_form(runtime_limits.replicate(gpus, layout, instances), runtime)
+        runtime_limits.check(replicas, runtime, instances)
         title = (
-            name
+            options.name
             or f"{schedule.collective.name}-{schedule.network.name}"
             f"-C{schedule.chunks}-S{len(schedule.steps)}-R{schedule.rounds}"
         )
-        return Program(title, schedule.collective, schedule.chunks * instances, replicas, protocol, mode)
+        return Program(title, schedule.collective, schedule.chunks * instances, replicas, options.protocol, in_place)
     raise error or SynthError("no lowering of this schedule was tried")
 
 
@@ -101,20 +74,6 @@ def _runtime(name: str) -> Runtime:
             f"{kind.name} runs one-sided programs; lower for synth and convert, as the export to {kind.name} does"
         )
     return kind
-
-
-def _check(layout: Layout, protocol: str, instances: int, in_place: InPlace | None, lanes: int | None) -> InPlace:
-    if protocol not in PROTOCOLS:
-        raise UsageError(f"unknown protocol {protocol!r}; {', '.join(PROTOCOLS)} exist")
-    if instances > MAX_INSTANCES:
-        raise UsageError(f"instances are at most {MAX_INSTANCES}; got {instances}")
-    if instances < 1 or (lanes is not None and lanes < 1):
-        raise UsageError(f"instances and lanes are at least 1; got {instances} and {lanes}")
-    if in_place not in (None, "out", "in", "both"):
-        raise UsageError(f"in_place is out, in or both; got {in_place!r}")
-    if in_place in ("in", "both") and not layout.placeable:
-        raise UsageError(f"{layout.collective.name} cannot be called in place; leave in_place out")
-    return in_place or ("both" if layout.placeable else "out")
 
 
 def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
@@ -136,12 +95,16 @@ def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
         count //= 2
 
 
-def _one_instance(schedule: Schedule, layout: Layout, options: _Options) -> tuple[Gpu, ...]:
-    """Return the ranks' programs for one instance, free of deadlock; they may exceed limits of the runtime."""
-    runtime = options.runtime
-    flow = trace(schedule, lanes=options.lanes, aggregate=options.aggregate, whole_units=options.whole_units)
-    storage = place(flow, layout, options.in_place != "out", runtime.count, options.whole_units)
-    target = Target(layout, options.in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
+def _one_instance(schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions) -> tuple[Gpu, ...]:
+    """Return the ranks' programs for one instance, free of deadlock; they may exceed limits of the runtime.
+
+    `options`: `in_place` and `lanes` are set. Where several instances follow, no op spans two units.
+    """
+    in_place, lanes = options.in_place or "out", options.lanes or 1
+    whole_units = options.instances > 1
+    flow = trace(schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units)
+    storage = place(flow, layout, in_place != "out", runtime.count, whole_units)
+    target = Target(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
     unfused: set[tuple[int, Lane]] = set()
     pieces: dict[tuple, int] = {}
@@ -152,7 +115,7 @@ def _one_instance(schedule: Schedule, layout: Layout, options: _Options) -> tupl
             fusion = fuse(storage.messages, frozenset(unfused))
         gpus, ends = assemble(storage, fusion, target)
         changed = _split_long_blocks(gpus, ends, runtime, unfused, pieces, storage.messages)
-        if not changed and not _unfuse_deadlock(gpus, ends, options.depth, unfused):
+        if not changed and not _unfuse_deadlock(gpus, ends, FIFO_DEPTH[options.protocol], unfused):
             break
     return gpus
 

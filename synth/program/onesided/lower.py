@@ -11,73 +11,53 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from synth.errors import SynthError, UsageError
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
+from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.onesided.block_writer import Draft
 from synth.program.onesided.packets import Packets
 from synth.program.onesided.simple import Simple
 from synth.program.onesided.tasks import Group, Memory, groups
-from synth.program.program import MAX_INSTANCES, Block, Gpu, InPlace, Op, Port, Program, Span
+from synth.program.program import Block, Gpu, InPlace, Op, Port, Program, Span
 
 DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
 
 
-def onesided(
-    schedule: Schedule,
-    *,
-    protocol: str = "Simple",
-    instances: int = 1,
-    in_place: InPlace = "out",
-    nodes: Sequence[int] | None = None,
-    blocks: int | None = None,
-    name: str | None = None,
-    min_bytes: int = 0,
-    max_bytes: int | None = None,
-) -> Program:
+def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
     """Return the one-sided program of a verified schedule, without unneeded sends; equal inputs give equal programs.
 
-    `nodes`: the box of each rank (default: one box); ranks of one box are connected by memory channels, others by port
-    channels. `blocks`: thread blocks per rank to start from, as far as there are chunks (default 16 per instance).
-    Unit chunks become ``chunks * instances``, instance k taking the k-th run of each unit. `max_bytes` is lowered to
+    Unit chunks become ``chunks * instances``, instance k taking the k-th run of each unit. The program's `max_bytes` is
     the largest size that 32-bit offsets reach. Raises UsageError for a request that makes no sense, SynthError that
     names the runtime's limit if the program exceeds one.
     """
-    n = schedule.collective.ranks
-    boxes = (0,) * n if nodes is None else tuple(nodes)
+    n, protocol, instances = schedule.collective.ranks, options.protocol, options.instances
+    in_place = options.in_place or "out"
+    boxes = (0,) * n if options.nodes is None else options.nodes
     if protocol not in ("Simple", "LL"):
         raise UsageError(f"MSCCL++ has no protocol {protocol}; Simple and LL (packets) exist")
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
-    if instances > MAX_INSTANCES:
-        raise UsageError(f"instances are at most {MAX_INSTANCES}; got {instances}")
-    if instances < 1 or (blocks is not None and blocks < 1):
-        raise UsageError(f"instances ({instances}) and blocks ({blocks}) must be at least 1")
     layout = Layout(schedule.collective, schedule.chunks * instances)
     if in_place != "out" and not layout.placeable:
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = Memory(layout, in_place)
     work = groups(prune(schedule), instances)
-    shares = _shares(work, blocks or DEFAULT_BLOCKS * instances)
+    shares = _shares(work, options.blocks or DEFAULT_BLOCKS * instances)
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
         drafts = _fitting(shares, lambda share: Simple(share, memory, boxes).write())
+    name = options.name
     if not name:
         name = f"{schedule.collective.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
         name += f"-i{instances}" * (instances > 1)
     program = _assemble(name, drafts, layout, protocol, in_place)
-    reach = limits.largest_size(program)
-    top = reach if max_bytes is None else min(max_bytes, reach)
-    if top < min_bytes:
-        raise SynthError(
-            f"32-bit offsets reach {reach} bytes, --min-size is {min_bytes}; use a schedule of more chunks or fewer "
-            f"scratch slots"
-        )
-    return Program(program.name, program.collective, program.chunks, program.gpus, protocol, in_place, min_bytes, top)
+    return replace(program, max_bytes=limits.largest_size(program))
 
 
 def _shares(work: tuple[Group, ...], blocks: int) -> list[tuple[Group, ...]]:
