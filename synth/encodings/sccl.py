@@ -27,21 +27,12 @@ after another may use).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any
 
 from synth.encodings.decoding import assemble
 from synth.errors import UsageError
 from synth.model.outcome import Budget, Cost, Sat, Unknown, Unsat, Verdict
-from synth.model.registry import need
 from synth.model.schedule import Problem, Schedule
-from synth.solvers.z3_sat import reason
-
-
-@dataclass(frozen=True)
-class _Restrictions:
-    pipeline: int | None
-    extra_memory: int | None
+from synth.solvers.z3_integers import IntegerModel
 
 
 def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extra_memory: int | None = None) -> Verdict:
@@ -64,31 +55,24 @@ def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extr
         raise UsageError(
             f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}"
         )
-    z3 = need("z3", "SCCL's encoding", "pip install z3-solver")
     began, wall = time.process_time(), time.monotonic()
-    context = z3.Context()  # a fresh one: z3's limits and names are per context
-    solver = z3.Solver(ctx=context)  # about twice as fast here as SolverFor("QF_LIA")
-    if budget.seconds is not None:
-        solver.set("timeout", max(1, int(budget.seconds * 1000)))
-    solver.set("random_seed", budget.seed)
-    start, send = _encode(z3, context, solver, problem, _Restrictions(pipeline, extra_memory))
+    model = IntegerModel("SCCL's encoding", budget.seconds, budget.seed)
+    formula = _Formula(model, problem)
+    formula.require_transfers()
+    formula.limit_loads(pipeline)
+    if extra_memory is not None:
+        formula.limit_relays(extra_memory)
     encoded = time.process_time()
-    found = str(solver.check())
+    status, detail = model.check()
     cpu = time.process_time() - began
     cost = Cost(
         "sccl/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)}
     )
-    if found == "unsat":
+    if status == "unsat":
         return Unsat("refuted by z3 on SCCL's encoding" + _under(pipeline, extra_memory), cost)
-    if found != "sat":
-        return Unknown(*reason(solver.reason_unknown()), cost)
-    values = solver.model()
-    steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
-    for (c, r), sent in send.items():
-        arrives = values.eval(start[c, problem.network.routes[r].dst], model_completion=True).as_long()
-        if z3.is_true(values.eval(sent, model_completion=True)) and arrives <= problem.steps:
-            steps[arrives - 1].append((c, r))
-    return Sat(assemble(problem, steps), cost)
+    if status != "sat":
+        return Unknown(status, detail, cost)
+    return Sat(assemble(problem, formula.sends_of_steps()), cost)
 
 
 def _under(pipeline: int | None, extra_memory: int | None) -> str:
@@ -97,52 +81,73 @@ def _under(pipeline: int | None, extra_memory: int | None) -> str:
     return f", with {' and '.join(limits)}" if limits else ""
 
 
-def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions) -> tuple[dict, dict]:
-    """Add C1 to C6 and the restrictions; return ``start`` by (chunk, rank) and ``send`` by (chunk, route)."""
-    net, coll, steps = problem.network, problem.collective, problem.steps
-    chunks = [(u * problem.chunks + i, u) for u in range(coll.units) for i in range(problem.chunks)]
-    start = {(c, n): z3.Int(f"start_{c}_{n}", context) for c, _ in chunks for n in range(net.ranks)}
-    send = {(c, r): z3.Bool(f"send_{c}_{r}", context) for c, _ in chunks for r in range(len(net.routes))}
-    for c, u in chunks:
-        for n in range(net.ranks):
-            if n in coll.pre[u]:
-                solver.add(start[c, n] == 0)
-                continue
-            solver.add(start[c, n] >= 1, start[c, n] <= (steps if n in coll.post[u] else steps + 1))
-            into = [(send[c, r], 1) for r in net.into[n]]
-            received = z3.PbEq(into, 1) if into else z3.BoolVal(False, context)
-            solver.add(received if n in coll.post[u] else z3.Implies(start[c, n] <= steps, received))
-        for r, route in enumerate(net.routes):
-            solver.add(z3.Implies(send[c, r], start[c, route.src] < start[c, route.dst]))
-    _loads(z3, context, solver, problem, restrictions, start, send)
-    if restrictions.extra_memory is not None:
-        for n in range(net.ranks):
-            passing = [(start[c, n] <= steps, 1) for c, u in chunks if n not in coll.pre[u] and n not in coll.post[u]]
-            if len(passing) > restrictions.extra_memory:
-                solver.add(z3.PbLe(passing, restrictions.extra_memory))
-    return start, send
+class _Formula:
+    """The constraints C1 to C6 and the restrictions.
 
+    Attributes:
+        start: the step after which a chunk is at a rank, by (chunk, rank).
+        send: True where a chunk takes a route, by (chunk, route).
+        chunks: (chunk, unit of data) of every chunk.
+    """
 
-def _loads(
-    z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions, start: dict, send: dict
-) -> None:
-    """Add C5 and C6: for each step and bandwidth constraint a pseudo-Boolean sum for each possible number of rounds."""
-    net, steps = problem.network, problem.steps
-    rounds = [z3.Int(f"rounds_{s}", context) for s in range(1, steps + 1)]
-    if problem.rounds != steps:
-        solver.add(*(r >= 1 for r in rounds), z3.Sum(rounds) == problem.rounds)
-    total = problem.collective.units * problem.chunks
-    stride = restrictions.pipeline or steps
-    resources = [((r,), route.units) for r, route in enumerate(net.routes)]
-    resources += [(cap.routes, cap.units) for cap in net.caps]
-    for routes, units in resources:
-        for first in range(1, min(stride, steps) + 1):
-            sends = []
-            for s in range(first, steps + 1, stride):
-                for c in range(total):
-                    sends += [(z3.And(send[c, r], start[c, net.routes[r].dst] == s), 1) for r in routes]
-            if problem.rounds == steps:
-                solver.add(z3.PbLe(sends, units))
-            else:
-                for n in range(1, problem.rounds - steps + 2):  # every other step has a round at least
-                    solver.add(z3.Implies(rounds[first - 1] == n, z3.PbLe(sends, units * n)))
+    def __init__(self, model: IntegerModel, problem: Problem) -> None:
+        self.model, self.problem = model, problem
+        net, units = problem.network, problem.collective.units
+        self.chunks = [(u * problem.chunks + i, u) for u in range(units) for i in range(problem.chunks)]
+        self.start = {(c, n): model.integer(f"start_{c}_{n}") for c, _ in self.chunks for n in range(net.ranks)}
+        self.send = {(c, r): model.boolean(f"send_{c}_{r}") for c, _ in self.chunks for r in range(len(net.routes))}
+
+    def require_transfers(self) -> None:
+        """Add C1 to C4."""
+        model, start, send = self.model, self.start, self.send
+        net, coll, steps = self.problem.network, self.problem.collective, self.problem.steps
+        for c, u in self.chunks:
+            for n in range(net.ranks):
+                if n in coll.pre[u]:
+                    model.add(start[c, n] == 0)
+                    continue
+                model.add(start[c, n] >= 1, start[c, n] <= (steps if n in coll.post[u] else steps + 1))
+                received = model.exactly_one([send[c, r] for r in net.into[n]])
+                model.add(received if n in coll.post[u] else model.implies(start[c, n] <= steps, received))
+            for r, route in enumerate(net.routes):
+                model.add(model.implies(send[c, r], start[c, route.src] < start[c, route.dst]))
+
+    def limit_loads(self, pipeline: int | None) -> None:
+        """Add C5 and C6: for each step and bandwidth constraint a pseudo-Boolean sum for each possible number of
+        rounds."""
+        model, problem, start, send = self.model, self.problem, self.start, self.send
+        net, steps = problem.network, problem.steps
+        rounds = [model.integer(f"rounds_{s}") for s in range(1, steps + 1)]
+        if problem.rounds != steps:
+            model.add(*(r >= 1 for r in rounds), model.total(rounds) == problem.rounds)
+        stride = pipeline or steps
+        resources = [((r,), route.units) for r, route in enumerate(net.routes)]
+        resources += [(cap.routes, cap.units) for cap in net.caps]
+        for routes, units in resources:
+            for first in range(1, min(stride, steps) + 1):
+                sends = []
+                for s in range(first, steps + 1, stride):
+                    for c, _ in self.chunks:
+                        sends += [model.both(send[c, r], start[c, net.routes[r].dst] == s) for r in routes]
+                if problem.rounds == steps:
+                    model.add(model.at_most(sends, units))
+                else:
+                    for n in range(1, problem.rounds - steps + 2):  # every other step has a round at least
+                        model.add(model.implies(rounds[first - 1] == n, model.at_most(sends, units * n)))
+
+    def limit_relays(self, most: int) -> None:
+        """Let at most `most` chunks pass through a rank that neither starts with nor needs them."""
+        coll, steps = self.problem.collective, self.problem.steps
+        for n in range(self.problem.network.ranks):
+            others = [c for c, u in self.chunks if n not in coll.pre[u] and n not in coll.post[u]]
+            if len(others) > most:
+                self.model.add(self.model.at_most([self.start[c, n] <= steps for c in others], most))
+
+    def sends_of_steps(self) -> list[list[tuple[int, int]]]:
+        """Return the (chunk, route) of the sends of each step, after a solution was found."""
+        steps: list[list[tuple[int, int]]] = [[] for _ in range(self.problem.steps)]
+        for (c, r), sent in self.send.items():
+            step = self.model.value(self.start[c, self.problem.network.routes[r].dst])
+            if self.model.is_true(sent) and step <= self.problem.steps:
+                steps[step - 1].append((c, r))
+        return steps

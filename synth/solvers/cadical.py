@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from synth.errors import MissingDependencyError
 from synth.solvers.boolean_model import Answer, Model
+from synth.solvers.python_sat import PythonSat, python_sat_missing
 from synth.solvers.shuffle import shuffled
 
 try:
@@ -20,47 +19,27 @@ CLAUSES, PROPAGATIONS = 1e6, 6e6
 
 
 @dataclass(frozen=True)
-class Cadical:
-    """A CDCL solver. `conflicts` bounds the search deterministically (None: until done or killed)."""
+class Cadical(PythonSat):
+    """CaDiCaL on the clauses of a model."""
 
     native_counts: ClassVar[bool] = False
     proofs: ClassVar[bool] = True
-    status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {
-        True: "sat",
-        False: "unsat",
-        None: "gave-up",
-    }
-
-    seed: int = 0
-    conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
         """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError."""
         if Cadical195 is None:
-            raise MissingDependencyError("solver cadical needs python-sat; run: pip install 'python-sat==1.9.dev17'")
+            raise python_sat_missing("solver cadical")
         if [] in model.clauses:
             return Answer("unsat")
-        variables, clauses, back = shuffled(*model.cnf(), self.seed)
+        variables, clauses, new = shuffled(*model.cnf(), self.seed)
         with Cadical195() as solver:
             if self.seed:
                 solver.configure({"seed": self.seed})
             add = solver.add_clause
             for clause in clauses:
                 add(clause)
-            if self.conflicts is not None:
-                solver.conf_budget(self.conflicts)
-            status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
-            if status != "sat":
-                detail = "conflicts" if status == "gave-up" else ""
-                return Answer(status, detail=detail, work=_work(solver, len(clauses)))
-            values = [False] * (variables + 1)
-            for literal in solver.get_model() or ():
-                if literal > 0:
-                    values[literal] = True
-            work = _work(solver, len(clauses))
-        if back is not None:
-            values = [values[v] for v in back]
-        return Answer("sat", values, work=work)
+            answer = self.search(solver, variables, new)
+            return replace(answer, work=_work(solver, len(clauses)))
 
 
 def _work(solver: Any, clauses: int) -> float:

@@ -6,7 +6,8 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from synth.errors import MissingDependencyError, SynthError
+from synth.errors import SynthError
+from synth.solvers.python_sat import python_sat_missing
 
 try:
     import pysolvers
@@ -22,7 +23,7 @@ def refute(clauses: Sequence[Sequence[int]]) -> list[str] | None:
     python-sat.
     """
     if pysolvers is None:
-        raise MissingDependencyError("proofs need python-sat; run: pip install 'python-sat==1.9.dev17'")
+        raise python_sat_missing("a proof")
     with tempfile.TemporaryFile() as file:
         solver = pysolvers.cadical195_new()
         pysolvers.cadical195_set(solver, "frat", 1)

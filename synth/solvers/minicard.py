@@ -7,12 +7,11 @@ work on small problems. On problems that take long CaDiCaL is often better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from synth.errors import MissingDependencyError
 from synth.solvers.boolean_model import Answer, Count, Model
+from synth.solvers.python_sat import PythonSat, python_sat_missing
 from synth.solvers.shuffle import renumbered, shuffled
 
 try:
@@ -22,24 +21,16 @@ except ImportError:
 
 
 @dataclass(frozen=True)
-class MiniCard:
-    """A CDCL solver. `conflicts` bounds the search deterministically (None: until done or killed)."""
+class MiniCard(PythonSat):
+    """MiniCard on the clauses of a model and its counts as they are."""
 
     native_counts: ClassVar[bool] = True
     proofs: ClassVar[bool] = False
-    status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {
-        True: "sat",
-        False: "unsat",
-        None: "gave-up",
-    }
-
-    seed: int = 0
-    conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
         """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError."""
         if Library is None:
-            raise MissingDependencyError("solver minicard needs python-sat; run: pip install 'python-sat==1.9.dev17'")
+            raise python_sat_missing("solver minicard")
         if [] in model.clauses:
             return Answer("unsat")
         names = _Names(model.variables)
@@ -57,18 +48,8 @@ class MiniCard:
                 if limit < 0:
                     return Answer("unsat")
                 solver.add_atmost(literals, limit)
-            if self.conflicts is not None:
-                solver.conf_budget(self.conflicts)
-            status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
-            if status != "sat":
-                return Answer(status, detail="conflicts" if status == "gave-up" else "")
-            values = [False] * (variables + 1)
-            for literal in solver.get_model() or ():
-                if literal > 0:
-                    values[literal] = True
-        if new is not None:
-            values = [values[v] for v in new]
-        return Answer("sat", values[: model.variables + 1])
+            answer = self.search(solver, variables, new)
+        return replace(answer, values=answer.values[: model.variables + 1])
 
 
 class _Names:
@@ -117,7 +98,5 @@ def incremental_minisat(clauses: list[list[int]]) -> Any:
     try:
         from pysat.solvers import MinisatGH
     except ImportError:
-        raise MissingDependencyError(
-            "placing chunks needs python-sat; run: pip install 'python-sat==1.9.dev17'"
-        ) from None
+        raise python_sat_missing("placing chunks") from None
     return MinisatGH(bootstrap_with=clauses)

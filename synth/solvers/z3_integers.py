@@ -1,0 +1,83 @@
+"""z3 on integers, Booleans and sums of Booleans (de Moura and Bjørner, "Z3: an efficient SMT solver", TACAS 2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from synth.errors import MissingDependencyError
+from synth.model.outcome import Why
+from synth.solvers.z3_sat import reason
+
+try:
+    import z3
+except ImportError:
+    z3 = None
+
+
+class IntegerModel:
+    """A set of constraints in a z3 context of its own.
+
+    Variables are z3's expressions: ``==``, ``<=``, ``<``, ``+`` and ``*`` combine them.
+    """
+
+    def __init__(self, purpose: str, seconds: float | None, seed: int) -> None:
+        """Raise MissingDependencyError without z3, for `purpose`. `seconds` limits `check` (None: no limit)."""
+        if z3 is None:
+            raise MissingDependencyError(f"{purpose} needs z3, which is not installed: pip install z3-solver")
+        self._z3: Any = z3
+        self._context = self._z3.Context()  # limits and names are per context
+        self._solver = self._z3.Solver(ctx=self._context)  # about twice as fast as SolverFor("QF_LIA") on SCCL's model
+        if seconds is not None:
+            self._solver.set("timeout", max(1, int(seconds * 1000)))
+        self._solver.set("random_seed", seed)
+
+    def integer(self, name: str) -> Any:
+        """Return a new integer variable."""
+        return self._z3.Int(name, self._context)
+
+    def boolean(self, name: str) -> Any:
+        """Return a new Boolean variable."""
+        return self._z3.Bool(name, self._context)
+
+    def add(self, *constraints: Any) -> None:
+        """Require all `constraints`."""
+        self._solver.add(*constraints)
+
+    def implies(self, condition: Any, conclusion: Any) -> Any:
+        """Return the constraint that `conclusion` holds where `condition` does."""
+        return self._z3.Implies(condition, conclusion)
+
+    def both(self, first: Any, second: Any) -> Any:
+        """Return the conjunction of two Booleans."""
+        return self._z3.And(first, second)
+
+    def total(self, integers: Sequence[Any]) -> Any:
+        """Return the sum of integers."""
+        return self._z3.Sum(integers)
+
+    def at_most(self, booleans: Sequence[Any], k: int) -> Any:
+        """Return the constraint that at most `k` of `booleans` are true."""
+        return self._z3.PbLe([(x, 1) for x in booleans], k)
+
+    def exactly_one(self, booleans: Sequence[Any]) -> Any:
+        """Return the constraint that exactly one of `booleans` is true, which is false without any."""
+        if not booleans:
+            return self._z3.BoolVal(False, self._context)
+        return self._z3.PbEq([(x, 1) for x in booleans], 1)
+
+    def check(self) -> tuple[Literal["sat", "unsat"] | Why, str]:
+        """Decide the constraints: ("sat", ""), ("unsat", ""), or the reason why not with z3's words for it."""
+        status = str(self._solver.check())
+        if status == "sat":
+            self._values = self._solver.model()
+            return "sat", ""
+        return ("unsat", "") if status == "unsat" else reason(self._solver.reason_unknown())
+
+    def is_true(self, boolean: Any) -> bool:
+        """Return the value of a Boolean after `check` said "sat"."""
+        return self._z3.is_true(self._values.eval(boolean, model_completion=True))
+
+    def value(self, integer: Any) -> int:
+        """Return the value of an integer after `check` said "sat"."""
+        return self._values.eval(integer, model_completion=True).as_long()
