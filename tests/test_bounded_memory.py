@@ -14,7 +14,7 @@ from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Budget, Unknown
 from synth.pareto.combining import candidates, constructions
-from synth.pareto.combining.candidates import COUNTED, Candidates
+from synth.pareto.combining.candidates import SETTINGS, Candidates
 from synth.pareto.combining.constructions import Constructions
 from synth.topologies import importers
 
@@ -52,7 +52,7 @@ def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
         said = candidates.counting(translation.loads, 2 * len(translation.representatives), steps, rounds)
         counted = encoded(candidate) - encoded(replace(candidate, rounds=steps))
         assert counted <= 2 * said + 2_000
-        assert said <= COUNTED
+        assert said <= SETTINGS.counted
 
 
 def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):

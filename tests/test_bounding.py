@@ -4,6 +4,7 @@ is left early."""
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -105,7 +106,7 @@ def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
 
 def test_where_one_half_is_late_the_other_serves(made, monkeypatch):
     monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": bounds.flow, "completing": doze})
-    monkeypatch.setattr(bounds_over_steps, "FLOOR_SHARE", 0.0)
+    monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, floor_share=0.0))
     some = made(100.0)
     assert some.first() == bounds.flow(NINE, ALL, None)
     assert some.late(2) and "the time limit ended its search" in some.notes[0]
@@ -186,7 +187,7 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
 def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
     """What was found meets the bound at its S, which rested."""
     task = collective("allreduce", 9)
-    monkeypatch.setattr(bounds_over_steps, "STEPS_SHARE", 0.0)
+    monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, steps_share=0.0))
     monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
     found = list(combining_frontier.points(NINE, task, budget=Budget(60.0), max_steps=2))
     points = [p for p in found if isinstance(p, Point)]

@@ -104,6 +104,6 @@ def test_shares_add_up_however_they_are_rounded():
 
 
 def test_too_many_hops_are_not_looked_at(monkeypatch):
-    monkeypatch.setattr(rerooting, "MOST_HOPS", 100)
+    monkeypatch.setattr(rerooting, "SETTINGS", replace(rerooting.SETTINGS, most_hops=100))
     graph = fabric(topologies.topology("dgx-a100*8"))
     assert build.build(graph, "broadcast").forest.method == "packing"

@@ -84,7 +84,7 @@ def test_pairs_keep_to_the_links_in_some_parts(tmp_path_factory, drawn):
                     load[edge] = load.get(edge, 0) + pair.weight
     assert any(
         all(load.get(ends, 0) <= parts * width for ends, width in _widths(graph).items())
-        for parts in paired_arborescences.PARTS
+        for parts in paired_arborescences.SETTINGS.parts
     )
     assert load.keys() <= _widths(graph).keys()
 

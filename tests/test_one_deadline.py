@@ -4,6 +4,7 @@ kept."""
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -109,7 +110,7 @@ def test_when_the_time_is_over_what_is_held_is_kept():
 
 
 def test_later_seeds_are_kept_too(monkeypatch):
-    monkeypatch.setattr(sweep, "GRACE", 1000)
+    monkeypatch.setattr(sweep, "SETTINGS", replace(sweep.SETTINGS, grace=1000.0))
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)
     first = int(bounds.steps(network, task).value)
@@ -161,7 +162,7 @@ def test_without_any_bound_auto_takes_flow_methods_alone(late, tmp_path):
 
 
 def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
-    monkeypatch.setattr(sweep, "GRACE", 1000)
+    monkeypatch.setattr(sweep, "SETTINGS", replace(sweep.SETTINGS, grace=1000.0))
     monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda self, steps: Unknown("time"))
     task = collective("allgather", 20)
     found = Sweep(

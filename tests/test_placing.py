@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -85,8 +86,9 @@ def test_it_is_for_one_unit_on_links_alone() -> None:
 
 
 def test_a_scan_on_a_dgx1_gets_better_with_a_step_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_at_steps, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
-    monkeypatch.setattr(search_at_steps, "PLACEMENT_PROPAGATIONS", PLENTY // 40)
+    efforts = (("meet", 2_000), ("place", 1))
+    settings = replace(search_at_steps.SETTINGS, other_efforts=efforts, placement_propagations=PLENTY // 40)
+    monkeypatch.setattr(search_at_steps, "SETTINGS", settings)
     found = list(combining_frontier.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
     points = {item.steps: item.bandwidth for item in found if isinstance(item, Point)}
     assert points[2] == 1

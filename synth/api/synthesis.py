@@ -313,7 +313,7 @@ def bound(
     from synth.bounds import single_chunk
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
-    from synth.pareto.sweep import STEPS_BEYOND
+    from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import Deadline, TimeUp, run_in_process, time_limited
     from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
@@ -336,7 +336,7 @@ def bound(
     with time_limited(Deadline.after(seconds)):
         try:
             floor = [(None, at(None))]
-            for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
+            for steps in range(int(least.value), (max_steps or int(least.value) + SETTINGS.steps_beyond) + 1):
                 found.append((steps, at(steps)))
                 if found[-1][1].value <= floor[0][1].value:
                     break

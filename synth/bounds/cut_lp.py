@@ -28,10 +28,26 @@ from synth.solvers.max_flow import growing_flow
 
 Cut = tuple[int, ...]  # θ: rank n is inside through time θ[n], -1: never
 Item = Cut | Cover
-SCALE = 1 << 40  # flow units of a load of 1 in the integer maximum flows
-TOLERANCE = 1e-8  # relative violation below which a cut counts as satisfied
-MAX_CYCLES = 400  # maximum number of rounds of cut separation
-SUMS_RANKS = 10  # number of ranks up to which independent sums are used; above only in the bound for every S
+
+
+@dataclass(frozen=True)
+class CutLPSettings:
+    """Limits of the cutting-plane linear program.
+
+    Attributes:
+        scale: Flow units of a load of 1 in the integer maximum flows.
+        tolerance: Relative violation below which a cut counts as satisfied.
+        max_cycles: Maximum number of rounds of cut separation.
+        sums_ranks: Number of ranks up to which independent sums are used; above only in the bound for every S.
+    """
+
+    scale: int = 1 << 40
+    tolerance: float = 1e-8
+    max_cycles: int = 400
+    sums_ranks: int = 10
+
+
+SETTINGS = CutLPSettings()
 
 
 def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
@@ -107,7 +123,7 @@ class CutLP:
 
     def _share(self, unit: int, size: int) -> Share:
         group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
-        many = not self.static and self.network.ranks > SUMS_RANKS
+        many = not self.static and self.network.ranks > SETTINGS.sums_ranks
         return Share(unit, size, group, demands(self.collective, unit), [] if many else families(self.collective, unit))
 
     def _number_columns(self) -> None:
@@ -162,8 +178,10 @@ class CutLP:
         return list(rows)
 
     def run(self, cycles: int | None = None) -> float:
-        """Add violated cuts until there are none; return the optimum (after `cycles` or `MAX_CYCLES` rounds a lower
-        bound of it)."""
+        """Add violated cuts until there are none; return the optimum.
+
+        After `cycles` or `SETTINGS.max_cycles` rounds it is a lower bound of that.
+        """
         loads = [1e-3] * self.size
         searches = [_Search(self, share) for share in self.shares]
         first: list[tuple[Share, Item]] = []
@@ -174,7 +192,7 @@ class CutLP:
             first += [(share, cover) for cover in share.covers]
         self._add(first)
         best = 0.0
-        for _ in range(cycles or MAX_CYCLES):
+        for _ in range(cycles or SETTINGS.max_cycles):
             answer = self.lp.solve()
             if answer is None:
                 raise ArithmeticError("the linear solver found no optimum")
@@ -248,7 +266,7 @@ class _Search:
             route = master.network.routes[i]
             tail, head = self._node(route.src, t - 1), self._node(route.dst, t)
             self.arcs.append((self.graph.add_arc_with_capacity(tail, head, 0), column))
-        plenty = SCALE << 12
+        plenty = SETTINGS.scale << 12
         for n in range(master.network.ranks):
             for t in range(layers):
                 self.graph.add_arc_with_capacity(self._node(n, t), self._node(n, t + 1), plenty)
@@ -273,10 +291,10 @@ class _Search:
     def violated(self, loads: list[float]) -> list[tuple[Share, Cut]]:
         found = []
         for arc, column in self.arcs:
-            self.graph.set_arc_capacity(arc, int(loads[column] * SCALE) if loads[column] > 0 else 0)
+            self.graph.set_arc_capacity(arc, int(loads[column] * SETTINGS.scale) if loads[column] > 0 else 0)
         for demand in self.share.demands:
             self.graph.solve(self.start[demand.sources], self._node(demand.dst, self.layers))
-            if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
+            if self.graph.optimal_flow() >= SETTINGS.scale * (1 - SETTINGS.tolerance):
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
             found.append((self.share, self.master.tight(self._theta(inside), demand)))
@@ -289,12 +307,16 @@ class _Search:
         gates = [entries[n] for n in family.outside]
         gates += [exits[n] for n in family.inside]
         for gate in gates:
-            self.graph.set_arc_capacity(gate, SCALE << 12)
+            self.graph.set_arc_capacity(gate, SETTINGS.scale << 12)
         self.graph.solve(*self.ends)
         flow, inside = self.graph.optimal_flow(), set(self.graph.get_sink_side_min_cut())
         for gate in gates:
             self.graph.set_arc_capacity(gate, 0)
-        return [(self.share, self._theta(inside))] if flow < SCALE * family.sums * (1 - TOLERANCE) else []
+        return (
+            [(self.share, self._theta(inside))]
+            if flow < SETTINGS.scale * family.sums * (1 - SETTINGS.tolerance)
+            else []
+        )
 
     def _theta(self, inside: set[int]) -> Cut:
         if self.layers == 0:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
-from synth.bounds.cut_lp import MAX_CYCLES, SCALE, TOLERANCE, cap_permutation
+from synth.bounds.cut_lp import SETTINGS, cap_permutation
 from synth.bounds.dual_rounding import DENOMINATORS, FLOOR_SCALE, show_generator, show_prices
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
@@ -94,7 +94,7 @@ class FirstCompletionLP:
         found = [(root, "after", frozenset((p,))) for root, p in others]
         found += [(root, "before", frozenset((root.rank,))) for root in self.roots]
         found += [(root, "before", everyone - {p}) for root, p in others]
-        for _ in range(MAX_CYCLES):
+        for _ in range(SETTINGS.max_cycles):
             if not self._add(found):
                 break
             answer = self.lp.solve()
@@ -127,7 +127,7 @@ class FirstCompletionLP:
 
     def _violated(self, root: _Root, x: list[float]) -> list[tuple[_Root, str, Side]]:
         share = x[root.share]
-        if share < TOLERANCE:
+        if share < SETTINGS.tolerance:
             return []
         before = [x[c] for c in root.columns["before"]]
         total = [a + x[c] for a, c in zip(before, root.columns["after"], strict=True)]
@@ -135,12 +135,12 @@ class FirstCompletionLP:
         for family, loads, ends in (("before", before, [root.rank]), ("overall", total, self.members)):
             graph = growing_flow()
             for route, load in zip(self.network.routes, loads, strict=True):
-                graph.add_arc_with_capacity(route.src, route.dst, int(max(load, 0.0) * SCALE))
+                graph.add_arc_with_capacity(route.src, route.dst, int(max(load, 0.0) * SETTINGS.scale))
             for d in ends:
                 for i in self.members:
                     if i != d:
                         graph.solve(i, d)
-                        if graph.optimal_flow() < SCALE * share * (1 - TOLERANCE):
+                        if graph.optimal_flow() < SETTINGS.scale * share * (1 - SETTINGS.tolerance):
                             found.append((root, family, frozenset(graph.get_sink_side_min_cut())))
         return found
 

@@ -11,6 +11,7 @@ time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
@@ -27,12 +28,30 @@ from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
 from synth.solvers.linear_program import LinearProgram
 
-MOST_VARIABLES = 400  # maximum number of variables of one chunk (a DGX-1, two steps: 344); more take many minutes
-COLUMNS = 64  # maximum number of columns; problems that need more need many times as many
-CONFLICTS = 4_000  # conflict limit of one query
-SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)  # prices are multiples of 1 / one of these
-FINE = 60  # scale of prices that are no such multiples; they are rounded down
-CLOSE = 1e-6  # tolerance for float comparisons
+
+@dataclass(frozen=True)
+class SingleChunkSettings:
+    """Limits of the single-chunk bound.
+
+    Attributes:
+        most_variables: Maximum number of variables of one chunk (a DGX-1, two steps: 344); more take many
+            minutes.
+        columns: Maximum number of columns; problems that need more need many times as many.
+        conflicts: Conflict limit of one query.
+        scales: Prices are multiples of 1 / one of these.
+        fine: Scale of prices that are no such multiples; they are rounded down.
+        close: Tolerance for float comparisons.
+    """
+
+    most_variables: int = 400
+    columns: int = 64
+    conflicts: int = 4_000
+    scales: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)
+    fine: int = 60
+    close: float = 1e-6
+
+
+SETTINGS = SingleChunkSettings()
 
 Loads = tuple[tuple[int, ...], ...]  # number of sends of one chunk, by route and step
 
@@ -78,7 +97,7 @@ def too_few(network: Network, collective: Collective, steps: int) -> LowerBound 
         model = Model()
         model.clauses = list(single_chunk.formula(problem, 0, steps))
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
-        lines = refute(model.clauses) if Cadical(0, CONFLICTS).solve(model).status == "unsat" else None
+        lines = refute(model.clauses) if Cadical(0, SETTINGS.conflicts).solve(model).status == "unsat" else None
         if lines is None:
             return None
         certificate = {
@@ -105,7 +124,7 @@ def _small(network: Network, collective: Collective, steps: int) -> bool:
         return False
     return (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(
         network.routes
-    ) <= MOST_VARIABLES
+    ) <= SETTINGS.most_variables
 
 
 class _Spent(Exception):
@@ -130,7 +149,7 @@ class _Generation:
         while (loads := self._cheaper(prices, least)) is not None:
             self.columns.append(loads)
             mixture = self._mixture()
-            if mixture is None or mixture[0] <= above + CLOSE or len(self.columns) == COLUMNS:
+            if mixture is None or mixture[0] <= above + SETTINGS.close or len(self.columns) == SETTINGS.columns:
                 return None
             scale, prices = self._whole(mixture[1])
             least = min(self._cost(prices, known) for known in self.columns)
@@ -157,11 +176,11 @@ class _Generation:
     def _whole(self, dual: Sequence[float]) -> tuple[int, list[list[int]]]:
         """Return a scale and the dual prices as integers, of total value at most the scale in each step."""
         dual = [max(y, 0.0) for y in dual]
-        scale = FINE
-        for d in reversed(SCALES):
-            if all(abs(y * d - round(y * d)) < CLOSE for y in dual):
+        scale = SETTINGS.fine
+        for d in reversed(SETTINGS.scales):
+            if all(abs(y * d - round(y * d)) < SETTINGS.close for y in dual):
                 scale = d
-        whole = [floor(y * scale + CLOSE) for y in dual]
+        whole = [floor(y * scale + SETTINGS.close) for y in dual]
         return scale, [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
 
     def _paid(self, prices: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -184,7 +203,7 @@ class _Generation:
         model = Model()
         model.clauses = self._clauses(prices, least)
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
-        answer = Cadical(0, CONFLICTS).solve(model)
+        answer = Cadical(0, SETTINGS.conflicts).solve(model)
         if answer.status not in ("sat", "unsat"):
             raise _Spent
         return self._loads(answer.values) if answer.status == "sat" else None

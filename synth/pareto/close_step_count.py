@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import ceil
@@ -16,18 +17,32 @@ from synth.pareto.meet_bound import least_multiple, meet_bound
 from synth.pareto.queries import begin_tree_query, finish_tree_query, point, query_portfolio
 from synth.pareto.sweep_state import SweepState
 
-# Relative distance to the bound at which fractions of trees are accepted, where trees are searched heuristically.
-CLOSE_ON_TREES = 0.005
-# Maximum number of chunks of all units together in a schedule near a bound that needs more.
-NEAR_CHUNKS = 3000
-# Seconds of work on a good schedule where no schedule meets the bound.
-SEARCH_SECONDS = 20.0
-# Seconds of one query of that search.
-SEARCH_SLICE = 9.0
-# That search ends within the share `CLOSE` of the bound, and tries ratios that improve by the share `WORTH`, at least.
-CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)
-# Maximum number of chunks per unit in that search.
-SEARCH_CHUNKS = 12
+
+@dataclass(frozen=True)
+class CloseStepCountSettings:
+    """Limits of the search at one S beside and after `meet_bound`.
+
+    Attributes:
+        close_on_trees: Relative distance to the bound at which fractions of trees are accepted, where trees are
+            searched heuristically.
+        near_chunks: Maximum number of chunks of all units together in a schedule near a bound that needs more.
+        search_seconds: Seconds of work on a good schedule where no schedule meets the bound.
+        search_slice: Seconds of one query of that search.
+        close: That search ends within this share of the bound.
+        worth: That search tries ratios that improve by this share, at least.
+        search_chunks: Maximum number of chunks per unit in that search.
+    """
+
+    close_on_trees: float = 0.005
+    near_chunks: int = 3000
+    search_seconds: float = 20.0
+    search_slice: float = 9.0
+    close: Fraction = Fraction(1, 20)
+    worth: Fraction = Fraction(1, 80)
+    search_chunks: int = 12
+
+
+SETTINGS = CloseStepCountSettings()
 
 
 def close(state: SweepState, steps: int, bound: LowerBound) -> None:
@@ -52,7 +67,9 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     if not state.out_of_time and state.tree_search:
         _near(state, steps, bound, began)
     if not state.out_of_time:
-        _search(state, steps, bound, state.work + min(SEARCH_SECONDS * state.longer, state.point_seconds()), began)
+        _search(
+            state, steps, bound, state.work + min(SETTINGS.search_seconds * state.longer, state.point_seconds()), began
+        )
     reached = [p.bandwidth for p in state.points if p.steps <= steps]
     if not any(p.steps == steps and p.status == "optimal" for p in state.points):
         reason = "time" if state.out_of_time else why
@@ -85,8 +102,8 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
     from synth.encodings.tree_packing import search
 
     state.tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
-    chunks = min(state.options.max_chunks or NEAR_CHUNKS, NEAR_CHUNKS // state.collective.units)
-    away = 0.0 if state.exact_pricing else CLOSE_ON_TREES
+    chunks = min(state.options.max_chunks or SETTINGS.near_chunks, SETTINGS.near_chunks // state.collective.units)
+    away = 0.0 if state.exact_pricing else SETTINGS.close_on_trees
     if state.best is not None:
         away = min(away, float(state.best / bound.value - 1) / 2)  # or it would not improve on the best
     query = partial(search.near, close=away)
@@ -102,18 +119,18 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
 def _search(state: SweepState, steps: int, bound: LowerBound, until: float, began: float) -> None:
     """Enter schedules with ever smaller R/C, by growing C, until one is close to the bound or `work` is `until`."""
     ratios: dict[Fraction, tuple[int, int]] = {}
-    for chunks in range(1, min(SEARCH_CHUNKS, state.options.max_chunks or SEARCH_CHUNKS) + 1):
+    for chunks in range(1, min(SETTINGS.search_chunks, state.options.max_chunks or SETTINGS.search_chunks) + 1):
         least = max(steps, ceil(bound.value * chunks))
         for rounds in range(least, least + 2 + (chunks <= 2) * steps):
             if rounds <= state.options.max_rounds(steps):
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
-    enough = bound.value * (1 + CLOSE)
+    enough = bound.value * (1 + SETTINGS.close)
     for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
         remaining_seconds = state.left(until)
         if remaining_seconds <= 0 or (state.best is not None and state.best <= enough):
             break
-        if ratio > bound.value and (state.best is None or ratio <= state.best * (1 - WORTH)):
+        if ratio > bound.value and (state.best is None or ratio <= state.best * (1 - SETTINGS.worth)):
             problem = Problem(state.network, state.collective, chunks, steps, rounds)
-            verdict = query_portfolio(state, problem, min(SEARCH_SLICE * state.longer, remaining_seconds))
+            verdict = query_portfolio(state, problem, min(SETTINGS.search_slice * state.longer, remaining_seconds))
             if isinstance(verdict, Sat):
                 state.keep(point(verdict, bound, "best-known", began))

@@ -6,6 +6,7 @@ Trees and solvers take turns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, lcm
 
@@ -18,26 +19,41 @@ from synth.pareto.queries import begin_tree_query, finish_tree_query, query_port
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes.fork_server import Job
 
-# The m that are tried, beyond the least one. Some bounds are met only by whole rounds of a larger m.
-MULTIPLES = (0, 1, 2, 3, 5)
-# Seconds of each processor for each m, in the first round.
-FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)
-# The same in later rounds, when nothing else is left to try.
-LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))
-# Seconds for the first m where trees are priced exactly: trees find sooner what a solver does not find at once.
-QUICK_SLICE = 0.3
-# Maximum number of chunks of all units together for this first query.
-QUICK_CHUNKS = 300
-# Number of chunks of one unit from which trees come first where they are priced exactly.
-QUICK_EACH = 16
-# Seconds for the m that an optimal fractional packing of trees suggests.
-SUGGESTED_SLICE = 8.0
-# Maximum number of chunks of all units together for the later rounds.
-FEW_CHUNKS = 1000
-# Maximum number of chunks of all units together for any query. A bound that needs more is not aimed at.
-MOST_CHUNKS = 3000
-# The same where trees are priced exactly. Many chunks hardly take more work there, but make long files.
-MOST_ON_TREES = 30_000
+
+@dataclass(frozen=True)
+class MeetBoundSettings:
+    """Limits of the search for schedules that meet a bound.
+
+    Attributes:
+        multiples: The m that are tried, beyond the least one. Some bounds are met only by whole rounds of a
+            larger m.
+        first_slices: Seconds of each processor for each m, in the first round.
+        later_slices: The same in later rounds, when nothing else is left to try.
+        quick_slice: Seconds for the first m where trees are priced exactly: trees find sooner what a solver
+            does not find at once.
+        quick_chunks: Maximum number of chunks of all units together for this first query.
+        quick_each: Number of chunks of one unit from which trees come first where they are priced exactly.
+        suggested_slice: Seconds for the m that an optimal fractional packing of trees suggests.
+        few_chunks: Maximum number of chunks of all units together for the later rounds.
+        most_chunks: Maximum number of chunks of all units together for any query. A bound that needs more is
+            not aimed at.
+        most_on_trees: The same where trees are priced exactly. Many chunks hardly take more work there, but
+            make long files.
+    """
+
+    multiples: tuple[int, ...] = (0, 1, 2, 3, 5)
+    first_slices: tuple[float, ...] = (4.0, 2.0, 4.0, 2.0, 2.0)
+    later_slices: tuple[tuple, ...] = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))
+    quick_slice: float = 0.3
+    quick_chunks: int = 300
+    quick_each: int = 16
+    suggested_slice: float = 8.0
+    few_chunks: int = 1000
+    most_chunks: int = 3000
+    most_on_trees: int = 30_000
+
+
+SETTINGS = MeetBoundSettings()
 
 
 def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
@@ -49,12 +65,16 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
     from synth.encodings.tree_packing import search as trees
 
     exact_pricing, tree_search, units, beside = state.exact_pricing, state.tree_search, state.collective.units, None
-    max_chunks = MOST_CHUNKS if not exact_pricing else max(MOST_ON_TREES, (state.options.max_chunks or 0) * units)
+    max_chunks = (
+        SETTINGS.most_chunks
+        if not exact_pricing
+        else max(SETTINGS.most_on_trees, (state.options.max_chunks or 0) * units)
+    )
     if bound.value.denominator * units > max_chunks:
         return None, f"{_needed(bound.value.denominator, units)} would meet the bound, more than are tried", bound
-    first = (QUICK_SLICE,) if exact_pricing else FIRST_SLICES[:1]
-    many = tree_search and bound.value.denominator * units > QUICK_CHUNKS
-    if many or (exact_pricing and bound.value.denominator >= QUICK_EACH):
+    first = (SETTINGS.quick_slice,) if exact_pricing else SETTINGS.first_slices[:1]
+    many = tree_search and bound.value.denominator * units > SETTINGS.quick_chunks
+    if many or (exact_pricing and bound.value.denominator >= SETTINGS.quick_each):
         first = ()
     if tree_search and not exact_pricing and state.options.jobs > 1 and not state.options.deterministic:
         beside = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
@@ -65,8 +85,8 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
     elif tree_search:
         verdict, reached, why = _on_trees(state, steps, bound, beside)
     else:
-        reached, multiples = _suggested(state, steps, bound, min(SUGGESTED_SLICE, state.left(until)))
-        verdict, why = _query_multiples(state, steps, bound, (SUGGESTED_SLICE,), until, multiples)
+        reached, multiples = _suggested(state, steps, bound, min(SETTINGS.suggested_slice, state.left(until)))
+        verdict, why = _query_multiples(state, steps, bound, (SETTINGS.suggested_slice,), until, multiples)
     if verdict is None and state.left(until) > 0:
         higher = None if reached else _tree_bound(state, steps, bound, until)
         if higher is not None:
@@ -77,10 +97,10 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
                 verdict, reached, why = _on_trees(state, steps, bound)
         if verdict is None:
             again, start = (0 if higher is not None else 1), least_multiple(steps, bound)
-            multiples = [start + more for more in MULTIPLES[again:]]
-            verdict, why = _query_multiples(state, steps, bound, FIRST_SLICES[again:], until, multiples)
-    effort = bound.value.denominator * units <= FEW_CHUNKS
-    for slices in LATER_SLICES if effort else ():
+            multiples = [start + more for more in SETTINGS.multiples[again:]]
+            verdict, why = _query_multiples(state, steps, bound, SETTINGS.first_slices[again:], until, multiples)
+    effort = bound.value.denominator * units <= SETTINGS.few_chunks
+    for slices in SETTINGS.later_slices if effort else ():
         if verdict is None and state.left(until) > 0:
             verdict, why = _query_multiples(state, steps, bound, slices, until)
     return verdict, why, bound
@@ -114,9 +134,9 @@ def _query_multiples(
     p, q = bound.value.numerator, bound.value.denominator
     start, why = least_multiple(steps, bound), "gave-up"
     if multiples is None:
-        multiples = [start + more for more in MULTIPLES]
+        multiples = [start + more for more in SETTINGS.multiples]
     for m, seconds in zip(multiples, slices, strict=False):
-        if q * m * state.collective.units > MOST_CHUNKS and m > start:
+        if q * m * state.collective.units > SETTINGS.most_chunks and m > start:
             return None, why
         max_chunks = state.options.max_chunks
         if max_chunks is not None and q * m > max_chunks:
@@ -157,7 +177,7 @@ def _max_chunks_on_trees(state: SweepState, steps: int, bound: LowerBound) -> in
 
     More chunks would make long files, or would need more rounds than are allowed to meet the bound.
     """
-    max_chunks = state.options.max_chunks or MOST_ON_TREES // state.collective.units
+    max_chunks = state.options.max_chunks or SETTINGS.most_on_trees // state.collective.units
     return int(min(max_chunks, state.options.max_rounds(steps) / bound.value))
 
 
@@ -178,7 +198,7 @@ def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float)
         return False, []
     q = bound.value.denominator
     m = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in columns.rounds)) // q
-    return True, [m] if q * m * state.collective.units <= MOST_CHUNKS else []
+    return True, [m] if q * m * state.collective.units <= SETTINGS.most_chunks else []
 
 
 def _tree_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -> LowerBound | None:

@@ -14,7 +14,7 @@ from synth.model.frontier import Open
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto.queries import point, query_portfolio
-from synth.pareto.sweep import STEPS_BEYOND, Sweep
+from synth.pareto.sweep import SETTINGS, Sweep
 
 # Maximum C where `Options.max_chunks` gives none.
 MAX_CHUNKS = 6
@@ -29,7 +29,7 @@ class ScclSweep(Sweep):
     def _sweep(self, first: int) -> None:
         floor = self._static()
         self.bounds.append((None, floor))
-        end = self.options.max_steps or first + STEPS_BEYOND
+        end = self.options.max_steps or first + SETTINGS.steps_beyond
         for steps in range(first, end + 1):
             self._query_pairs(steps, floor)
             if self.best == floor.value or self.out_of_time:

@@ -24,17 +24,28 @@ from synth.pareto.portfolio.members import Member
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes import jobs
 
-# Number of steps past the least S up to which an infinite frontier is followed.
-STEPS_BEYOND = 6
-# Up to this many ranks a quick bound takes as long as the best one.
-FEW_RANKS = 16
-# Share of the time for a return to an open S. A search that ends sooner has nothing left to try.
-IDLE = 0.1
-# Seconds past the time limit that the sweep waits for a quick bound where there is no other.
-GRACE = 1.0
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """Ends of a guided sweep.
+
+    Attributes:
+        steps_beyond: Number of steps past the least S up to which an infinite frontier is followed.
+        few_ranks: Up to this many ranks a quick bound takes as long as the best one.
+        idle: Share of the time for a return to an open S. A search that ends sooner has nothing left to try.
+        grace: Seconds past the time limit that the sweep waits for a quick bound where there is no other.
+        little: An infinite frontier ends where more steps cannot lower R/C by more than this share.
+    """
+
+    steps_beyond: int = 6
+    few_ranks: int = 16
+    idle: float = 0.1
+    grace: float = 1.0
+    little: Fraction = Fraction(1, 40)
+
+
+SETTINGS = SweepSettings()
 ENDED = {"time": "the time limit ended its search", "memory": "the memory allowed ended its search"}
-# An infinite frontier ends where more steps cannot lower R/C by more than this share.
-LITTLE = Fraction(1, 40)
 
 
 @dataclass
@@ -101,7 +112,7 @@ class Sweep(SweepState):
         self.log.append({"kind": "floor", "bound": floor.to_json()})
         least = f"{first} step{'s' * (first != 1)} or {show(floor.value)} rounds per chunk"
         self.tell("bound", f"no schedule takes fewer than {least}", None, floor.value)
-        end = self.options.max_steps or first + STEPS_BEYOND
+        end = self.options.max_steps or first + SETTINGS.steps_beyond
         next_bound = None
         for steps in range(first, end + 1):
             bound = next_bound or self._bound(steps, floor)
@@ -113,7 +124,7 @@ class Sweep(SweepState):
                 close_step_count.close(self, steps, bound)
             if self.best == floor.value:
                 break
-            if self.options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
+            if self.options.max_steps is None and bound.value <= floor.value * (1 + SETTINGS.little):
                 next_bound = self._bound(steps + 1, floor)
                 if next_bound.value > floor.value:
                     self.notes += (notes.followed(self.best, steps, floor.value),)
@@ -149,7 +160,7 @@ class Sweep(SweepState):
             except KeyboardInterrupt:
                 self.open.append(widest)
                 raise
-            if time.monotonic() - began < self.share * IDLE:  # more time would allow no further attempt
+            if time.monotonic() - began < self.share * SETTINGS.idle:  # more time would allow no further attempt
                 exhausted.add(widest.steps)
             self.narrow()
         self.upto = self.share = None
@@ -166,7 +177,7 @@ class Sweep(SweepState):
         where the time limit came before that, too.
         """
         limit = self.options.time_limit
-        if limit is None or self.network.ranks <= FEW_RANKS:
+        if limit is None or self.network.ranks <= SETTINGS.few_ranks:
             bound = self.prefetched.bound(None)
             if not isinstance(bound, Unknown):
                 return bound
@@ -176,7 +187,7 @@ class Sweep(SweepState):
             bound = self.prefetched.bound(None)
             if not isinstance(bound, Unknown):
                 return bound
-            weaker = prefetched_bounds.finish_quick(quick, max(self.started + limit, time.monotonic()) + GRACE)
+            weaker = prefetched_bounds.finish_quick(quick, max(self.started + limit, time.monotonic()) + SETTINGS.grace)
         finally:
             prefetched_bounds.end_job(quick)
         if weaker is None:

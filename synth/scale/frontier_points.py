@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
@@ -21,18 +22,32 @@ from synth.scale.forests.pipelining import Pipeline
 from synth.scale.greedy import bfs_broadcast, rarest_first
 from synth.solvers.processes.deadline import check_deadline
 
-# Pipelining depths that are tried, in this order.
-DEPTHS = tuple(1 << k for k in range(11))
-# A greater depth is offered only if it reduces R / C by at least this fraction of the bound.
-WORTH = Fraction(1, 500)
-# Limit on the sends of a point: its schedule must be small enough to be listed.
-MOST_SENDS = 1 << 26
-# Limits on the depths and sends of allreduce on paired trees, whose schedules are listed to determine their rate.
-FEW_DEPTHS, FEW_SENDS = 7, 1 << 21
-# Limit on the ranks for which spanning trees are packed for allreduce.
-PACKED = 16
-# Limit on the ranks for which rarest first runs on a machine without symmetry.
-GREEDY = 600
+
+@dataclass(frozen=True)
+class FrontierPointSettings:
+    """Limits of the points at scale.
+
+    Attributes:
+        depths: Pipelining depths that are tried, in this order.
+        worth: A greater depth is offered only if it reduces R / C by at least this fraction of the bound.
+        most_sends: Limit on the sends of a point: its schedule must be small enough to be listed.
+        few_depths: Limit on the number of depths of allreduce on packed or paired trees, whose schedules are
+            listed to determine their rate.
+        few_sends: Limit on the sends of allreduce on paired trees.
+        packed: Limit on the ranks for which spanning trees are packed for allreduce.
+        greedy: Limit on the ranks for which rarest first runs on a machine without symmetry.
+    """
+
+    depths: tuple[int, ...] = tuple(1 << k for k in range(11))
+    worth: Fraction = Fraction(1, 500)
+    most_sends: int = 1 << 26
+    few_depths: int = 7
+    few_sends: int = 1 << 21
+    packed: int = 16
+    greedy: int = 600
+
+
+SETTINGS = FrontierPointSettings()
 
 
 def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
@@ -41,12 +56,12 @@ def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[L
     `engine` names the forest, `bound` is the lower bound on R / C.
     """
     before = None
-    for depth in DEPTHS:
+    for depth in SETTINGS.depths:
         check_deadline()
-        if line.sends(depth) > MOST_SENDS:
+        if line.sends(depth) > SETTINGS.most_sends:
             return
         steps, bandwidth = line.rate(depth)
-        if before is not None and before - bandwidth < WORTH * bound:
+        if before is not None and before - bandwidth < SETTINGS.worth * bound:
             return
         before = bandwidth
         yield LargePoint(
@@ -72,12 +87,12 @@ def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None
         broadcast = bfs_broadcast.BreadthFirstBroadcast(graph)
         for chunks in sorted({1, 2, 4, broadcast.chunks}):
             check_deadline()
-            if chunks * graph.ranks * len(broadcast.copies.representatives) <= MOST_SENDS and chunks <= 64:
+            if chunks * graph.ranks * len(broadcast.copies.representatives) <= SETTINGS.most_sends and chunks <= 64:
                 schedule = broadcast.schedule(chunks)
                 yield _point(
                     "breadth-first broadcast", pipelining.reversed_in_time(schedule) if is_reversed else schedule
                 )
-    if rarest_first.applies(graph) and (graph.ranks <= GREEDY or free_group(symmetries(graph), graph.ranks)):
+    if rarest_first.applies(graph) and (graph.ranks <= SETTINGS.greedy or free_group(symmetries(graph), graph.ranks)):
         progress("rarest first")
         schedule = rarest_first.rarest_first_schedule(graph)
         yield _point("rarest first", pipelining.reversed_in_time(schedule) if is_reversed else schedule)
@@ -108,16 +123,16 @@ def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, boun
         return
     weight = lcm(first.forest.weight, second.forest.weight)
     before = None
-    for depth in DEPTHS:
+    for depth in SETTINGS.depths:
         check_deadline()
         # Depths at which both forests cut a shard into the same number of chunks.
         first_depth, second_depth = depth * weight // first.forest.weight, depth * weight // second.forest.weight
-        if first.sends(first_depth) + second.sends(second_depth) > MOST_SENDS:
+        if first.sends(first_depth) + second.sends(second_depth) > SETTINGS.most_sends:
             return
         first_steps, first_rate = first.rate(first_depth)
         second_steps, second_rate = second.rate(second_depth)
         bandwidth = (first_rate + second_rate) / graph.ranks
-        if before is not None and before - bandwidth < WORTH * bound:
+        if before is not None and before - bandwidth < SETTINGS.worth * bound:
             return
         before = bandwidth
         engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
@@ -134,7 +149,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
     Only for small machines without switches and limits whose links have equal reverse links.
     """
     topology = graph.topology
-    if graph.ranks > PACKED or topology.switches or topology.limits or not has_equal_reverse_links(topology):
+    if graph.ranks > SETTINGS.packed or topology.switches or topology.limits or not has_equal_reverse_links(topology):
         return
     network = graph.topology.network()
     if not spanning_tree_packing.applies(network):
@@ -142,7 +157,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
     from synth.model.collective import collective
 
     forest, allreduce = spanning_tree_packing.forest(network), collective("allreduce", network.ranks)
-    for depth in DEPTHS[:FEW_DEPTHS]:
+    for depth in SETTINGS.depths[: SETTINGS.few_depths]:
         check_deadline()
         schedule = compressed(graph.topology, spanning_tree_packing.schedule(forest, allreduce, depth))
         yield _point(f"spanning trees x {depth}", schedule)
@@ -163,13 +178,13 @@ def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
     def at_depth(depth: int) -> Callable[[], Bulk]:
         return lambda: paired_arborescences.bulk(graph, pairs, depth)
 
-    for depth in DEPTHS[: FEW_DEPTHS + 2]:
+    for depth in SETTINGS.depths[: SETTINGS.few_depths + 2]:
         check_deadline()
-        if paired_arborescences.sends(graph, pairs, depth) > FEW_SENDS:
+        if paired_arborescences.sends(graph, pairs, depth) > SETTINGS.few_sends:
             return
         schedule = paired_arborescences.bulk(graph, pairs, depth)
         rate = schedule.bandwidth
-        if before is not None and before - rate < WORTH * rate:
+        if before is not None and before - rate < SETTINGS.worth * rate:
             return
         before = rate
         yield LargePoint(schedule.steps, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))

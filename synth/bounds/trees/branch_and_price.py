@@ -21,10 +21,25 @@ from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
 
-SCALE = 1 << 40  # flow units of a load of 1 in the integer maximum flows
-TOLERANCE = 1e-7  # relative violation below which a cut counts as satisfied
-MAX_CYCLES = 400  # maximum number of rounds of cut separation in one case
-TRIED = 4  # maximum number of branchings that are evaluated before one is chosen (strong branching)
+
+@dataclass(frozen=True)
+class BranchAndPriceSettings:
+    """Limits of branch and price.
+
+    Attributes:
+        scale: Flow units of a load of 1 in the integer maximum flows.
+        tolerance: Relative violation below which a cut counts as satisfied.
+        max_cycles: Maximum number of rounds of cut separation in one case.
+        tried: Maximum number of branchings that are evaluated before one is chosen (strong branching).
+    """
+
+    scale: int = 1 << 40
+    tolerance: float = 1e-7
+    max_cycles: int = 400
+    tried: int = 4
+
+
+SETTINGS = BranchAndPriceSettings()
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,7 @@ class Cases:
             return case.leaf if tree is None or self.cost(tree) >= goal * (1 - 1e-9) else tree
         pick: tuple[float, float] = (-1.0, -1.0)
         chosen: tuple[tuple[int, int], _Case, _Case] | None = None
-        for n, t in options[:TRIED]:
+        for n, t in options[: SETTINGS.tried]:
             yes = self._case(has | {n: min(t, has.get(n, t))}, gone)
             no = self._case(has, gone | {n: max(t, gone.get(n, t))})
             low, high = sorted((min(yes.leaf.value, goal), min(no.leaf.value, goal)))
@@ -149,7 +164,7 @@ class _Case:
 
     def _solve(self) -> Leaf:
         self.graph = growing_flow()
-        plenty = SCALE << 12
+        plenty = SETTINGS.scale << 12
         network, steps = self.cases.network, self.cases.steps
         self.arcs = [self._arc(place, 0) for place in self.paid]
         for place in self.free:
@@ -164,7 +179,7 @@ class _Case:
         rows: dict[tuple[int, ...], Cut] = {}
         order: list[Cut] = []
         value, duals = 0.0, []
-        for _ in range(MAX_CYCLES):
+        for _ in range(SETTINGS.max_cycles):
             if duals and time.process_time() > self.cases.until:
                 break
             fresh = []
@@ -195,10 +210,10 @@ class _Case:
 
     def _violated(self) -> Iterator[Cut]:
         for arc, load in zip(self.arcs, self.loads, strict=True):
-            self.graph.set_arc_capacity(arc, int(max(0.0, load) * SCALE))
+            self.graph.set_arc_capacity(arc, int(max(0.0, load) * SETTINGS.scale))
         for n, t in self.ends.items():
             self.graph.solve(self.start, self._node(n, t))
-            if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
+            if self.graph.optimal_flow() >= SETTINGS.scale * (1 - SETTINGS.tolerance):
                 continue
             near, far = set(self.graph.get_source_side_min_cut()), set(self.graph.get_sink_side_min_cut())
             outside_near, inside_far = [], []
@@ -223,13 +238,13 @@ class _Case:
         """Return the (rank, time) pairs whose flow is fractional, the nearest to one half first."""
         found = []
         for arc, load in zip(self.arcs, self.loads, strict=True):
-            self.graph.set_arc_capacity(arc, int(max(0.0, load) * SCALE))
+            self.graph.set_arc_capacity(arc, int(max(0.0, load) * SETTINGS.scale))
         for n in range(self.cases.network.ranks):
             for t in range(self.early[n], self.cases.steps + 1):
                 if t == 0 or t >= self.ends.get(n, self.cases.steps + 1):
                     break
                 self.graph.solve(self.start, self._node(n, t))
-                share = min(1.0, self.graph.optimal_flow() / SCALE)
+                share = min(1.0, self.graph.optimal_flow() / SETTINGS.scale)
                 if 1e-4 < share < 1 - 1e-4:
                     found.append((abs(share - 0.5), n, t))
         return [(n, t) for _, n, t in sorted(found)]

@@ -28,12 +28,30 @@ from synth.model.symmetry.stabilisers import Generator, orbits
 from synth.model.topology import Network
 from synth.solvers.linear_program import LinearProgram
 
-SMOOTHING = 0.7  # weight of the best prices so far against the master's prices, at which trees are priced
-EPSILON = 1e-7  # relative tolerance for float comparisons of costs
-MOST_NEW = 60  # maximum number of trees of one unit that join the master in one round of pricing
-POOL = 96  # number of trees that a heuristic search improves at once; many cost hardly more time than few
-KNOWN = 72  # maximum number of known trees that such a search starts from
-MOST_EFFORT = 48  # number of turns of a heuristic search beyond which it is not extended when it finds nothing new
+
+@dataclass(frozen=True)
+class ColumnGenerationSettings:
+    """Limits of column generation over trees.
+
+    Attributes:
+        smoothing: Weight of the best prices so far against the master's prices, at which trees are priced.
+        epsilon: Relative tolerance for float comparisons of costs.
+        most_new: Maximum number of trees of one unit that join the master in one round of pricing.
+        pool: Number of trees that a heuristic search improves at once; many cost hardly more time than few.
+        known: Maximum number of known trees that such a search starts from.
+        most_effort: Number of turns of a heuristic search beyond which it is not extended when it finds nothing
+            new.
+    """
+
+    smoothing: float = 0.7
+    epsilon: float = 1e-7
+    most_new: int = 60
+    pool: int = 96
+    known: int = 72
+    most_effort: int = 48
+
+
+SETTINGS = ColumnGenerationSettings()
 
 
 class FoldedProblem:
@@ -234,10 +252,10 @@ def generate(
     master = RestrictedMaster(folded, steps, floor)
     centre = np.full((len(folded.capacity), steps), 1.0 / folded.capacity.sum())
     for u, pricer in pricers.items():
-        priced = pricer.search(folded.use @ centre, [], POOL, 1)
+        priced = pricer.search(folded.use @ centre, [], SETTINGS.pool, 1)
         if not priced:
             return None
-        for _, tree in priced[:MOST_NEW]:
+        for _, tree in priced[: SETTINGS.most_new]:
             master.add(u, tree)
     centre_value = 0.0
     effort = 1
@@ -248,30 +266,30 @@ def generate(
         result.value, prices, unit_duals = master.value, master.prices, master.unit_duals
         result.iterations += 1
         out_of_time = seconds is not None and time.process_time() - started > seconds
-        if result.value <= target * (1 + EPSILON) or result.iterations >= iterations or out_of_time:
+        if result.value <= target * (1 + SETTINGS.epsilon) or result.iterations >= iterations or out_of_time:
             break
-        weight = 0.0 if stalled else SMOOTHING
+        weight = 0.0 if stalled else SETTINGS.smoothing
         probe = weight * centre + (1 - weight) * prices
         # Trees are priced at the smoothed prices `probe`; those that cut off the master's own prices join it.
         price, master_price = folded.use @ probe, (folded.use @ prices).tolist()
         total, added = 0.0, 0
         for u, pricer in pricers.items():
-            known = master.cheapest(u, price, KNOWN)
-            priced = pricer.search(price, known, POOL, effort)
+            known = master.cheapest(u, price, SETTINGS.known)
+            priced = pricer.search(price, known, SETTINGS.pool, effort)
             total += folded.weight[u] * priced[0][0]
             fresh = 0
             for _, tree in priced:
                 cost = folded.weight[u] * sum(master_price[r][t - 1] for t, r in tree)
-                if cost < unit_duals[u] - EPSILON * max(1.0, unit_duals[u]) and master.add(u, tree):
+                if cost < unit_duals[u] - SETTINGS.epsilon * max(1.0, unit_duals[u]) and master.add(u, tree):
                     fresh += 1
-                    if fresh >= MOST_NEW:
+                    if fresh >= SETTINGS.most_new:
                         break
             added += fresh
         if total > centre_value:
             centre, centre_value = probe, total
         if pricing_is_exact:
             result.lower = centre_value
-            result.optimal = result.lower >= result.value * (1 - EPSILON)
+            result.optimal = result.lower >= result.value * (1 - SETTINGS.epsilon)
             if result.optimal or (stalled and not added):
                 break
         if added:
@@ -280,7 +298,7 @@ def generate(
         if not stalled:
             stalled = True
             continue
-        if effort < MOST_EFFORT:
+        if effort < SETTINGS.most_effort:
             effort *= 4
             continue
         if exact is None:
@@ -317,7 +335,7 @@ def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
         )
         known = set(columns.trees[u])
         start = _cheapest(columns.trees[u], price, 64)
-        limit = columns.unit_duals[u] / folded.weight[u] + max(slack, EPSILON) + 1e-6
+        limit = columns.unit_duals[u] / folded.weight[u] + max(slack, SETTINGS.epsilon) + 1e-6
         priced = pricer.search(price, start, 64, 16)
         added = [tree for cost, tree in priced if cost <= limit and tree not in known][:count]
         columns.trees[u].extend(added)

@@ -29,18 +29,41 @@ from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 
-ITERATIONS = 400  # maximum number of iterations of column generation
-FEW = 64  # number of chunks up to which a solution of whole chunks is taken without diving
-MOST = 600  # maximum number of chunks of any schedule
-WHOLE = 4  # number of sizes tried at which C·(R/C) is whole, so that rounding loses nothing
-FINE = 256  # maximum denominator of an R/C for which such sizes are tried
-LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # (share lost by rounding R up, least chunks for each step)
-WHOLE_SHARE = 0.4  # share of the remaining time for a size without loss
-CLOSE_SHARE = 0.3  # share of the remaining time for a size with loss
-ENOUGH = 0.7  # least share of the allowed loss that a size must use; diving takes longer with less slack
-VECTORS = 2  # number of divisions of the rounds among the steps that are tried for one size
-LAST = 24  # maximum number of remaining chunks that a dive leaves to CP-SAT
-LAST_SECONDS = 1.0  # CP-SAT's limit for them, in seconds of its deterministic time
+
+@dataclass(frozen=True)
+class HubColumnSettings:
+    """Limits of column generation over trees through hubs, and of the dives that round it.
+
+    Attributes:
+        iterations: Maximum number of iterations of column generation.
+        few: Number of chunks up to which a solution of whole chunks is taken without diving.
+        most: Maximum number of chunks of any schedule.
+        whole: Number of sizes tried at which C·(R/C) is whole, so that rounding loses nothing.
+        fine: Maximum denominator of an R/C for which such sizes are tried.
+        losses: (share lost by rounding R up, least chunks for each step).
+        whole_share: Share of the remaining time for a size without loss.
+        close_share: Share of the remaining time for a size with loss.
+        enough: Least share of the allowed loss that a size must use; diving takes longer with less slack.
+        vectors: Number of divisions of the rounds among the steps that are tried for one size.
+        last: Maximum number of remaining chunks that a dive leaves to CP-SAT.
+        last_seconds: CP-SAT's limit for them, in seconds of its deterministic time.
+    """
+
+    iterations: int = 400
+    few: int = 64
+    most: int = 600
+    whole: int = 4
+    fine: int = 256
+    losses: tuple[tuple, ...] = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))
+    whole_share: float = 0.4
+    close_share: float = 0.3
+    enough: float = 0.7
+    vectors: int = 2
+    last: int = 24
+    last_seconds: float = 1.0
+
+
+SETTINGS = HubColumnSettings()
 
 
 @dataclass(frozen=True)
@@ -83,8 +106,8 @@ def search_hub_trees(
     value = mixture.master.value
     if below is not None and value >= float(below) * (1 - SURE):
         return HubTreeResult(value, None)
-    exact = mixture.whole_chunks(MOST if seconds > 0 else FEW)
-    if exact is not None and len(exact[0]) <= FEW:
+    exact = mixture.whole_chunks(SETTINGS.most if seconds > 0 else SETTINGS.few)
+    if exact is not None and len(exact[0]) <= SETTINGS.few:
         options = [exact]
     else:
         options = [option for option in (mixture.dive(below, seconds, seed), exact) if option is not None]
@@ -127,7 +150,7 @@ class _HubMixture:
         centre = self.random.random(shape) / self.folded.capacity.sum()
         for _, tree in self.cheapest(self.folded.use @ centre):
             master.add(0, tree)
-        improve(master, centre, least, ITERATIONS, self.cheapest)
+        improve(master, centre, least, SETTINGS.iterations, self.cheapest)
         return bool(master.columns)
 
     def whole_chunks(self, maximum: int) -> tuple[list[Tree], list[int]] | None:
@@ -175,7 +198,7 @@ class _HubMixture:
         """Dive for `chunks` chunks in `rounds` rounds, up to the CPU time `until` of this process."""
         known = {0: list(self.master.trees[0])}
         dive = Dive(self.folded, self.steps, chunks, rounds, known, seed, {0: _Pricer(self)})
-        for vector, _ in zip(dive.settle(until), range(VECTORS), strict=False):
+        for vector, _ in zip(dive.settle(until), range(SETTINGS.vectors), strict=False):
             done = dive.run(vector, until, lambda partial, need: self._complete(dive, partial, need[0], seed))
             if done is not None:
                 return done.taken[0], vector
@@ -188,25 +211,25 @@ class _HubMixture:
         which lose nothing and may be infeasible, then sizes with less loss than the first.
         """
         value = self.master.value
-        ratio, whole = Fraction(value).limit_denominator(FINE), []
+        ratio, whole = Fraction(value).limit_denominator(SETTINGS.fine), []
         if abs(ratio - value) <= SURE * value:
             first = ceil(Fraction(self.steps, ratio.numerator))
-            for m in range(first, first + WHOLE):
-                if m * ratio.denominator <= MOST:
-                    whole.append((m * ratio.denominator, m * ratio.numerator, WHOLE_SHARE))
+            for m in range(first, first + SETTINGS.whole):
+                if m * ratio.denominator <= SETTINGS.most:
+                    whole.append((m * ratio.denominator, m * ratio.numerator, SETTINGS.whole_share))
         close = []
-        for loss, least in LOSSES:
-            for chunks in range(least * self.steps, MOST + 1):
+        for loss, least in SETTINGS.losses:
+            for chunks in range(least * self.steps, SETTINGS.most + 1):
                 rounds = max(self.steps, floor(value * chunks * (1 + loss)))
-                if rounds >= value * chunks * (1 + ENOUGH * loss) or chunks == MOST:
-                    close.append((chunks, rounds, CLOSE_SHARE))
+                if rounds >= value * chunks * (1 + SETTINGS.enough * loss) or chunks == SETTINGS.most:
+                    close.append((chunks, rounds, SETTINGS.close_share))
                     break
         return [*close[:1], *whole, *close[1:]]
 
     def _complete(self, dive: Dive, partial: Partial, need: int, seed: int) -> Partial | None:
         """Choose the last `need` chunks among all trees that the dive knows, by CP-SAT; None for too many, or where
         none fit."""
-        if need > LAST:
+        if need > SETTINGS.last:
             return None
         from synth.solvers.cp_sat import new_program, solved_program
 
@@ -220,7 +243,7 @@ class _HubMixture:
                 terms.setdefault(place, []).append(int(amount) * x)
         for place, row in terms.items():
             program.add(sum(row) <= int(capacity.flat[place]))
-        solver = solved_program(program, LAST_SECONDS, seed)
+        solver = solved_program(program, SETTINGS.last_seconds, seed)
         if solver is None:
             return None
         taken = list(partial.taken[0])

@@ -17,20 +17,44 @@ from typing import Protocol
 import numpy as np
 
 from synth.bounds.trees.cheapest_trees import make_pricer
-from synth.bounds.trees.column_generation import KNOWN, POOL, FoldedProblem, RestrictedMaster
+from synth.bounds.trees.column_generation import SETTINGS as COLUMN_SETTINGS
+from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 
-TOLERANCE = 1e-6  # tolerance for float comparisons of rounds and shares
-PRICINGS = 4  # maximum number of pricing rounds after a decision
-MOST_NEW = 10  # maximum number of trees of a unit that join in one round of exact pricing
-MOST_FOUND = 40  # maximum number of trees of a unit that join in one round of heuristic pricing
-MOST_EFFORT = 3  # turns of a heuristic search after one that found no new tree
-SETTLING = 40  # maximum number of pricing rounds before the first decision
-CANDIDATES = 12  # maximum number of trees that are tried for one decision
-NEARLY = 0.5  # the completion sub-problem is tried again when the remaining chunks have decreased by this factor
-LAST_CHUNKS = 12  # maximum number of remaining chunks for which it is tried
-REACHES = (2, 4, 6, 10)  # distances from the fractional rounds up to which whole rounds are enumerated
-OPTIONS = 500  # number of whole rounds beyond which the distance is not increased
+
+@dataclass(frozen=True)
+class DivingSettings:
+    """Limits of a dive.
+
+    Attributes:
+        tolerance: Tolerance for float comparisons of rounds and shares.
+        pricings: Maximum number of pricing rounds after a decision.
+        most_new: Maximum number of trees of a unit that join in one round of exact pricing.
+        most_found: Maximum number of trees of a unit that join in one round of heuristic pricing.
+        most_effort: Turns of a heuristic search after one that found no new tree.
+        settling: Maximum number of pricing rounds before the first decision.
+        candidates: Maximum number of trees that are tried for one decision.
+        nearly: The completion sub-problem is tried again when the remaining chunks have decreased by this
+            factor.
+        last_chunks: Maximum number of remaining chunks for which it is tried.
+        reaches: Distances from the fractional rounds up to which whole rounds are enumerated.
+        options: Number of whole rounds beyond which the distance is not increased.
+    """
+
+    tolerance: float = 1e-6
+    pricings: int = 4
+    most_new: int = 10
+    most_found: int = 40
+    most_effort: int = 3
+    settling: int = 40
+    candidates: int = 12
+    nearly: float = 0.5
+    last_chunks: int = 12
+    reaches: tuple[int, ...] = (2, 4, 6, 10)
+    options: int = 500
+
+
+SETTINGS = DivingSettings()
 
 
 @dataclass
@@ -84,17 +108,17 @@ class Dive:
         Rounds without a solution give a Benders cut, which excludes other rounds.
         """
         state = self._nothing([1] * self.steps)
-        if not self._solve(state, until, SETTLING):
+        if not self._solve(state, until, SETTINGS.settling):
             return
         options = _nearest_rounds(self.master.rounds, self.rounds)
         while options.size and time.process_time() < until:
             first, options = options[0], options[1:]
             state = self._nothing([int(f) for f in first])
-            if self._solve(state, until, SETTLING):
+            if self._solve(state, until, SETTINGS.settling):
                 yield state.floors
             elif options.size:
                 value = self.master.value + (options - first) @ np.array(self.master.slack)
-                options = options[value <= self.rounds + TOLERANCE]
+                options = options[value <= self.rounds + SETTINGS.tolerance]
 
     def _nothing(self, floors: list[int]) -> Partial:
         return Partial({u: [] for u in self.folded.units}, np.zeros((len(self.folded.capacity), self.steps)), floors)
@@ -105,7 +129,7 @@ class Dive:
         """Dive once at the rounds `floors`, up to the CPU time `until` of this process. `finish` completes a partial
         solution that lacks few chunks."""
         state = self._nothing(floors)
-        if not self._solve(state, until, SETTLING):
+        if not self._solve(state, until, SETTINGS.settling):
             return None
         total = self.chunks * len(self.folded.units)
         last_tried = total
@@ -114,7 +138,7 @@ class Dive:
             remaining = sum(need.values())
             if not remaining:
                 return state
-            if remaining <= min(last_tried * NEARLY, LAST_CHUNKS):
+            if remaining <= min(last_tried * SETTINGS.nearly, SETTINGS.last_chunks):
                 last_tried = remaining
                 done = finish(state, need)
                 if done is not None:
@@ -126,7 +150,7 @@ class Dive:
     def _need(self, state: Partial) -> dict[int, int]:
         return {u: self.chunks - len(mine) for u, mine in state.taken.items()}
 
-    def _solve(self, state: Partial, until: float, pricings: int = PRICINGS) -> bool:
+    def _solve(self, state: Partial, until: float, pricings: int = SETTINGS.pricings) -> bool:
         """Return True if the linear program over trees has a solution for the remaining chunks, after pricing."""
         need = self._need(state)
         demand = {u: float(n) for u, n in need.items()}
@@ -135,7 +159,7 @@ class Dive:
         for _ in range(pricings):
             if not self.master.solve():
                 return False
-            if self.master.value <= self.rounds + TOLERANCE:
+            if self.master.value <= self.rounds + SETTINGS.tolerance:
                 return True
             if time.process_time() > until:
                 return False
@@ -145,15 +169,15 @@ class Dive:
                 if not n:
                     continue
                 exact = self.pricers[u].exact
-                known = () if exact else self.master.cheapest(u, price, KNOWN)
-                maximum = MOST_NEW if exact else MOST_FOUND
+                known = () if exact else self.master.cheapest(u, price, COLUMN_SETTINGS.known)
+                maximum = SETTINGS.most_new if exact else SETTINGS.most_found
                 limit = self.master.unit_duals[u] / self.folded.weight[u] - 1e-7
-                for cost, tree in self.pricers[u].search(price, known, POOL, effort)[:maximum]:
+                for cost, tree in self.pricers[u].search(price, known, COLUMN_SETTINGS.pool, effort)[:maximum]:
                     added += cost < limit and self.master.add(u, tree)
-            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.pricers.values())):
+            if not added and (effort >= SETTINGS.most_effort or all(g.exact for g in self.pricers.values())):
                 return False
-            effort = effort if added else MOST_EFFORT
-        return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
+            effort = effort if added else SETTINGS.most_effort
+        return self.master.solve() and self.master.value <= self.rounds + SETTINGS.tolerance
 
     def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
         """Fix the trees that the linear program takes whole; otherwise one of those with the largest shares. Return
@@ -161,16 +185,16 @@ class Dive:
         whole, part = [], []
         for u, shares in self.master.share.items():
             for i, share in enumerate(shares):
-                if need[u] and share > 1 - TOLERANCE:
-                    whole.append((u, self.master.trees[u][i], int(share + TOLERANCE)))
-                elif need[u] and share > TOLERANCE:
+                if need[u] and share > 1 - SETTINGS.tolerance:
+                    whole.append((u, self.master.trees[u][i], int(share + SETTINGS.tolerance)))
+                elif need[u] and share > SETTINGS.tolerance:
                     part.append((share + 0.2 * self.random.random(), u, i))
         if whole:
             for u, tree, times in whole:
                 self._take(state, u, tree, times)
             return self._solve(state, until)
         part.sort(reverse=True)
-        for _, u, i in part[:CANDIDATES]:
+        for _, u, i in part[: SETTINGS.candidates]:
             tree = self.master.trees[u][i]
             self._take(state, u, tree, 1)
             if self._solve(state, until):
@@ -189,7 +213,7 @@ class Dive:
 def _nearest_rounds(fractions: Sequence[float], total: int) -> np.ndarray:
     """Return integer vectors ≥ 1 with sum `total`, those nearest to `fractions` first, at most some thousands."""
     result: list[tuple[float, list[int]]] = []
-    for reach in REACHES:
+    for reach in SETTINGS.reaches:
         result = []
         stack: list[tuple[float, list[int]]] = [(0.0, [])]
         while stack:
@@ -204,6 +228,6 @@ def _nearest_rounds(fractions: Sequence[float], total: int) -> np.ndarray:
                 away = far + abs(n - here)
                 if away <= reach and n >= 1:
                     stack.append((away, [*head, n]))
-        if len(result) > OPTIONS:
+        if len(result) > SETTINGS.options:
             break
-    return np.array([head for _, head in sorted(result)][: 4 * OPTIONS])
+    return np.array([head for _, head in sorted(result)][: 4 * SETTINGS.options])

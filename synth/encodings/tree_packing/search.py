@@ -27,16 +27,38 @@ from synth.model.schedule import Problem, Schedule
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
 
-MAX_COLUMNS = 1500  # maximum number of known trees of each unit in the integer program
-GROWTH = 300  # maximum number of trees of each unit that join the columns before a turn
-VECTORS = 4  # maximum number of divisions of the rounds among the steps that are tried
-FIRST_SLICE = 0.5  # CP-SAT's limit in the first turn, in seconds; it doubles every two turns
-DIVE_SLICES = 30  # limit of a dive, as a multiple of CP-SAT's limit in the same turn
-MAX_TURNS = 8  # maximum number of turns for one problem
-MANY_CHUNKS = 100  # number of chunks from which dives come before CP-SAT
-MULTIPLES = 6  # maximum number of multiples tried beyond the least, up to the one at which the rounds are whole
-MULTIPLE_TURNS = 2  # maximum number of turns for each multiple
-APPROXIMATIONS = 4  # number of best roundings tried, beside the best, in `near`
+
+@dataclass(frozen=True)
+class TreeSearchSettings:
+    """Limits of the search for whole chunks on trees.
+
+    Attributes:
+        max_columns: Maximum number of known trees of each unit in the integer program.
+        growth: Maximum number of trees of each unit that join the columns before a turn.
+        vectors: Maximum number of divisions of the rounds among the steps that are tried.
+        first_slice: CP-SAT's limit in the first turn, in seconds; it doubles every two turns.
+        dive_slices: Limit of a dive, as a multiple of CP-SAT's limit in the same turn.
+        max_turns: Maximum number of turns for one problem.
+        many_chunks: Number of chunks from which dives come before CP-SAT.
+        multiples: Maximum number of multiples tried beyond the least, up to the one at which the rounds are
+            whole.
+        multiple_turns: Maximum number of turns for each multiple.
+        approximations: Number of best roundings tried, beside the best, in `near`.
+    """
+
+    max_columns: int = 1500
+    growth: int = 300
+    vectors: int = 4
+    first_slice: float = 0.5
+    dive_slices: int = 30
+    max_turns: int = 8
+    many_chunks: int = 100
+    multiples: int = 6
+    multiple_turns: int = 2
+    approximations: int = 4
+
+
+SETTINGS = TreeSearchSettings()
 
 
 @dataclass(frozen=True)
@@ -94,7 +116,7 @@ def solve(
     if slack < -1e-6:
         return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
     packings = [Packing(columns, group, problem.chunks) for group in groups]
-    found = _whole(packings, problem.rounds, slack, clock, budget.seed, MAX_TURNS)
+    found = _whole(packings, problem.rounds, slack, clock, budget.seed, SETTINGS.max_turns)
     if found is not None:
         return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
     return Unknown(
@@ -124,7 +146,7 @@ def meet(
     for multiple in _multiples(value, steps, columns.rounds, most):
         chunks, rounds = value.denominator * multiple, value.numerator * multiple
         packings = [Packing(columns, group, chunks) for group in groups]
-        found = _whole(packings, rounds, 0.0, clock, budget.seed, MULTIPLE_TURNS)
+        found = _whole(packings, rounds, 0.0, clock, budget.seed, SETTINGS.multiple_turns)
         if found is not None:
             return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
         if clock.over:
@@ -155,7 +177,7 @@ def near(
     columns = generate(network, collective, steps, groups[0], target=target, seconds=budget.seconds, seed=budget.seed)
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
-    for chunks, vector in _roundings(columns.rounds, most)[: -APPROXIMATIONS - 1 : -1]:
+    for chunks, vector in _roundings(columns.rounds, most)[: -SETTINGS.approximations - 1 : -1]:
         packings = [Packing(columns, group, chunks) for group in groups]
         found = _whole(
             packings, sum(vector), sum(vector) / chunks - columns.value, clock, budget.seed, 1, iter([vector])
@@ -190,7 +212,7 @@ def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) 
     least = max(1, ceil(Fraction(steps, p)))
     even = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in rounds)) // q
     even *= ceil(Fraction(least, even))
-    chosen = {*range(least, min(even, least + MULTIPLES) + 1), even, 2 * even}
+    chosen = {*range(least, min(even, least + SETTINGS.multiples) + 1), even, 2 * even}
     return (m for m in sorted(chosen) if m * q <= most)
 
 
@@ -212,15 +234,15 @@ def _whole(
     whole = packings[0].diver(rounds, seed)
     vectors, tried, turn = given or whole.settle(clock.until), [], 0
     while turn < turns and not clock.over:
-        fresh = next(vectors, None) if turn < VECTORS else None
+        fresh = next(vectors, None) if turn < SETTINGS.vectors else None
         tried += [] if fresh is None else [fresh]
         if not tried:
             break
         if fresh is not None and given is None:
             packings[0].learn(whole, use=True)
-        enrich(columns, slack, GROWTH, seed + turn)
+        enrich(columns, slack, SETTINGS.growth, seed + turn)
         vector = fresh or tried[turn % len(tried)]
-        found = _try(packings, vector, clock.until, seed + turn, FIRST_SLICE * 2 ** (turn // 2))
+        found = _try(packings, vector, clock.until, seed + turn, SETTINGS.first_slice * 2 ** (turn // 2))
         if found is not None:
             packing, taken, how = found
             return packing.schedule(taken, vector), {"orbits": len(packing.folded.units), "turn": turn, "by": how}
@@ -233,13 +255,13 @@ def _try(
 ) -> tuple[Packing, dict[int, list[Tree]], str] | None:
     """Choose among known trees by CP-SAT, and dive for new ones, group by group, at the given rounds of each step."""
     for packing in packings:
-        methods = ("choose", "dive") if packing.chunks < MANY_CHUNKS else ("dive", "choose")
+        methods = ("choose", "dive") if packing.chunks < SETTINGS.many_chunks else ("dive", "choose")
         for how in methods if packing.loose else ("choose",):
-            end = min(until, time.process_time() + (slice_ if how == "choose" else DIVE_SLICES * slice_))
+            end = min(until, time.process_time() + (slice_ if how == "choose" else SETTINGS.dive_slices * slice_))
             if end <= time.process_time():
                 return None
             if how == "choose":
-                found = packing.choose(packing.bundles(MAX_COLUMNS), rounds, end - time.process_time(), seed)
+                found = packing.choose(packing.bundles(SETTINGS.max_columns), rounds, end - time.process_time(), seed)
             else:
                 found = packing.dive(rounds, end, seed)
             if found is not None:

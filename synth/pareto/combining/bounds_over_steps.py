@@ -23,19 +23,31 @@ from synth.pareto.events import NoBoundError
 from synth.pareto.portfolio.members import Member
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
-# Up to this many ranks a bound with few cut cycles is quick enough to be computed in this process where the best is
-# late.
-FEW_RANKS = 16
-# Wall seconds for the first bound, however small the time limit is.
-LEAST_SECONDS = 1.0
-# Share of the time limit for the first part of the bound for any number of steps, where a single cut gives a quick one.
-QUICK_SHARE = 0.15
-# Share of the remaining time for the second part of the bound for any number of steps.
-FLOOR_SHARE = 0.15
-# Share of the remaining time for the bound at one S.
-STEPS_SHARE = 0.15
-# Share of the remaining time for the single-chunk bound at one S.
-RAISE_SHARE = 0.25
+
+@dataclass(frozen=True)
+class StepBoundsSettings:
+    """Shares of the time that bounds of a combining collective may take.
+
+    Attributes:
+        few_ranks: Up to this many ranks a bound with few cut cycles is quick enough to be computed in this
+            process where the best is late.
+        least_seconds: Wall seconds for the first bound, however small the time limit is.
+        quick_share: Share of the time limit for the first part of the bound for any number of steps, where a
+            single cut gives a quick one.
+        floor_share: Share of the remaining time for the second part of the bound for any number of steps.
+        steps_share: Share of the remaining time for the bound at one S.
+        raise_share: Share of the remaining time for the single-chunk bound at one S.
+    """
+
+    few_ranks: int = 16
+    least_seconds: float = 1.0
+    quick_share: float = 0.15
+    floor_share: float = 0.15
+    steps_share: float = 0.15
+    raise_share: float = 0.25
+
+
+SETTINGS = StepBoundsSettings()
 LIMITED = "the time limit ended its search"
 # The parts of the bound for any number of steps, which is the greater of the two.
 PARTS = {"flow": bounds.flow, "completing": bounds.completing}
@@ -81,7 +93,7 @@ class StepBounds:
 
         Raises NoBoundError where no part is ready in time.
         """
-        wide = self.network.ranks > FEW_RANKS and self.collective.wants is not None
+        wide = self.network.ranks > SETTINGS.few_ranks and self.collective.wants is not None
         quick = single_cut.single_cut_bound(self.network, self.collective) if wide else None
         if self.end is None or self.network.ranks <= LEAST_RANKS:
             best = bounds.allreduce(self.network, self.collective, None)
@@ -89,9 +101,9 @@ class StepBounds:
             return self.floor
         self._parts = [key for key in PARTS if key == "flow" or bounds.completes(self.collective)]
         now = time.monotonic()
-        last = max(self.end, now + LEAST_SECONDS)
+        last = max(self.end, now + SETTINGS.least_seconds)
         if quick is not None:
-            self.floor, last = quick, now + QUICK_SHARE * max(0.0, self.end - now)
+            self.floor, last = quick, now + SETTINGS.quick_share * max(0.0, self.end - now)
         pending = list(self._parts if self.budget.jobs > 1 else self._parts[:1])
         for key in pending:
             self._flow_jobs.begin(key, PARTS[key], self.network, self.collective, None)
@@ -99,30 +111,34 @@ class StepBounds:
             self._flow_jobs.wait(pending, last)
             self._update_floor()
             pending = [key for key in pending if key in self._flow_jobs.jobs]
-        if self.floor is None and self.network.ranks <= FEW_RANKS:
+        if self.floor is None and self.network.ranks <= SETTINGS.few_ranks:
             self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
         if self.floor is None:
             raise NoBoundError(self.network, self.collective)
-        self._await_parts(FLOOR_SHARE)
+        self._await_parts(SETTINGS.floor_share)
         return self.floor
 
     def at(self, steps: int, share: float | None = None) -> LowerBound:
         """Return the bound at `steps`, or `floor` where it is late.
 
-        `share` of the remaining time is allowed for it (default: `STEPS_SHARE`).
+        `share` of the remaining time is allowed for it (default: `SETTINGS.steps_share`).
         """
         floor = cast(LowerBound, self.floor)
         if not self._parts:
             result: object = bounds.flow(self.network, self.collective, steps)
         else:
-            result = self._query(self._flow_jobs, steps, STEPS_SHARE if share is None else share, bounds.flow, steps)
+            result = self._query(
+                self._flow_jobs, steps, SETTINGS.steps_share if share is None else share, bounds.flow, steps
+            )
         return max(result, floor, key=lambda b: b.value) if isinstance(result, LowerBound) else floor
 
     def raised(self, steps: int, above: Fraction) -> LowerBound | None:
         """Return a single-chunk bound (`synth.bounds.single_chunk`) at `steps` that is above `above`, or None."""
         if self.end is None:
             return single_chunk.bound(self.network, self.collective, steps, above)
-        result = self._query(self._single_chunk_jobs, (steps, above), RAISE_SHARE, single_chunk.bound, steps, above)
+        result = self._query(
+            self._single_chunk_jobs, (steps, above), SETTINGS.raise_share, single_chunk.bound, steps, above
+        )
         return result if isinstance(result, LowerBound) else None
 
     def late(self, steps: int) -> bool:

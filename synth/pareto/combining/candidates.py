@@ -16,20 +16,33 @@ from synth.model.topology import Network
 from synth.pareto.combining.symmetry_candidates import SymmetryCandidate, symmetry_candidates
 from synth.solvers.processes.deadline import check_deadline
 
-# Maximum number of representatives per orbit of units.
-REPRESENTATIVES = 6
-# Minimum number of representatives, and maximum number of chunks, of a mixture of hubs.
-MIXED, MIXED_CHUNKS = 32, 600
-# Maximum cost of a formula, which is about its number of clauses.
-EFFORT = 300_000
-# Maximum number of clauses that count the rounds of a formula, plus chunks at the ranks of its schedule. Larger
-# formulas take longer to write than to solve.
-COUNTED = 100_000
-# Maximum cost of a formula with more than `REPRESENTATIVES` of them. Other engines find schedules sooner than larger
-# ones.
-LITTLE = 30_000
-# Rounds allowed for a first schedule, as a multiple of the bound.
-LOOSEST = 10
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """Sizes up to which candidates are tried.
+
+    Attributes:
+        representatives: Maximum number of representatives per orbit of units.
+        mixed: Minimum number of representatives of a mixture of hubs.
+        mixed_chunks: Maximum number of chunks of a mixture of hubs.
+        effort: Maximum cost of a formula, which is about its number of clauses.
+        counted: Maximum number of clauses that count the rounds of a formula, plus chunks at the ranks of its
+            schedule. Larger formulas take longer to write than to solve.
+        little: Maximum cost of a formula with more than `representatives` of them. Other engines find schedules
+            sooner than larger ones.
+        loosest: Rounds allowed for a first schedule, as a multiple of the bound.
+    """
+
+    representatives: int = 6
+    mixed: int = 32
+    mixed_chunks: int = 600
+    effort: int = 300_000
+    counted: int = 100_000
+    little: int = 30_000
+    loosest: int = 10
+
+
+SETTINGS = CandidateSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +67,14 @@ class Candidate:
 
     @property
     def fits(self) -> bool:
-        """True where formula and schedule are small enough (`COUNTED`). Both grow with R where bandwidths differ."""
+        """True where formula and schedule are small enough (`SETTINGS.counted`).
+
+        Both grow with R where bandwidths differ.
+        """
         translation = self.translation
         chunks = translation.chunks * translation.collective.units * translation.network.ranks
         clauses = counting(translation.loads, 2 * len(translation.representatives), self.steps, self.rounds)
-        return chunks + clauses <= COUNTED
+        return chunks + clauses <= SETTINGS.counted
 
     @property
     def complete(self) -> bool:
@@ -90,7 +106,7 @@ class Frame:
     def next(self, upper: Fraction | None) -> Candidate | None:
         """Return the next candidate whose R/C is below `upper`, or None where none remains."""
         low = max(self.least, self.now)
-        high = LOOSEST * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
+        high = SETTINGS.loosest * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
         high = min(high, self.most)
         if high < low:
             return None
@@ -126,12 +142,12 @@ class Candidates:
     def _larger(self, steps: int, bound: Fraction) -> Iterator[Candidate]:
         """Yield for each symmetry the candidate with fewest representatives whose R/C is `bound`.
 
-        Their number is not limited by `REPRESENTATIVES`, but the cost is by `LITTLE`.
+        Their number is not limited by `SETTINGS.representatives`, but the cost is by `SETTINGS.little`.
         """
         for symmetry in self._symmetries:
             each = bound * self._chunks(symmetry, 1)
             count = each.denominator * max(1, ceil(steps / each.numerator))
-            if self._cost("direct", symmetry, count, steps) <= LITTLE:
+            if self._cost("direct", symmetry, count, steps) <= SETTINGS.little:
                 yield self._candidate("direct", symmetry, self._chunks(symmetry, count), 1, steps, each * count)
 
     def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
@@ -147,9 +163,9 @@ class Candidates:
         ):
             return None
         each = 2 * self._chunks(symmetry, 1)  # two representatives: one is the other read backwards
-        for chunks in range(each, MIXED_CHUNKS + 1, each):
+        for chunks in range(each, SETTINGS.mixed_chunks + 1, each):
             rounds = bound * chunks
-            enough = chunks >= MIXED * each // 2 and rounds.denominator == 1 and rounds >= steps
+            enough = chunks >= SETTINGS.mixed * each // 2 and rounds.denominator == 1 and rounds >= steps
             if enough and (steps % 2 == 0 or rounds_of(int(rounds), steps)[steps // 2] % 2 == 0):
                 return self._candidate("mixture", symmetry, chunks, 1, steps, rounds)
         return None
@@ -176,14 +192,15 @@ class Candidates:
         for symmetry in self._symmetries:
             repeats = Fraction(chunks, self._chunks(symmetry, 1))
             alone = len(symmetry.moves) == 1 and not symmetry.inner
-            counts = [n for n in range(1, REPRESENTATIVES + 1) if repeats % n == 0]
-            if alone and chunks > REPRESENTATIVES:
+            counts = [n for n in range(1, SETTINGS.representatives + 1) if repeats % n == 0]
+            if alone and chunks > SETTINGS.representatives:
                 counts.append(chunks)
             for count in counts:
                 for engine in ("hub", "direct"):
                     complete = alone and engine == "direct" and count == chunks
                     if complete or (
-                        self._allows(engine, symmetry, steps) and self._cost(engine, symmetry, count, steps) <= EFFORT
+                        self._allows(engine, symmetry, steps)
+                        and self._cost(engine, symmetry, count, steps) <= SETTINGS.effort
                     ):
                         copies = int(repeats / count)
                         candidates.append(self._candidate(engine, symmetry, chunks, copies, steps, rounds))
@@ -207,9 +224,12 @@ class Candidates:
 
     def _frames(self, steps: int) -> Iterator[tuple[str, SymmetryCandidate, int]]:
         for symmetry in self._symmetries:
-            for count in range(1, REPRESENTATIVES + 1):
+            for count in range(1, SETTINGS.representatives + 1):
                 for engine in ("hub", "direct"):
-                    if self._allows(engine, symmetry, steps) and self._cost(engine, symmetry, count, steps) <= EFFORT:
+                    if (
+                        self._allows(engine, symmetry, steps)
+                        and self._cost(engine, symmetry, count, steps) <= SETTINGS.effort
+                    ):
                         yield engine, symmetry, count
 
     def _allows(self, engine: str, symmetry: SymmetryCandidate, steps: int) -> bool:

@@ -33,23 +33,37 @@ from synth.pareto.combining import unvisited_steps
 from synth.pareto.combining.attempts import AttemptPool
 from synth.pareto.combining.bounds_over_steps import StepBounds
 from synth.pareto.combining.candidates import Candidates
-from synth.pareto.combining.constructions import LOADED, Constructions
+from synth.pareto.combining.constructions import SETTINGS as CONSTRUCTION_SETTINGS
+from synth.pareto.combining.constructions import Constructions
 from synth.pareto.combining.search_at_steps import SearchAtSteps, SearchContext
 from synth.pareto.events import too_few_allowed
 
-# Number of steps past the least S up to which an infinite frontier is followed, at least.
-STEPS_BEYOND = 6
-# Seconds of work (`Answer.work`) for an S whose bound is not met, with up to 8 ranks and no time limit.
-POINT_CPU = 12.0
-# The same with the same bits on all ranks, where bounds are rarely met.
-ALIKE_CPU = 2.5
-# The same for collectives without a hub encoding, where bounds are hardly ever met: for an S, and for an S whose bound
-# is that of one step less.
-OTHER_CPU, AGAIN_CPU = 2.5, 0.6
-# Wall seconds, at least, of a return to an open S.
-LEAST_VISIT = 0.5
-# Share of these seconds for a bound that was late.
-LATE_SHARE = 0.5
+
+@dataclass(frozen=True)
+class CombiningFrontierSettings:
+    """Efforts for the numbers of steps of a combining collective.
+
+    Attributes:
+        steps_beyond: Number of steps past the least S up to which an infinite frontier is followed, at least.
+        point_cpu: Seconds of work (`Answer.work`) for an S whose bound is not met, with up to 8 ranks and no
+            time limit.
+        alike_cpu: The same with the same bits on all ranks, where bounds are rarely met.
+        other_cpu: The same for collectives without a hub encoding, where bounds are hardly ever met.
+        again_cpu: The same for those at an S whose bound is that of one step less.
+        least_visit: Wall seconds, at least, of a return to an open S.
+        late_share: Share of these seconds for a bound that was late.
+    """
+
+    steps_beyond: int = 6
+    point_cpu: float = 12.0
+    alike_cpu: float = 2.5
+    other_cpu: float = 2.5
+    again_cpu: float = 0.6
+    least_visit: float = 0.5
+    late_share: float = 0.5
+
+
+SETTINGS = CombiningFrontierSettings()
 
 Item = Point | Open | tuple[int | None, LowerBound] | str
 
@@ -74,7 +88,7 @@ def points(
         floor = step_bounds.first()
         yield None, floor
         progress(f"no schedule takes fewer than {least} steps or {show(floor.value)} rounds per chunk")
-        followed = least + max(STEPS_BEYOND, least + 1)
+        followed = least + max(SETTINGS.steps_beyond, least + 1)
         end = max_steps or followed
         with AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory) as pool:
             candidates = Candidates(network, collective, budget.seed)
@@ -219,7 +233,7 @@ class StepSearches:
                 if remaining_seconds <= 0:
                     return
                 if steps in self.open_steps:
-                    seconds = max(LEAST_VISIT, remaining_seconds / (len(work) - place))
+                    seconds = max(SETTINGS.least_visit, remaining_seconds / (len(work) - place))
                     yield from self._return(steps, min(remaining_seconds, seconds))
             if not work:
                 return
@@ -230,7 +244,7 @@ class StepSearches:
         self.context.progress(f"S={steps}: again, with the time that is left (at least {show(visited.bound.value)})")
         bound = visited.bound
         if self.step_bounds.late(steps):
-            bound = max(bound, self.step_bounds.again(steps, seconds * LATE_SHARE), key=lambda b: b.value)
+            bound = max(bound, self.step_bounds.again(steps, seconds * SETTINGS.late_share), key=lambda b: b.value)
         if self.step_bounds.floor is not None and self.step_bounds.floor is not floor:
             yield None, self.step_bounds.floor
         yield from self._at(steps, bound, visited.point, (until, math.inf), search=visited.search)
@@ -274,13 +288,13 @@ class StepSearches:
         `same_bound`: one step less had the same bound.
         """
         if self.context.budget.seconds is None:
-            cpu = POINT_CPU * max(1.0, self.context.constructions.network.ranks / 8) ** 1.5
+            cpu = SETTINGS.point_cpu * max(1.0, self.context.constructions.network.ranks / 8) ** 1.5
             if self.context.candidates.hub_steps is None:
-                cpu = AGAIN_CPU if same_bound else OTHER_CPU
+                cpu = SETTINGS.again_cpu if same_bound else SETTINGS.other_cpu
             elif self.context.same_bits:
-                cpu = ALIKE_CPU
-            return began + LOADED * cpu, self.context.pool.work + cpu
+                cpu = SETTINGS.alike_cpu
+            return began + CONSTRUCTION_SETTINGS.loaded * cpu, self.context.pool.work + cpu
         remaining_seconds = self.context.budget.seconds - (began - self.step_bounds.began)
         # The S to come have their shares, too.
-        share = max(remaining_seconds / 4, min(POINT_CPU, self.context.budget.seconds / 4))
+        share = max(remaining_seconds / 4, min(SETTINGS.point_cpu, self.context.budget.seconds / 4))
         return began + min(remaining_seconds, share), math.inf

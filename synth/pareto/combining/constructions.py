@@ -22,15 +22,26 @@ from synth.pareto.portfolio.members import Member
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
-# Maximum sum of the units of all links of a network whose spanning trees are packed.
-FOREST_UNITS = 200
-# CPU seconds for the search for one allgather schedule to compose.
-COMPOSE_SECONDS = 4.0
-# Maximum number of chunks of all ranks together in such a schedule. They are composed in this process, whose memory
-# nothing else limits.
-MOST_CHUNKS = 30_000
-# Wall seconds allowed for each CPU second, so that other load on the machine changes no answer.
-LOADED = 60
+
+@dataclass(frozen=True)
+class ConstructionSettings:
+    """Sizes and times up to which allreduce is constructed without search.
+
+    Attributes:
+        forest_units: Maximum sum of the units of all links of a network whose spanning trees are packed.
+        compose_seconds: CPU seconds for the search for one allgather schedule to compose.
+        most_chunks: Maximum number of chunks of all ranks together in such a schedule. They are composed in
+            this process, whose memory nothing else limits.
+        loaded: Wall seconds allowed for each CPU second, so that other load on the machine changes no answer.
+    """
+
+    forest_units: int = 200
+    compose_seconds: float = 4.0
+    most_chunks: int = 30_000
+    loaded: int = 60
+
+
+SETTINGS = ConstructionSettings()
 
 
 @dataclass
@@ -59,7 +70,7 @@ class Constructions:
 
         None where they are not known to attain it, where the network is large, or where no time is left.
         """
-        small = sum(r.units for r in self.network.routes) <= FOREST_UNITS
+        small = sum(r.units for r in self.network.routes) <= SETTINGS.forest_units
         if not small or not spanning_tree_packing.applies(self.network):
             return None
         try:
@@ -124,17 +135,17 @@ class Constructions:
         return self._bounds[key]
 
     def _gathered(self, forwards: bool, steps: int, end: float | None) -> Schedule | None:
-        """Return an allgather schedule that meets its bound, or None where none is found in `COMPOSE_SECONDS`."""
+        """Return an allgather schedule that meets its bound, None where none is found in `SETTINGS.compose_seconds`."""
         bound = self._bound(forwards, steps, end)
-        seconds = COMPOSE_SECONDS if end is None else min(COMPOSE_SECONDS, end - time.monotonic())
+        seconds = SETTINGS.compose_seconds if end is None else min(SETTINGS.compose_seconds, end - time.monotonic())
         if bound is None or seconds <= 0:
             return None
         network, value = (self.network if forwards else self.network.reversed()), bound.value
         more = max(1, -(-steps // value.numerator))
-        if value.denominator * more * network.ranks > MOST_CHUNKS:
+        if value.denominator * more * network.ranks > SETTINGS.most_chunks:
             return None
         allgather = collective_named("allgather", network.ranks)
         problem = Problem(network, allgather, value.denominator * more, steps, value.numerator * more)
-        patience = 1.0 if end is not None else float(LOADED)
+        patience = 1.0 if end is not None else float(SETTINGS.loaded)
         verdict = portfolio.solve(problem, budget=replace(self.budget, seconds=seconds), patience=patience)
         return verdict.schedule if isinstance(verdict, Sat) else None

@@ -23,72 +23,87 @@ from synth.pareto.combining.candidates import Candidate, Candidates, Frame, cons
 from synth.pareto.combining.constructions import Constructions
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
-# Maximum number of candidates of one effort, the most promising ones. Half as many where each may take long.
-FEW = 24
-# Number of candidates that come before mixtures of hubs.
-FIRST = 4
-# Number of attempts on a mixture of hubs, each with other starting points of its local search.
-MIXTURES = 8
-# (kind, conflict limit of each attempt) of the efforts where the hub encoding applies, in their order. "meet":
-# candidates that meet the bound exactly. "near": bisection of R from above. Both use hubs where S allows them, else the
-# direct encoding. "any meet" and "any near" use both engines. "mixture": mixtures of hubs on symmetric chunks, where
-# the number counts starts of the local search. "shares": column generation over hub paths, where the number is CPU
-# seconds for rounding to whole chunks.
-EFFORTS = (
-    ("first meet", 2_000),
-    ("shares", 0),
-    ("mixture", 8),
-    ("shares", 9),
-    ("meet", 2_000),
-    ("any meet", 2_000),
-    ("near", 2_000),
-    ("near", 60_000),
-    ("meet", 150_000),
-    ("any meet", 30_000),
-    ("any near", 2_000),
-    ("shares", 30),
-    ("meet", 600_000),
-    ("near", 200_000),
-    ("any near", 30_000),
-    ("any meet", 300_000),
-    ("any near", 300_000),
-    ("shares", 120),
-)
-# Number of efforts at the beginning that are for hubs only, "shares" not counted. Seeds are counted after them where
-# there are no hubs.
-HUBS_FIRST = 2
-# Share of the remaining time at an S that "shares" may take, so that it reports its result before the end.
-IN_TIME = 0.7
-# The efforts where the hub encoding does not apply. The number of "place" is the rounds of each step, and that of
-# "blend" a multiple of `BLENDING`.
-OTHER_EFFORTS = (
-    ("meet", 2_000),
-    ("place", 1),
-    ("near", 2_000),
-    ("near", 10_000),
-    ("blend", 1),
-    ("place", 2),
-    ("near", 60_000),
-    ("blend", 6),
-    ("meet", 150_000),
-    ("place", 3),
-    ("meet", 600_000),
-    ("blend", 20),
-    ("near", 200_000),
-    ("place", 4),
-    ("blend", 60),
-    ("place", 6),
-)
-# Number of chunks up to which one formula for all of them finds more schedules than placing them one by one.
-ALL_AT_ONCE = 6
-# Number of attempts to place the same number of chunks, each with another seed.
-PLACERS = 2
-# Propagations of each attempt to place chunks, for each round of a step.
-PLACEMENT_PROPAGATIONS = 6_000_000
-# Propagations of column generation over fractions of chunks.
-BLENDING = 8_000_000
-# Relative tolerance for comparing floating-point R/C.
-SURE = 1e-6
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Efforts of the search at one S.
+
+    Attributes:
+        few: Maximum number of candidates of one effort, the most promising ones. Half as many where each may
+            take long.
+        first: Number of candidates that come before mixtures of hubs.
+        mixtures: Number of attempts on a mixture of hubs, each with other starting points of its local search.
+        efforts: (kind, conflict limit of each attempt) of the efforts where the hub encoding applies, in their
+            order. "meet": candidates that meet the bound exactly. "near": bisection of R from above. Both use
+            hubs where S allows them, else the direct encoding. "any meet" and "any near" use both engines.
+            "mixture": mixtures of hubs on symmetric chunks, where the number counts starts of the local search.
+            "shares": column generation over hub paths, where the number is CPU seconds for rounding to whole
+            chunks.
+        hubs_first: Number of efforts at the beginning that are for hubs only, "shares" not counted. Seeds are
+            counted after them where there are no hubs.
+        in_time: Share of the remaining time at an S that "shares" may take, so that it reports its result
+            before the end.
+        other_efforts: The efforts where the hub encoding does not apply. The number of "place" is the rounds of
+            each step, and that of "blend" a multiple of `blending`.
+        all_at_once: Number of chunks up to which one formula for all of them finds more schedules than placing
+            them one by one.
+        placers: Number of attempts to place the same number of chunks, each with another seed.
+        placement_propagations: Propagations of each attempt to place chunks, for each round of a step.
+        blending: Propagations of column generation over fractions of chunks.
+        sure: Relative tolerance for comparing floating-point R/C.
+    """
+
+    few: int = 24
+    first: int = 4
+    mixtures: int = 8
+    efforts: tuple[tuple, ...] = (
+        ("first meet", 2_000),
+        ("shares", 0),
+        ("mixture", 8),
+        ("shares", 9),
+        ("meet", 2_000),
+        ("any meet", 2_000),
+        ("near", 2_000),
+        ("near", 60_000),
+        ("meet", 150_000),
+        ("any meet", 30_000),
+        ("any near", 2_000),
+        ("shares", 30),
+        ("meet", 600_000),
+        ("near", 200_000),
+        ("any near", 30_000),
+        ("any meet", 300_000),
+        ("any near", 300_000),
+        ("shares", 120),
+    )
+    hubs_first: int = 2
+    in_time: float = 0.7
+    other_efforts: tuple[tuple, ...] = (
+        ("meet", 2_000),
+        ("place", 1),
+        ("near", 2_000),
+        ("near", 10_000),
+        ("blend", 1),
+        ("place", 2),
+        ("near", 60_000),
+        ("blend", 6),
+        ("meet", 150_000),
+        ("place", 3),
+        ("meet", 600_000),
+        ("blend", 20),
+        ("near", 200_000),
+        ("place", 4),
+        ("blend", 60),
+        ("place", 6),
+    )
+    all_at_once: int = 6
+    placers: int = 2
+    placement_propagations: int = 6_000_000
+    blending: int = 8_000_000
+    sure: float = 1e-6
+
+
+SETTINGS = SearchSettings()
 
 
 @dataclass(frozen=True)
@@ -147,7 +162,9 @@ class SearchAtSteps:
     @property
     def exhausted(self) -> bool:
         """True when all efforts are done."""
-        return self.next >= len(EFFORTS if self.context.candidates.hub_steps is not None else OTHER_EFFORTS)
+        return self.next >= len(
+            SETTINGS.efforts if self.context.candidates.hub_steps is not None else SETTINGS.other_efforts
+        )
 
     def run(self) -> None:
         """Set `schedule` and `construction` to the best result."""
@@ -170,13 +187,13 @@ class SearchAtSteps:
             self.meets = self.context.candidates.meeting(self.steps, self.bound)
         meet = self.meets
         hubs = any(c.engine == "hub" for c in meet)
-        for k, (which, conflicts) in list(enumerate(EFFORTS))[self.next :]:
+        for k, (which, conflicts) in list(enumerate(SETTINGS.efforts))[self.next :]:
             self.next = k
             if which not in ("meet", "near", "shares") and not hubs:
                 continue
-            place = sum(other != "shares" for other, _ in EFFORTS[:k])
-            seed = self._seed(place if hubs else place - HUBS_FIRST)
-            few = FIRST if which.startswith("first") else self._candidate_limit(conflicts)
+            place = sum(other != "shares" for other, _ in SETTINGS.efforts[:k])
+            seed = self._seed(place if hubs else place - SETTINGS.hubs_first)
+            few = SETTINGS.first if which.startswith("first") else self._candidate_limit(conflicts)
             if which == "shares":
                 self._generate_columns(meet, conflicts, self._seed(k))
             elif which == "mixture":
@@ -194,12 +211,12 @@ class SearchAtSteps:
                 self._near([*first[:few], *second[:few]], conflicts, seed)
             if self._done:
                 return
-        self.next = len(EFFORTS)
+        self.next = len(SETTINGS.efforts)
 
     @staticmethod
     def _candidate_limit(conflicts: int) -> int:
         """Return the maximum number of candidates at a conflict limit."""
-        return FEW if conflicts <= 60_000 else FEW // 2
+        return SETTINGS.few if conflicts <= 60_000 else SETTINGS.few // 2
 
     def _frames(self) -> list[Frame]:
         if self.frames is None:
@@ -211,7 +228,7 @@ class SearchAtSteps:
         return self.context.budget.seed + effort + 1_000 * self.visits
 
     def _run_without_hubs(self) -> None:
-        """Run `OTHER_EFFORTS`: candidates that meet the bound, chunk placement, near candidates, fractions of chunks.
+        """Run `SETTINGS.other_efforts`.
 
         Without a time limit chunks are placed once, and fractions of chunks end the search. "near" comes between them,
         unless many chunks were placed. Where one step less had the same bound, only fractions of chunks are tried.
@@ -220,14 +237,14 @@ class SearchAtSteps:
         places = candidates.placing(self.steps, 1, self.steps) is not None
         quick = brief and places
         alone = False
-        for k, (which, effort) in list(enumerate(OTHER_EFFORTS))[self.next :]:
+        for k, (which, effort) in list(enumerate(SETTINGS.other_efforts))[self.next :]:
             self.next = k
             seed = self._seed(k)
             few = self._candidate_limit(effort)
             if which == "place":
                 self.brief = quick
                 before, cpu, self.cpu = self.context.pool.work, self.cpu, math.inf  # its work does not count
-                many = (quick and self.same_bound) or self._place(effort, seed) > ALL_AT_ONCE
+                many = (quick and self.same_bound) or self._place(effort, seed) > SETTINGS.all_at_once
                 self.cpu = cpu + self.context.pool.work - before
                 alone = quick and many
             elif which == "blend":
@@ -245,17 +262,17 @@ class SearchAtSteps:
             if self.upper == self.bound or (self.spent and not quick):
                 return
             alone = alone or self.spent
-        self.next = len(OTHER_EFFORTS)
+        self.next = len(SETTINGS.other_efforts)
 
     def _place(self, each: int, seed: int) -> int:
         """Place one chunk more each time in `each` rounds a step, until that fails; return the last number tried."""
         rounds = each * self.steps
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        attempts = PLACERS if chunks <= ALL_AT_ONCE or self.context.budget.seconds is not None else 1
+        attempts = SETTINGS.placers if chunks <= SETTINGS.all_at_once or self.context.budget.seconds is not None else 1
         while chunks * self.bound < rounds and not self._done:
             candidate = self.context.candidates.placing(self.steps, chunks, rounds)
             for _, outcome in self._run_attempts(
-                [candidate] * attempts if candidate else [], each * PLACEMENT_PROPAGATIONS, seed
+                [candidate] * attempts if candidate else [], each * SETTINGS.placement_propagations, seed
             ):
                 if outcome.schedule is not None:
                     break
@@ -276,7 +293,7 @@ class SearchAtSteps:
             candidate.translation,
             self.steps,
             0,
-            times * BLENDING,
+            times * SETTINGS.blending,
             seed,
             least=self.bound,
             below=self.upper,
@@ -306,10 +323,12 @@ class SearchAtSteps:
         candidate = self.context.candidates.sharing(self.steps)
         if candidate is None:
             return
-        if self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE):
+        if self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SETTINGS.sure):
             return
         self.context.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
-        seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(0.0, self.cpu - self.context.pool.work))
+        seconds = min(
+            seconds, SETTINGS.in_time * (self.until - time.monotonic()), max(0.0, self.cpu - self.context.pool.work)
+        )
         query = Attempt(
             "shares",
             candidate.translation,
@@ -332,7 +351,7 @@ class SearchAtSteps:
     @property
     def _hubs_exceed_bound(self) -> bool:
         """True where no mixture of hub paths meets the bound (in floating point)."""
-        return self.fractions is not None and self.fractions > float(self.bound) * (1 + SURE)
+        return self.fractions is not None and self.fractions > float(self.bound) * (1 + SETTINGS.sure)
 
     def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
         """Run attempts on mixtures of hubs that meet the bound, until one does or fractions of them are refuted."""
@@ -343,7 +362,7 @@ class SearchAtSteps:
             and self.context.candidates.sharing(self.steps) is not None
         ):
             return
-        for _, outcome in self._run_attempts([candidate] * MIXTURES if candidate else [], starts, seed):
+        for _, outcome in self._run_attempts([candidate] * SETTINGS.mixtures if candidate else [], starts, seed):
             if outcome.status == "unsat":  # then no single hub meets it either
                 self.refuted.update(c for c in meet if c.engine == "hub")
                 return
@@ -387,7 +406,7 @@ class SearchAtSteps:
                     f"{show(self.bound)})"
                 )
                 # Repeated attempts of one candidate differ by their seeds alone.
-                offset = {"mixture": k * conflicts, "placing": k * len(OTHER_EFFORTS)}.get(c.engine, 0)
+                offset = {"mixture": k * conflicts, "placing": k * len(SETTINGS.other_efforts)}.get(c.engine, 0)
                 attempt = Attempt(c.engine, c.translation, self.steps, c.rounds, conflicts, seed + offset)
                 candidate_of[attempt] = c
                 yield attempt

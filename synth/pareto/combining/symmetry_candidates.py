@@ -20,16 +20,28 @@ from synth.model.symmetry.permutations import Permutation, compose
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import check_deadline
 
-# Maximum number of elements of a group of moves. Each of them makes a chunk.
-LARGEST = 64
-# Number of random pairs, and of random triples, of elements that are tried as generators of a subgroup.
-SAMPLES = 60
-# Number of group elements that the random generators are drawn from.
-WALK = 96
-# Maximum number of groups to move representatives by.
-OUTER = 5
-# Maximum number of groups, for each group of moves, that a representative may be invariant under.
-INNER = 5
+
+@dataclass(frozen=True)
+class SymmetryCandidateSettings:
+    """Limits of the search for groups of symmetries.
+
+    Attributes:
+        largest: Maximum number of elements of a group of moves. Each of them makes a chunk.
+        samples: Number of random pairs, and of random triples, of elements that are tried as generators of a
+            subgroup.
+        walk: Number of group elements that the random generators are drawn from.
+        outer: Maximum number of groups to move representatives by.
+        inner: Maximum number of groups, for each group of moves, that a representative may be invariant under.
+    """
+
+    largest: int = 64
+    samples: int = 60
+    walk: int = 96
+    outer: int = 5
+    inner: int = 5
+
+
+SETTINGS = SymmetryCandidateSettings()
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ def symmetry_candidates(network: Network, collective: Collective, seed: int = 0)
 
 
 def _groups(network: Network, collective: Collective, identity: Generator, seed: int) -> list[tuple[Generator, ...]]:
-    """Return subgroups with at most `LARGEST` elements, listed in full, the trivial one among them."""
+    """Return subgroups with at most `SETTINGS.largest` elements, listed in full, the trivial one among them."""
     full = generators(network, collective)
     generating_sets: list[Sequence[Generator]] = [full, *subgroups(network, collective)]
     if full:
@@ -67,24 +79,24 @@ def _groups(network: Network, collective: Collective, identity: Generator, seed:
         rng = random.Random(seed)
         generating_sets += [(g,) for g in pool]
         for size in (2, 3):
-            generating_sets += [tuple(rng.sample(pool, size)) for _ in range(SAMPLES) if len(pool) >= size]
+            generating_sets += [tuple(rng.sample(pool, size)) for _ in range(SETTINGS.samples) if len(pool) >= size]
     groups: dict[frozenset[Permutation], tuple[Generator, ...]] = {}
     for generating_set in generating_sets:
         check_deadline()
-        group = elements(identity, generating_set, LARGEST)
+        group = elements(identity, generating_set, SETTINGS.largest)
         if group is not None:
             groups.setdefault(frozenset(g.ranks for g in group), group)
     return list(groups.values())
 
 
 def _walk(identity: Generator, gens: Sequence[Generator]) -> list[Generator]:
-    """Return up to `WALK` elements in breadth-first order from the identity, which is left out."""
+    """Return up to `SETTINGS.walk` elements in breadth-first order from the identity, which is left out."""
     seen = {identity.ranks}
     queue = [identity]
     for element in queue:
         for g in gens:
             ranks = compose(element.ranks, g.ranks)
-            if ranks not in seen and len(seen) <= WALK:
+            if ranks not in seen and len(seen) <= SETTINGS.walk:
                 seen.add(ranks)
                 queue.append(product(element, g))
     return queue[1:]
@@ -124,7 +136,7 @@ def _count_orbits(group: Sequence[Generator]) -> int:
 
 
 def _outer(groups: Iterable[tuple[Generator, ...]]) -> list[tuple[int, tuple[Generator, ...]]]:
-    """Return (orbits, smallest group) for up to `OUTER` numbers of route orbits, the fewest first.
+    """Return (orbits, smallest group) for up to `SETTINGS.outer` numbers of route orbits, the fewest first.
 
     The trivial group is always the last one.
     """
@@ -134,7 +146,7 @@ def _outer(groups: Iterable[tuple[Generator, ...]]) -> list[tuple[int, tuple[Gen
         if count not in best or len(group) < len(best[count]):
             best[count] = group
     ranked = sorted(best.items())
-    return [*ranked[: OUTER - 1], ranked[-1]] if len(ranked) > OUTER else ranked
+    return [*ranked[: SETTINGS.outer - 1], ranked[-1]] if len(ranked) > SETTINGS.outer else ranked
 
 
 def _with_inner(
@@ -157,7 +169,7 @@ def _with_inner(
     for place in range(2):
         for order in sorted(by_order, reverse=True):
             chosen += by_order[order][place : place + 1]
-    return [SymmetryCandidate(k[1:], _cosets(group, k), count, len(k)) for k in chosen[:INNER]]
+    return [SymmetryCandidate(k[1:], _cosets(group, k), count, len(k)) for k in chosen[: SETTINGS.inner]]
 
 
 def _cosets(group: tuple[Generator, ...], inner: tuple[Generator, ...]) -> tuple[Generator, ...]:

@@ -27,21 +27,33 @@ from synth.pareto.portfolio.selection import QUICK, select_members, size
 from synth.solvers.processes.fork_server import Job
 from synth.solvers.processes.jobs import TURN, drain, end, run_job, start, watch
 
-# Seconds that the first member has to itself.
-HEAD_START = 0.03
-# Seconds that a member may use before the next one starts, by place in the portfolio. Few members share the first
-# seconds, and the others wait for hard problems.
-START_DELAYS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)
-# Start delay, in seconds, of all other members where those of the quick solver take part.
-QUICK_SECONDS = 0.03
-# The first seconds of the tree engine count as `TREE_SHARE` of their number: while they last it has nearly a processor
-# of its own.
-TREE_SECONDS = 10.0
-TREE_SHARE = 0.2
-# Seconds between changes of turn at first. The interval grows with the time spent.
-SLICE = 0.1
-# Conflict limits of the sequential rounds of a deterministic portfolio. The last round has none.
-DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)
+
+@dataclass(frozen=True)
+class PortfolioSettings:
+    """Turns of the members of a portfolio, in CPU seconds.
+
+    Attributes:
+        head_start: Seconds that the first member has to itself.
+        start_delays: Seconds that a member may use before the next one starts, by place in the portfolio. Few
+            members share the first seconds, and the others wait for hard problems.
+        quick_seconds: Start delay, in seconds, of all other members where those of the quick solver take part.
+        tree_seconds: Seconds for which the tree engine has nearly a processor of its own.
+        tree_share: Share of these seconds that counts for its turns.
+        slice: Seconds between changes of turn at first. The interval grows with the time spent.
+        deterministic_conflicts: Conflict limits of the sequential rounds of a deterministic portfolio. The last
+            round has none.
+    """
+
+    head_start: float = 0.03
+    start_delays: tuple[float, ...] = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)
+    quick_seconds: float = 0.03
+    tree_seconds: float = 10.0
+    tree_share: float = 0.2
+    slice: float = 0.1
+    deterministic_conflicts: tuple[int, ...] = (2_000, 20_000, 200_000)
+
+
+SETTINGS = PortfolioSettings()
 
 
 def solve(
@@ -127,7 +139,9 @@ class _MemberRun:
 
         The tree engine's first seconds count little, because it answers early or hardly ever.
         """
-        early = min(self.ran, TREE_SECONDS) * (1 - TREE_SHARE) if self.member.encoding == "tree" else 0.0
+        early = (
+            min(self.ran, SETTINGS.tree_seconds) * (1 - SETTINGS.tree_share) if self.member.encoding == "tree" else 0.0
+        )
         return self.ran - early + self.start_delay
 
     def worked(self, wall: float) -> float:
@@ -179,8 +193,8 @@ class _PortfolioRun:
                 return None
             self._turns([r for r in runs if not r.finished], now, conflicts)
             before = time.monotonic()
-            started = now - self.began > HEAD_START
-            until = before + (max(SLICE, 0.05 * (now - self.began)) if started else HEAD_START)
+            started = now - self.began > SETTINGS.head_start
+            until = before + (max(SETTINGS.slice, 0.05 * (now - self.began)) if started else SETTINGS.head_start)
             if self.deadline is not None:
                 until = min(until, self.deadline)
             active = [r for r in runs if r.running]
@@ -189,7 +203,9 @@ class _PortfolioRun:
             worked = [run.worked(spent) for run in active]
             self.used += sum(worked) / max(1, len(worked))
             for run, work in zip(active, worked, strict=True):
-                if before - self.began >= HEAD_START:  # the head start does not count, or the first would wait first
+                if (
+                    before - self.began >= SETTINGS.head_start
+                ):  # the head start does not count, or the first would wait first
                     run.ran += work
                 result = self._collect(run)
                 if result is not None and result.status in ("sat", "unsat"):
@@ -216,7 +232,7 @@ class _PortfolioRun:
         members = [(r.member, r.generators) for r in self.runs]
         entries = [entry for entry in members if entry[0].solver == "cadical"] or members
         finished: set[Member] = set()
-        for conflicts in (*DETERMINISTIC_CONFLICTS, None):
+        for conflicts in (*SETTINGS.deterministic_conflicts, None):
             for member, generators in entries:
                 if member in finished or (conflicts is None and member.encoding != "step"):
                     continue
@@ -231,7 +247,7 @@ class _PortfolioRun:
 
     def _turns(self, alive: list[_MemberRun], now: float, conflicts: int | None) -> None:
         """Stop, continue and start members, so that those whose turn it is have the processors."""
-        head_start = now - self.began < HEAD_START and len(alive) == len(self.runs)
+        head_start = now - self.began < SETTINGS.head_start and len(alive) == len(self.runs)
         slots = 1 if head_start else max(1, self.budget.jobs - len(self._jobs_beside))
         order = sorted(alive, key=_MemberRun.turn)
         for run in order[slots:]:
@@ -304,8 +320,8 @@ def _start_delays(members: Sequence[Member], problem: Problem) -> list[float]:
     """Return the start delay of each member in CPU seconds. Delays grow with the problem, which slows all members."""
     scale = max(1.0, size(problem) / 10_000)
     quick = len(list(itertools.takewhile(lambda member: member.solver == QUICK, members)))
-    delays = [QUICK_SECONDS * place / 4 for place in range(quick)]
-    first = QUICK_SECONDS if quick else 0
+    delays = [SETTINGS.quick_seconds * place / 4 for place in range(quick)]
+    first = SETTINGS.quick_seconds if quick else 0
     for place in range(len(members) - quick):
-        delays.append(scale * (START_DELAYS[min(place, len(START_DELAYS) - 1)] + first))
+        delays.append(scale * (SETTINGS.start_delays[min(place, len(SETTINGS.start_delays) - 1)] + first))
     return delays

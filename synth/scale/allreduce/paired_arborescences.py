@@ -34,14 +34,27 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
-# Limit on (ranks)^2 x (links), to which the size of the linear program is proportional.
-MOST_WORK = 20_000
-# Numbers of parts of a unit that are tried for the reservations. More parts mean more chunks.
-PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 24, 60)
-# More parts are taken only where they raise the rate by more than this fraction.
-WORTH = Fraction(1, 100)
-# Tolerance of the linear program: a value that falls short of an integer by less is rounded up to it.
-CLOSE = 1e-7
+
+
+@dataclass(frozen=True)
+class PairedArborescenceSettings:
+    """Limits of the search for paired arborescences.
+
+    Attributes:
+        most_work: Limit on (ranks)^2 x (links), to which the size of the linear program is proportional.
+        parts: Numbers of parts of a unit that are tried for the reservations. More parts mean more chunks.
+        worth: More parts are taken only where they raise the rate by more than this fraction.
+        close: Tolerance of the linear program: a value that falls short of an integer by less is rounded up to
+            it.
+    """
+
+    most_work: int = 20_000
+    parts: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 24, 60)
+    worth: Fraction = Fraction(1, 100)
+    close: float = 1e-7
+
+
+SETTINGS = PairedArborescenceSettings()
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class ArborescencePair:
 def applies(graph: Fabric) -> bool:
     """Return True for a machine of few ranks without switches, limits and parallel links."""
     topology = graph.topology
-    if topology.switches or topology.limits or graph.ranks < 2 or graph.ranks**2 * len(graph.src) > MOST_WORK:
+    if topology.switches or topology.limits or graph.ranks < 2 or graph.ranks**2 * len(graph.src) > SETTINGS.most_work:
         return False
     return len({(k.src, k.dst) for k in topology.links}) == len(topology.links)
 
@@ -69,12 +82,12 @@ def arborescence_pairs(graph: Fabric) -> tuple[ArborescencePair, ...]:
     reservations = _program(graph)
     best_rate = Fraction(0)
     best: list[tuple[int, np.ndarray, np.ndarray]] = []
-    for parts in PARTS:
+    for parts in SETTINGS.parts:
         check_deadline()
         rounded = [(_rounded_down(up, parts), _rounded_down(down, parts)) for up, down in reservations]
         rates = [_rate(graph, root, up, down) for root, (up, down) in enumerate(rounded)]
         rate = Fraction(sum(rates), parts)
-        if rate > best_rate * (1 + WORTH):
+        if rate > best_rate * (1 + SETTINGS.worth):
             best_rate = rate
             best = [(root_rate, up, down) for root_rate, (up, down) in zip(rates, rounded, strict=True)]
     result: list[ArborescencePair] = []
@@ -177,7 +190,7 @@ def _matrix(parts: Sequence[Entries], shape: tuple[int, int]) -> csr_matrix:
 
 
 def _rounded_down(share: np.ndarray, parts: int) -> np.ndarray:
-    return np.floor(share * parts + CLOSE * parts).astype(np.int64)
+    return np.floor(share * parts + SETTINGS.close * parts).astype(np.int64)
 
 
 def _rate(graph: Fabric, root: int, up: np.ndarray, down: np.ndarray) -> int:

@@ -56,14 +56,27 @@ class Explanation:
     interrupted: bool = False
 
 
-# Units of all links together up to which linear programs and 64-bit sums are exact.
-MAXIMUM_UNITS = 1 << 40
-# Ranks up to which packed trees are searched on the links from rank to rank. Above, the scale engine gives the bound.
-LISTED_RANKS = 128
-# Ranks up to which a linear program over steps gives the bound where packed trees do not attain it.
-PROGRAM_RANKS = 16
-# Share of a time limit that the search for a bound by trees and linear programs leaves for all else.
-RESERVED_SHARE = 0.6
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """Sizes up to which baselines are compared.
+
+    Attributes:
+        maximum_units: Units of all links together up to which linear programs and 64-bit sums are exact.
+        listed_ranks: Ranks up to which packed trees are searched on the links from rank to rank. Above, the
+            scale engine gives the bound.
+        program_ranks: Ranks up to which a linear program over steps gives the bound where packed trees do not
+            attain it.
+        reserved_share: Share of a time limit that the search for a bound by trees and linear programs leaves
+            for all else.
+    """
+
+    maximum_units: int = 1 << 40
+    listed_ranks: int = 128
+    program_ranks: int = 16
+    reserved_share: float = 0.6
+
+
+SETTINGS = ComparisonSettings()
 
 
 def explain(
@@ -77,7 +90,8 @@ def explain(
     """Return the optimum of collective `name` beside one ring, all disjoint rings and double binary trees.
 
     `root`: of a broadcast. `labels`: names of the ranks in the sentences. `scale_bound`: bounds a collective by cuts.
-    It is called above `PROGRAM_RANKS` ranks where no trees are known to attain the bound, and for the cut that limits.
+    It is called above `SETTINGS.program_ranks` ranks where no trees are known to attain the bound, and for the cut that
+    limits.
     A time limit (`synth.solvers.processes.deadline`) leaves the rates found by then. Raises UsageError for a collective
     that is not in `RATED`, SynthError for bandwidths that are negative or need too many units.
     """
@@ -86,17 +100,17 @@ def explain(
     network = None
     if isinstance(topology, Network):
         network = topology
-    elif topology.ranks <= LISTED_RANKS:
+    elif topology.ranks <= SETTINGS.listed_ranks:
         network = topology.network()
     if network is not None:
         route_units = [route.units for route in network.routes]
         cap_units = [cap.units for cap in network.caps]
         if min(route_units, default=0) < 0 or min(cap_units, default=0) < 0:
             raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
-        if sum(route_units) > MAXIMUM_UNITS:
+        if sum(route_units) > SETTINGS.maximum_units:
             raise SynthError(
-                f"{network.name}: its links are {MAXIMUM_UNITS} units and more together; round the bandwidths to fewer "
-                f"digits"
+                f"{network.name}: its links are {SETTINGS.maximum_units} units and more together; "
+                f"round the bandwidths to fewer digits"
             )
         if not all(route_units) or not all(cap_units):
             network = induced(network, range(network.ranks))
@@ -165,7 +179,7 @@ class _Comparison:
                 give_up()
         return Rings((), False, complete=False)
 
-    def _bound(self, name: str, reserved: float = RESERVED_SHARE) -> RateBound | None:
+    def _bound(self, name: str, reserved: float = SETTINGS.reserved_share) -> RateBound | None:
         """Bound of collective `name`; None where time ran out.
 
         Trees and linear programs may take all of a time limit but the share `reserved`. The scale engine gives the
@@ -178,7 +192,7 @@ class _Comparison:
         if network is not None:
             try:
                 with time_limited(current_deadline().share(1 - reserved)):
-                    exact = self.scale_bound is None or network.ranks <= PROGRAM_RANKS
+                    exact = self.scale_bound is None or network.ranks <= SETTINGS.program_ranks
                     method = rate_bound if exact else tree_packing_bound
                     bound = run_in_process(method, network, name, self.root)
                     if bound is not None:
@@ -208,8 +222,8 @@ class _Comparison:
         """Bound of collective `name` by the scale engine. Raises UsageError where there is none."""
         if self.scale_bound is None:
             raise UsageError(
-                f"{self.topology.name} has {self.topology.ranks} ranks, above {LISTED_RANKS}; `synth bound` prints its "
-                f"optimum"
+                f"{self.topology.name} has {self.topology.ranks} ranks, above {SETTINGS.listed_ranks}; "
+                f"`synth bound` prints its optimum"
             )
         if name not in self.scale_frontiers:
             self.scale_frontiers[name] = self.scale_bound(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,18 +25,32 @@ from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
 
-# Limit on the edges of a fabric: the linear program is dense.
-MOST_EDGES = 4_000
-# Limit on (images of cuts) x (links) in a certificate: bounds its size and the time of the check.
-MOST_WORK = 20_000_000
-# Limit on the rounds of the cutting-plane loop.
-MOST_ROUNDS = 400
-# Limit on (edges) x (ranks) where cuts between any two ranks are separated.
-MOST_PAIRED = 200_000
-# Steps into which the greatest load is cut, for maximum flows over the loads in the linear program.
-SCALE = 1 << 24
-# Limit on the denominators of weights, prices, potentials and narrowed capacities: 5040 is divisible by 1 to 10.
-FINEST = 5_040
+
+@dataclass(frozen=True)
+class MultiCutSettings:
+    """Limits of the multi-cut linear program.
+
+    Attributes:
+        most_edges: Limit on the edges of a fabric: the linear program is dense.
+        most_work: Limit on (images of cuts) x (links) in a certificate: bounds its size and the time of the
+            check.
+        most_rounds: Limit on the rounds of the cutting-plane loop.
+        most_paired: Limit on (edges) x (ranks) where cuts between any two ranks are separated.
+        scale: Steps into which the greatest load is cut, for maximum flows over the loads in the linear
+            program.
+        finest: Limit on the denominators of weights, prices, potentials and narrowed capacities: 5040 is
+            divisible by 1 to 10.
+    """
+
+    most_edges: int = 4_000
+    most_work: int = 20_000_000
+    most_rounds: int = 400
+    most_paired: int = 200_000
+    scale: int = 1 << 24
+    finest: int = 5_040
+
+
+SETTINGS = MultiCutSettings()
 
 
 def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
@@ -47,7 +61,11 @@ def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
     """
     graph = bound.fabric
     edges, anywhere = len(graph.src), bound.collective == throughput_cuts.ANYWHERE
-    if edges > MOST_EDGES or (anywhere and edges * graph.ranks > MOST_PAIRED) or balance_switches(graph) is graph:
+    if (
+        edges > SETTINGS.most_edges
+        or (anywhere and edges * graph.ranks > SETTINGS.most_paired)
+        or balance_switches(graph) is graph
+    ):
         return bound, None
     group = () if bound.collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     program = _Program(graph, bound, group)
@@ -87,7 +105,7 @@ class _Program:
 
     def proof(self) -> dict | None:
         """Return the dual of the last program as a certificate; None where it has no answer or the rounds run out."""
-        for _ in range(MOST_ROUNDS):
+        for _ in range(SETTINGS.most_rounds):
             solved = self._solve()
             if solved is None:
                 return None
@@ -105,7 +123,7 @@ class _Program:
         None where they are no simple fractions, or are no longer balanced at switches when rounded.
         """
         graph = self.graph
-        each = [Fraction(float(c)).limit_denominator(FINEST) for c in self.carried]
+        each = [Fraction(float(c)).limit_denominator(SETTINGS.finest) for c in self.carried]
         scale = math.lcm(*(c.denominator for c in each))
         if scale > MOST_SCALE:
             return None
@@ -157,7 +175,7 @@ class _Program:
 
     def _separate(self, carried: np.ndarray, rate: float) -> list[np.ndarray]:
         """Return violated cuts: their load does not suffice for `rate`."""
-        unit = SCALE / max(carried.max(), 1e-9)
+        unit = SETTINGS.scale / max(carried.max(), 1e-9)
         width = np.floor(carried * unit).astype(np.int64)[self.orbit]
         each = math.floor(rate * unit)
         slack = len(self.graph.src) + 1  # rounding down loses less than one step on each edge, and one of the rate
@@ -179,9 +197,9 @@ class _Program:
         """Return the certificate of kind ``throughput-cuts``: rounded duals, and images of the cuts under the group."""
         graph, ends = self.graph, self.graph.ranks + len(self.graph.topology.switches)
         top = max(weights.max(), 1e-12)
-        rounded = [Fraction(w / top).limit_denominator(FINEST) for w in weights]
+        rounded = [Fraction(w / top).limit_denominator(SETTINGS.finest) for w in weights]
         cuts: dict[bytes, tuple[list[list[int]], Fraction]] = {}
-        maximum = max(1, MOST_WORK // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
+        maximum = max(1, SETTINGS.most_work // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
         for inside, weight in zip(self.cuts, rounded, strict=True):
             if not weight:
                 continue
@@ -193,13 +211,13 @@ class _Program:
         share = self.order / self.sizes
         for e in np.flatnonzero(graph.limit >= 0).tolist():
             o = int(self.orbit[e])
-            price = Fraction(float(prices[o] / top * share[o])).limit_denominator(FINEST)
+            price = Fraction(float(prices[o] / top * share[o])).limit_denominator(SETTINGS.finest)
             if price > 0:
                 limits[int(graph.limit[e])] = limits.get(int(graph.limit[e]), Fraction(0)) + price
         heights: dict[int, Fraction] = {}
         for n in range(graph.ranks, ends):
             height = float(potentials[n - graph.ranks] / top * self._stabilizer_order(n))
-            heights[n] = Fraction(height).limit_denominator(FINEST)
+            heights[n] = Fraction(height).limit_denominator(SETTINGS.finest)
         return {
             "kind": "throughput-cuts",
             "topology": throughput_cuts.digest(graph.topology),

@@ -29,17 +29,30 @@ from synth.scale.forests.orbit_paths import PathEntries, path_entries
 from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest, branches_at
 from synth.solvers.processes.deadline import check_deadline
 
-# Limit on the units into which a shard is cut: the number of chunks of the schedule.
-MOST_WEIGHT = 1 << 12
-# Attempts at layers by distance, each with higher prices on the orbits that the flow before lacked.
-TRIES = 10
-# Trees for each root, each in an order of its own, where layers by distance leave too little choice.
-COPIES = 6
-# Exponent by which the price of an orbit grows from unused to fully used.
-STEEP = 6.0
-# Ranks of a layer that are tried as the parent of a rank. The first may not do: a box has no path through the network
-# to itself.
-LOOKED_AT = 80
+
+@dataclass(frozen=True)
+class SymmetricTreeSettings:
+    """Limits of the search for symmetric trees.
+
+    Attributes:
+        most_weight: Limit on the units into which a shard is cut: the number of chunks of the schedule.
+        tries: Attempts at layers by distance, each with higher prices on the orbits that the flow before
+            lacked.
+        copies: Trees for each root, each in an order of its own, where layers by distance leave too little
+            choice.
+        steep: Exponent by which the price of an orbit grows from unused to fully used.
+        looked_at: Ranks of a layer that are tried as the parent of a rank. The first may not do: a box has no
+            path through the network to itself.
+    """
+
+    most_weight: int = 1 << 12
+    tries: int = 10
+    copies: int = 6
+    steep: float = 6.0
+    looked_at: int = 80
+
+
+SETTINGS = SymmetricTreeSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +90,7 @@ def grow(
     sizes = np.bincount(orbit, minlength=len(orbit))
     share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / group_order for o in np.unique(orbit).tolist()}
     if fabric.nodes == fabric.ranks:
-        flat = symmetric_trees_direct.grow(fabric, orbit, roots, share, MOST_WEIGHT)
+        flat = symmetric_trees_direct.grow(fabric, orbit, roots, share, SETTINGS.most_weight)
         if flat is not None:
             return flat
     entries = path_entries(fabric, orbit, label)
@@ -87,7 +100,7 @@ def grow(
     nested = nested_kinds(entries.kinds, sorted(every, key=lambda c: (not entries.alike[c], len(entries.kinds[c]), c)))
     problem = _Problem(fabric, entries, roots, share, time)
     for used in (nested, every) if nested != every and program else (nested,):
-        for copies in (1, COPIES):
+        for copies in (1, SETTINGS.copies):
             grown = _Layers(problem, used, copies).run()
             if grown is not None:
                 return grown
@@ -105,7 +118,7 @@ class _Layers:
         self.fabric, self.entries, self.used, self.copies = problem.fabric, problem.entries, used, copies
         self.roots = [(root, copy) for copy in range(copies) for root in problem.roots]
         weight = math.lcm(*(s.denominator for s in problem.share.values()))
-        self.weight = weight if weight <= MOST_WEIGHT else problem.time.denominator
+        self.weight = weight if weight <= SETTINGS.most_weight else problem.time.denominator
         self.capacity = {o: math.floor(s * self.weight * copies) for o, s in problem.share.items()}
         self.orbits = OrbitCapacities(self.entries.kinds, self.capacity, used)
 
@@ -119,7 +132,7 @@ class _Layers:
         scarce = dict.fromkeys(self.capacity, 1e12)  # the price of an orbit without capacity
         scarce.update((o, 1 / b) for o, b in self.capacity.items() if b)
         for price in (free, scarce):
-            for _ in range(TRIES if self.copies == 1 else 1):
+            for _ in range(SETTINGS.tries if self.copies == 1 else 1):
                 options = self._attempt(price)
                 if options is None:
                     return None
@@ -157,7 +170,7 @@ class _Layers:
         raised = dict(price)
         for o, p in price.items():
             if self.capacity[o]:
-                raised[o] = p * math.exp(STEEP * load[o] / self.capacity[o])
+                raised[o] = p * math.exp(SETTINGS.steep * load[o] / self.capacity[o])
         return raised
 
     def _layered(self, root: int, price: dict[int, float], copy: int) -> tuple[list[int], list[int], list[int]] | None:
@@ -214,11 +227,11 @@ class _Layers:
         return depth, layer, kinds
 
     def _ranks_in_tree(self, entered: dict[int, list[int]], d: int) -> Iterable[int]:
-        """Return ranks in the tree that share entry d, at most `LOOKED_AT` of them.
+        """Return ranks in the tree that share entry d, at most `SETTINGS.looked_at` of them.
 
         An entry from a single rank is pushed on the heap only once this rank is in the tree.
         """
-        return entered[d][:LOOKED_AT] if d in entered else self.entries.entries[d].paths
+        return entered[d][: SETTINGS.looked_at] if d in entered else self.entries.entries[d].paths
 
     def _path(self, d: int, x: int, y: int) -> tuple[int, ...] | None:
         """Return the edges from x through entry d to y; None where schedules may not take this path."""
@@ -239,7 +252,7 @@ class _Layers:
                 if kind not in self.used:
                     continue
                 if d not in candidates:
-                    candidates[d] = sorted(sources, key=depth.__getitem__)[:LOOKED_AT]
+                    candidates[d] = sorted(sources, key=depth.__getitem__)[: SETTINGS.looked_at]
                 for x in candidates[d]:
                     if layer[x] >= layer[y]:
                         continue

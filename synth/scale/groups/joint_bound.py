@@ -23,16 +23,29 @@ from synth.model.rational import show
 from synth.model.topology import Network
 from synth.solvers.highs import linear
 
-# Rows of the linear program that are solved within a minute. Above, alltoalls are bounded by families too.
-MAXIMUM_ROWS = 120_000
-# Ranks up to which single ranks and cells are regions, and groups up to which each group is one.
-SINGLE_REGIONS = 64
-# Groups of each kind that cells are made for.
-CELL_GROUPS = 8
-# Largest denominator of a price; prices are relative to the highest one.
-MAXIMUM_DENOMINATOR = 5040
-# Distance of ranks that are not connected, beyond any number of links.
-INFINITE = 1 << 30
+
+@dataclass(frozen=True)
+class JointBoundSettings:
+    """Limits of the bound of several groups together.
+
+    Attributes:
+        maximum_rows: Rows of the linear program that are solved within a minute. Above, alltoalls are bounded
+            by families too.
+        single_regions: Ranks up to which single ranks and cells are regions, and groups up to which each group
+            is one.
+        cell_groups: Groups of each kind that cells are made for.
+        maximum_denominator: Largest denominator of a price; prices are relative to the highest one.
+        infinite: Distance of ranks that are not connected, beyond any number of links.
+    """
+
+    maximum_rows: int = 120_000
+    single_regions: int = 64
+    cell_groups: int = 8
+    maximum_denominator: int = 5040
+    infinite: int = 1 << 30
+
+
+SETTINGS = JointBoundSettings()
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class _Program:
         for i, route in enumerate(routes):
             if all(network.caps[k].units > route.units for k in network.caps_of[i]):
                 self.bare.append(i)
-        self.exact = sum(len(groups[g].ranks) for g in self._alltoalls()) * len(routes) <= MAXIMUM_ROWS
+        self.exact = sum(len(groups[g].ranks) for g in self._alltoalls()) * len(routes) <= SETTINGS.maximum_rows
         self.families = self._families()
 
     def _alltoalls(self) -> list[int]:
@@ -113,18 +126,20 @@ class _Program:
             alone[label >= len(self.groups)] = ranks  # the members one by one, all others together
             alone_by_box = np.where(alone < ranks, alone, ranks + boxes)
             partitions += [label, label * (ranks + 1) + boxes, alone, alone_by_box]
-        cells = [c for kind in self.kinds for g in kind[:CELL_GROUPS] for c in self._cells(self.groups[g].ranks)]
+        cells = [
+            c for kind in self.kinds for g in kind[: SETTINGS.cell_groups] for c in self._cells(self.groups[g].ranks)
+        ]
         for partition in [*partitions, *cells]:
             label = np.unique(partition, return_inverse=True)[1].astype(np.int64)
             if label.max() > 0:
                 yield label
         regions: list[list[int]] = []
-        if ranks <= SINGLE_REGIONS:
+        if ranks <= SETTINGS.single_regions:
             regions += [[r] for r in range(ranks)]
         regions += [np.flatnonzero(boxes == b).tolist() for b in sorted(set(self.nodes))]
-        if len(self.groups) <= SINGLE_REGIONS:
+        if len(self.groups) <= SETTINGS.single_regions:
             regions += [list(group.ranks) for group in self.groups]
-        if ranks <= SINGLE_REGIONS:
+        if ranks <= SETTINGS.single_regions:
             regions += [np.flatnonzero(c == r).tolist() for c in cells for r in np.unique(c)]
         for region in regions:
             if len(region) < ranks:
@@ -134,7 +149,7 @@ class _Program:
 
     def _cells(self, members: Sequence[int]) -> Iterator[np.ndarray]:
         """The nearest member of each rank, of several the first in one array, the last in the other."""
-        distances = np.full((len(members), self.network.ranks), INFINITE, np.int64)
+        distances = np.full((len(members), self.network.ranks), SETTINGS.infinite, np.int64)
         for row, member in zip(distances, members, strict=True):
             for r, distance in enumerate(self.network.distances[member]):
                 if distance is not None:
@@ -263,7 +278,7 @@ class _Program:
         fractions = []
         for x in values:
             if x > 1e-9 * unit:
-                fractions.append(Fraction(float(x / unit)).limit_denominator(MAXIMUM_DENOMINATOR))
+                fractions.append(Fraction(float(x / unit)).limit_denominator(SETTINGS.maximum_denominator))
             else:
                 fractions.append(Fraction(0))
         return fractions

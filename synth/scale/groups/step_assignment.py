@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import lcm
 
 from synth.errors import UsageError
@@ -18,15 +19,28 @@ from synth.model.topology import Network
 from synth.scale.groups.tree_columns import Plan, Resources, Shares
 from synth.solvers.processes.deadline import TimeUp, check_deadline
 
-# Sends that a schedule may have.
-MAXIMUM_SENDS = 1 << 20
-# Sends that the default number of chunks makes, about: the larger of a total and a number for each rank.
-DEFAULT_SENDS = 40_000
-DEFAULT_SENDS_PER_RANK = 1250
-# Chunks a unit that the default may choose.
-MAXIMUM_CHUNKS = 1 << 10
-# Maximum rounds of a step that are tried: steps of many rounds are fewer, steps of few rounds fill pipelines sooner.
-MAXIMUM_ROUNDS = (1, 4)
+
+@dataclass(frozen=True)
+class StepAssignmentSettings:
+    """Sizes up to which sends of several groups are assigned to steps.
+
+    Attributes:
+        maximum_sends: Sends that a schedule may have.
+        default_sends: Sends that the default number of chunks makes, about, at least.
+        default_sends_per_rank: Sends for each rank that it makes, about, at least.
+        maximum_chunks: Chunks a unit that the default may choose.
+        maximum_rounds: Maximum rounds of a step that are tried: steps of many rounds are fewer, steps of few
+            rounds fill pipelines sooner.
+    """
+
+    maximum_sends: int = 1 << 20
+    default_sends: int = 40_000
+    default_sends_per_rank: int = 1250
+    maximum_chunks: int = 1 << 10
+    maximum_rounds: tuple[int, ...] = (1, 4)
+
+
+SETTINGS = StepAssignmentSettings()
 
 
 def assign_steps(
@@ -40,10 +54,10 @@ def assign_steps(
     """
     sends = max(_sends_per_chunk(units, shares) for shares in packings)
     chunks = _default_chunks(units, sends) if chunks is None else chunks
-    if chunks < 1 or chunks * sends > MAXIMUM_SENDS:
+    if chunks < 1 or chunks * sends > SETTINGS.maximum_sends:
         raise UsageError(
-            f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MAXIMUM_SENDS} sends are "
-            f"listed"
+            f"{chunks} chunks make about {int(chunks * sends)} sends; "
+            f"between 1 chunk and {SETTINGS.maximum_sends} sends are listed"
         )
     resources = Resources(network)
     candidates: list[list[Step]] = []
@@ -51,7 +65,7 @@ def assign_steps(
     try:
         for shares in packings:
             chunk_plans = _chunk_plans(units, shares, chunks, resources)
-            for maximum_rounds in MAXIMUM_ROUNDS:
+            for maximum_rounds in SETTINGS.maximum_rounds:
                 candidates.append(_list_schedule(resources, chunk_plans, maximum_rounds))
     except TimeUp:
         complete = False
@@ -71,8 +85,8 @@ def _default_chunks(units: Units, sends: float) -> int:
 
     Where possible they divide by the sizes of the groups, so that each rank of a group may be the root of equally many.
     """
-    total = max(DEFAULT_SENDS, DEFAULT_SENDS_PER_RANK * units.collective.ranks)
-    chunks = max(1, min(MAXIMUM_CHUNKS, int(total / sends)))
+    total = max(SETTINGS.default_sends, SETTINGS.default_sends_per_rank * units.collective.ranks)
+    chunks = max(1, min(SETTINGS.maximum_chunks, int(total / sends)))
     sizes = {len(ranks) for ranks in (*units.collective.pre, *units.collective.post)}
     multiple = lcm(*sizes)
     return chunks - chunks % multiple if multiple <= chunks else chunks
