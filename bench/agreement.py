@@ -145,13 +145,13 @@ class Case:
         self._replay_exact(found)
         self._verified("exact", found.to_json())
         least = small.infimum(self.truth, self.name, self.root)
-        self._below("exact", (p.bandwidth for p in found.points), least)
+        self._below("exact", (p.rounds_per_chunk for p in found.points), least)
         self._above("exact", (b.value for s, b in found.bounds if s is None), least)
         bounds = [("exact", s, b.value) for s, b in found.bounds if s != 0] + [
             ("exact", o.steps, o.lower) for o in found.open
         ]
-        bounds += [("exact", p.steps, p.bandwidth) for p in found.points if p.status == "optimal"]
-        return [("exact", p.steps, p.bandwidth) for p in found.points], bounds, found
+        bounds += [("exact", p.steps, p.rounds_per_chunk) for p in found.points if p.status == "optimal"]
+        return [("exact", p.steps, p.rounds_per_chunk) for p in found.points], bounds, found
 
     def compare_flow(self) -> tuple[list[Known], list[Proved]]:
         """The same of the flow methods, whose bounds hold for longer ways through switches too."""
@@ -160,9 +160,9 @@ class Case:
             return [], []
         self._replay_flow(found)
         self._verified("flow", found.to_json())
-        self._below("flow", (p.bandwidth for p in found.points), small.infimum(self.truth, self.name, self.root))
+        self._below("flow", (p.rounds_per_chunk for p in found.points), small.infimum(self.truth, self.name, self.root))
         self._above("flow", (found.bound,), small.infimum(self.truth, self.name, self.root, every=True))
-        return [("flow", p.steps, p.bandwidth) for p in found.points], [("flow", None, found.bound)]
+        return [("flow", p.steps, p.rounds_per_chunk) for p in found.points], [("flow", None, found.bound)]
 
     def _dominated(self, exact: object, points: Sequence[Known]) -> None:
         """A frontier that is complete must have a point as good as any other."""
@@ -171,7 +171,7 @@ class Case:
         self.seen["complete frontiers"] += 1
         for other, steps, value in points:
             within = exact.max_steps is None or steps <= exact.max_steps
-            if within and not any(p.steps <= steps and p.bandwidth <= value for p in exact.points):
+            if within and not any(p.steps <= steps and p.rounds_per_chunk <= value for p in exact.points):
                 self.wrong.append(f"the complete frontier {exact!r} lacks {other}'s {value} in {steps} steps")
 
     def _ask(self, who: str, what: Callable[[], Frontier | Large]) -> Frontier | Large | None:
@@ -236,8 +236,8 @@ class Case:
             for step, chunk, path, kind in zip(made.step, made.chunk, made.path, made.kind, strict=True):
                 steps[step][1].append((int(chunk), ways[path], "reduce" if kind else "copy"))
             try:
-                if (len(steps), Fraction(sum(r for r, _ in steps), made.chunks)) != (p.steps, p.bandwidth):
-                    raise small.Wrong(f"it is no point of {p.steps} steps and R/C {p.bandwidth}")
+                if (len(steps), Fraction(sum(r for r, _ in steps), made.chunks)) != (p.steps, p.rounds_per_chunk):
+                    raise small.Wrong(f"it is no point of {p.steps} steps and R/C {p.rounds_per_chunk}")
                 small.replay(self.truth, self.name, self.root, made.chunks, steps)
             except small.Wrong as error:
                 self.wrong.append(f"flow's schedule by {p.engine}: {error}")

@@ -119,7 +119,9 @@ def answer(store: Store, name: str) -> object:
     """An entry without its seconds, dates and choice of schedules."""
     entry = store.get(name)
     frontier = entry.frontier
-    points = [(p.steps, show(p.bandwidth), getattr(p, "status", "")) for p in frontier.points] if frontier else []
+    points = (
+        [(p.steps, show(p.rounds_per_chunk), getattr(p, "status", "")) for p in frontier.points] if frontier else []
+    )
     intervals = [(o.steps, show(o.lower), o.upper and show(o.upper)) for o in getattr(frontier, "open", ())]
     return (
         entry.topology,

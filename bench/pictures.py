@@ -27,7 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         frontier = synth.frontier("dgx1", collective, max_steps=last, fresh=True, engine="exact")
         assert isinstance(frontier, synth.Frontier)  # what the exact engine returns
         (folder / f"dgx1-{name}.svg").write_bytes(image(frontier.plot(), "svg"))
-        print(f"{folder / f'dgx1-{name}.svg'}: {[f'{p.steps}: {p.bandwidth}, {p.status}' for p in frontier.points]}")
+        points = [f"{p.steps}: {p.rounds_per_chunk}, {p.status}" for p in frontier.points]
+        print(f"{folder / f'dgx1-{name}.svg'}: {points}")
     print(chromium.missing() or report_pictures(frontier, folder))
     return 0
 

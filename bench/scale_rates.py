@@ -135,8 +135,8 @@ def rarest(clock: Clock, name: str) -> dict:
     found = clock("solve", greedy.rarest_first_schedule, made)
     checked = clock("check", compressed_replay.replay, found)
     bound = scale_frontier.bound(throughput(made, "allgather", 0).certificate, machine)
-    ratio = float(checked.bandwidth / bound)
-    says = f"S={checked.steps}, R/C={checked.bandwidth}: {ratio:.4f} x the bound"
+    ratio = float(checked.rounds_per_chunk / bound)
+    says = f"S={checked.steps}, R/C={checked.rounds_per_chunk}: {ratio:.4f} x the bound"
     return {"timed": "solve", "says": says, "wrong": "" if ratio <= 1.01 else "above 1.01", "ranks": machine.ranks}
 
 
@@ -229,7 +229,9 @@ def written(clock: Clock, name: str) -> dict:
         digest, checked = made.digest(), clock("solve", compressed_replay.replay, made)
         again = clock("solve", schedule_archive.load, path)
     same = (
-        again.digest() == digest and compressed_replay.replay(again) == checked and checked.bandwidth == point.bandwidth
+        again.digest() == digest
+        and compressed_replay.replay(again) == checked
+        and checked.rounds_per_chunk == point.rounds_per_chunk
     )
     says = f"S={point.steps}, {float(found.gap(point)):.2%} above the bound, {checked.sends} sends, {size / 1e6:.1f} MB"
     return {"timed": "solve", "says": says, "wrong": "" if same else "read back as another", "ranks": machine.ranks}
@@ -272,7 +274,7 @@ def expanded(clock: Clock, name: str) -> dict:
     )
     schedule = orbit_expansion.ordinary_schedule(made)
     clock("check", replay.schedule, schedule)
-    told = [(x.sends, x.steps, x.bandwidth, x.busiest) for x in (short, whole)]
+    told = [(x.sends, x.steps, x.rounds_per_chunk, x.busiest) for x in (short, whole)]
     same = told[0] == told[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (
         int(made.rounds.sum()),
         short.sends,

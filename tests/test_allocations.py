@@ -67,7 +67,7 @@ def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_comp
     )
     replay.schedule(schedule)
     rates = allocations.optimal_rates(made.network, ("allreduce",))
-    assert 1 / schedule.bandwidth > rates.composed * Fraction(12, 10)
+    assert 1 / schedule.rounds_per_chunk > rates.composed * Fraction(12, 10)
 
 
 @given(

@@ -39,12 +39,12 @@ def replayed(point):
     """The point, its schedule replayed and its bound re-checked from the certificate."""
     schedule = point.schedule
     found = replay.schedule(schedule)
-    assert (found.steps, found.bandwidth) == (point.steps, point.bandwidth)
+    assert (found.steps, found.rounds_per_chunk) == (point.steps, point.rounds_per_chunk)
     value = cuts.check(
         point.bound.certificate, schedule.network.to_json(), schedule.collective.to_json(1), steps=point.steps
     )
-    assert value == point.bound.value <= point.bandwidth
-    assert (point.status == "optimal") == (value == point.bandwidth)
+    assert value == point.bound.value <= point.rounds_per_chunk
+    assert (point.status == "optimal") == (value == point.rounds_per_chunk)
     return point
 
 
@@ -61,7 +61,7 @@ TABLE = [
 @pytest.mark.parametrize(("name", "max_steps", "known"), TABLE)
 def test_optimal_points(name, max_steps, known):
     found = [replayed(item) for item in everything(name, max_steps=max_steps) if isinstance(item, Point)]
-    assert {p.steps: str(p.bandwidth) for p in found} == known
+    assert {p.steps: str(p.rounds_per_chunk) for p in found} == known
     assert all(p.status == "optimal" for p in found)
 
 
@@ -69,7 +69,7 @@ def test_optimal_points(name, max_steps, known):
 def test_the_whole_frontier_of_a_dgx1():
     items = everything("dgx1")
     found = {p.steps: replayed(p) for p in items if isinstance(p, Point)}
-    assert {s: str(p.bandwidth) for s, p in found.items()} == {2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}
+    assert {s: str(p.rounds_per_chunk) for s, p in found.items()} == {2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}
     assert all(p.status == "optimal" for p in found.values())
     assert found[5].construction == "mixture of hubs"
     assert not any(isinstance(o, Open) for o in items)
@@ -79,7 +79,7 @@ def test_the_whole_frontier_of_a_dgx1():
 @pytest.mark.parametrize(("name", "steps", "value"), [("ring:8", 7, "7/8"), ("torus:4x4", 7, "15/32")])
 def test_later_points(name, steps, value):
     found = {p.steps: replayed(p) for p in everything(name, max_steps=steps) if isinstance(p, Point)}
-    assert (str(found[steps].bandwidth), found[steps].status) == (value, "optimal")
+    assert (str(found[steps].rounds_per_chunk), found[steps].status) == (value, "optimal")
 
 
 def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
@@ -93,7 +93,7 @@ def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
     found = replay.schedule(schedule)
     assert found.steps == steps
-    assert found.bandwidth <= Fraction(rounds, chunks)
+    assert found.rounds_per_chunk <= Fraction(rounds, chunks)
     return schedule
 
 
@@ -162,7 +162,7 @@ def test_reduce_scatter_then_allgather(times):
     )
     made = compose(ring_allgather(network.reversed(), -1), repeated, task)
     found = replay.schedule(made)
-    assert (found.steps, found.chunks, found.bandwidth) == (8, 5 * times, Fraction(8, 5))
+    assert (found.steps, found.chunks, found.rounds_per_chunk) == (8, 5 * times, Fraction(8, 5))
     assert same_bits(made)
 
 
@@ -226,7 +226,7 @@ def test_only_schedules_with_the_same_bits_on_request():
     (point,) = [replayed(item) for item in items if isinstance(item, Point)]
     assert point.same_bits
     assert same_bits(point.schedule)
-    assert (point.steps, str(point.bandwidth), point.status) == (2, "1/2", "optimal")
+    assert (point.steps, str(point.rounds_per_chunk), point.status) == (2, "1/2", "optimal")
     (opened,) = [item for item in items if isinstance(item, Open)]
     assert (opened.steps, opened.lower, opened.upper) == (1, 1, None)
 
@@ -270,4 +270,4 @@ def test_links_that_all_go_one_way_have_no_swap():
 
 def test_a_bound_of_more_representatives_than_are_usual_is_met_on_a_part_of_a_machine():
     found = synth.frontier(synth.topology("dgx1", ranks=range(7)), "allreduce", max_steps=3, fresh=True)
-    assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(3, Fraction(5, 7), "optimal")]
+    assert [(p.steps, p.rounds_per_chunk, p.status) for p in found.points] == [(3, Fraction(5, 7), "optimal")]

@@ -79,7 +79,7 @@ def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipe
     found = replay.schedule(schedule)
     assert found.steps == 2 * made.height + pipeline - 1
     assert found.chunks == made.rate.numerator * pipeline
-    assert found.bandwidth <= Fraction(found.steps, pipeline) / made.rate
+    assert found.rounds_per_chunk <= Fraction(found.steps, pipeline) / made.rate
     assert same_bits(schedule)
 
 
@@ -101,4 +101,4 @@ def test_edges_that_lead_through_switches_are_sent_along_their_routes():
     assert made.rate == Fraction(5, 2)
     found = spanning_tree_packing.schedule(made, collective("allreduce", 3), 3)
     replay.schedule(found)
-    assert found.bandwidth == Fraction(len(found.steps), 3) / made.rate
+    assert found.rounds_per_chunk == Fraction(len(found.steps), 3) / made.rate

@@ -154,7 +154,7 @@ def test_the_replay_of_a_renumbered_broadcast_has_its_root_moved():
     jobs.stop()
     assert isinstance(found, Sat)
     assert isinstance(asked, Problem)
-    assert replay.schedule(found.schedule).bandwidth == Fraction(2)
+    assert replay.schedule(found.schedule).rounds_per_chunk == Fraction(2)
     assert asked.collective.pre[0] == frozenset(asked.collective.roots)
 
 

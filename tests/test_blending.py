@@ -49,20 +49,22 @@ def test_what_is_blended_replays_and_keeps_the_bound(name: str, steps: int) -> N
     replay = verify.schedule(made(blended(network, SCAN, steps)))
     assert replay.steps == steps
     assert replay.chunks > 1
-    assert replay.bandwidth >= bounds.allreduce(network, SCAN, steps).value
+    assert replay.rounds_per_chunk >= bounds.allreduce(network, SCAN, steps).value
 
 
 def test_a_scan_on_a_ring_of_four() -> None:
-    assert verify.schedule(made(blended(RING, collective("scan", 4), 4))).bandwidth <= Fraction(4, 5)
+    assert verify.schedule(made(blended(RING, collective("scan", 4), 4))).rounds_per_chunk <= Fraction(4, 5)
 
 
 def test_schedules_with_fewer_steps_say_how_chunks_may_go() -> None:
     """With no effort of its own, what it begins with is what it has: the chunks of a schedule, each with a pause
     anywhere."""
     first = made(blended(DGX1, SCAN, 3, 4 * FEW))
-    alone, told = (verify.schedule(made(blended(DGX1, SCAN, 4, 0, None, *start))).bandwidth for start in ((), (first,)))
+    alone, told = (
+        verify.schedule(made(blended(DGX1, SCAN, 4, 0, None, *start))).rounds_per_chunk for start in ((), (first,))
+    )
     assert told < alone
-    assert told <= first.bandwidth
+    assert told <= first.rounds_per_chunk
 
 
 def test_the_chunks_of_a_schedule_are_taken_apart_and_put_together_again() -> None:
@@ -80,13 +82,13 @@ def test_the_chunks_of_a_schedule_are_taken_apart_and_put_together_again() -> No
 
 def test_more_propagations_find_more_and_the_same_arguments_the_same() -> None:
     few, many, again = (blended(DGX1, SCAN, 3, n) for n in (100_000, 4 * FEW, 100_000))
-    assert made(many).bandwidth < made(few).bandwidth
+    assert made(many).rounds_per_chunk < made(few).rounds_per_chunk
     assert made(few).to_json() == made(again).to_json()
     assert few.work == again.work < many.work
 
 
 def test_what_is_not_below_is_not_given() -> None:
-    value = made(blended(DGX1, SCAN, 3)).bandwidth
+    value = made(blended(DGX1, SCAN, 3)).rounds_per_chunk
     assert blended(DGX1, SCAN, 3, FEW, value).schedule is None
     assert blended(DGX1, SCAN, 3, FEW, value + Fraction(1, 1000)).schedule is not None
 
@@ -112,7 +114,7 @@ def test_a_try_blends() -> None:
     assert outcome.status == "sat"
     assert outcome.schedule is not None
     refused = run_attempt(
-        Attempt("blending", asked.translation, 4, 0, FEW, 0, least=least, below=outcome.schedule.bandwidth)
+        Attempt("blending", asked.translation, 4, 0, FEW, 0, least=least, below=outcome.schedule.rounds_per_chunk)
     )
     assert (refused.status, refused.schedule) == ("gave-up", None)
 

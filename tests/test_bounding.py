@@ -171,13 +171,13 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
     network = topology(name).network()
     task = collective(coll, network.ranks)
     whole = [
-        (p.steps, p.bandwidth)
+        (p.steps, p.rounds_per_chunk)
         for p in combining_frontier.points(network, task, budget=Budget(), max_steps=4)
         if isinstance(p, Point)
     ]
     monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
     found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
-    assert [(p.steps, p.bandwidth) for p in found.points] == whole
+    assert [(p.steps, p.rounds_per_chunk) for p in found.points] == whole
     assert found.complete and not found.open
     said = [steps for steps, _ in found.bounds]
     assert len(said) == len(set(said))
@@ -191,7 +191,7 @@ def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
     monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
     found = list(combining_frontier.points(NINE, task, budget=Budget(60.0), max_steps=2))
     points = [p for p in found if isinstance(p, Point)]
-    assert points[-1].status == "optimal" and points[-1].bandwidth == bounds.allreduce(NINE, task, 2).value
+    assert points[-1].status == "optimal" and points[-1].rounds_per_chunk == bounds.allreduce(NINE, task, 2).value
     opened = [place for place, item in enumerate(found) if isinstance(item, Open) and item.steps == 2]
     assert opened and opened[-1] < found.index(points[-1])
 

@@ -1,4 +1,4 @@
-"""Bulk schedules: pipelined forests, their independent replay, files, and agreement with ordinary schedules."""
+"""Compressed schedules: pipelined forests, their independent replay, files, and agreement with ordinary schedules."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -47,15 +47,15 @@ def ring_forest(ranks, *, collective="allgather", symmetric=True):
 @pytest.mark.parametrize("depth", [1, 3, 16])
 def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
     forest = ring_forest(6, collective=collective, symmetric=symmetric)
-    made = pipelining.bulk(forest, depth)
+    made = pipelining.pipelined_schedule(forest, depth)
     found = compressed_replay.replay(made)
     assert found.group == (6 if symmetric else 1)
     assert found.sends == 6 * 2 * 5 * depth
     assert found.busiest == 1
-    assert (made.steps, made.bandwidth) == pipelining.rate(forest, depth)
+    assert (made.steps, made.rounds_per_chunk) == pipelining.rate(forest, depth)
     assert made.steps == 5 + depth - 1
     replay.schedule(orbit_expansion.ordinary_schedule(made))
-    assert compressed_replay.replay(orbit_expansion.expand_orbits(made)).bandwidth == made.bandwidth
+    assert compressed_replay.replay(orbit_expansion.expand_orbits(made)).rounds_per_chunk == made.rounds_per_chunk
 
 
 def test_depth_brings_the_rate_near_the_forests():
@@ -64,14 +64,14 @@ def test_depth_brings_the_rate_near_the_forests():
     assert rates == sorted(rates, reverse=True)
     assert Fraction(7, 2) <= rates[-1] < Fraction(7, 2) * Fraction(51, 50)
     with pytest.raises(UsageError):
-        pipelining.bulk(forest, 0)
+        pipelining.pipelined_schedule(forest, 0)
 
 
 @settings(max_examples=120)
 @given(st.data())
 def test_an_altered_schedule_is_refused_or_just_as_right(data):
     collective = data.draw(st.sampled_from(["allgather", "reduce-scatter"]))
-    made = pipelining.bulk(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans())), 2)
+    made = pipelining.pipelined_schedule(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans())), 2)
     column = data.draw(st.sampled_from(["step", "chunk", "path", "kind", "rounds", "drop", "generators"]))
     if column == "drop":
         keep = np.arange(len(made.step)) != data.draw(st.integers(0, len(made.step) - 1))
@@ -93,7 +93,10 @@ def test_an_altered_schedule_is_refused_or_just_as_right(data):
 def test_a_file_gives_the_schedule_back(tmp_path):
     for name in ("ring:8", "dgx-a100"):
         machine = topology(name)
-        made = replace(pipelining.bulk(ring_forest(8), 4), topology=machine if name == "ring:8" else topology("ring:8"))
+        made = replace(
+            pipelining.pipelined_schedule(ring_forest(8), 4),
+            topology=machine if name == "ring:8" else topology("ring:8"),
+        )
         path = tmp_path / "a.npz"
         made.save(path)
         again = schedule_archive.load(path)
@@ -103,7 +106,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
 
 
 def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
-    made = replace(pipelining.bulk(ring_forest(8), 2), generators=())
+    made = replace(pipelining.pipelined_schedule(ring_forest(8), 2), generators=())
     made.save(tmp_path / "a.npz")
     again = schedule_archive.load(tmp_path / "a.npz")
     assert again.generators == () and again.digest() == made.digest()
@@ -122,12 +125,12 @@ def test_other_files_are_refused(tmp_path, content):
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("depth", [1, 4])
 def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
-    scatter = pipelining.bulk(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
-    gather = pipelining.bulk(ring_forest(5, symmetric=symmetric), depth)
+    scatter = pipelining.pipelined_schedule(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
+    gather = pipelining.pipelined_schedule(ring_forest(5, symmetric=symmetric), depth)
     made = pipelining.scatter_then_gather(scatter, gather)
     found = compressed_replay.replay(made)
     assert found.sends == 2 * compressed_replay.replay(gather).sends
-    assert made.bandwidth == (scatter.bandwidth + gather.bandwidth) / 5
+    assert made.rounds_per_chunk == (scatter.rounds_per_chunk + gather.rounds_per_chunk) / 5
     replay.schedule(orbit_expansion.ordinary_schedule(made))
     with pytest.raises(UsageError):
         pipelining.scatter_then_gather(gather, scatter)
@@ -137,7 +140,7 @@ def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
 
 
 def test_an_allgather_turned_is_a_reduce_scatter():
-    gather = pipelining.bulk(ring_forest(6), 3)
+    gather = pipelining.pipelined_schedule(ring_forest(6), 3)
     made = pipelining.reversed_in_time(gather)
     compressed_replay.replay(made)
     replay.schedule(orbit_expansion.ordinary_schedule(made))

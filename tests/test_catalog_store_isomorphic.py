@@ -88,7 +88,7 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     again = relabel.schedule(made, relabel.ProblemMap((made.network, made.collective), (other, task), found))
     assert (again.network, again.collective) == (other, task)
     before, after = replay.schedule(made), replay.schedule(again)
-    assert (before.steps, before.bandwidth, before.sends) == (after.steps, after.bandwidth, after.sends)
+    assert (before.steps, before.rounds_per_chunk, before.sends) == (after.steps, after.rounds_per_chunk, after.sends)
 
 
 @settings(
@@ -131,8 +131,8 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
             assert cuts.check(answer[0].certificate, other.to_json(), asked.to_json(1)) == 0
         kept = entry.frontier
         assert isinstance(kept, Frontier)
-        assert [(p.steps, p.bandwidth, p.bound.value) for p in frontier.points] == [
-            (p.steps, p.bandwidth, p.bound.value) for p in kept.points
+        assert [(p.steps, p.rounds_per_chunk, p.bound.value) for p in frontier.points] == [
+            (p.steps, p.rounds_per_chunk, p.bound.value) for p in kept.points
         ]
 
 

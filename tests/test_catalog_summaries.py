@@ -42,9 +42,9 @@ def figures(entry: Entry) -> str:
     """By the values of the whole entry."""
     found = entry.frontier
     if isinstance(found, Large):
-        return f"≥ {show(found.bound)}; " + ", ".join(f"{p.steps}: {show(p.bandwidth)}" for p in found.points)
+        return f"≥ {show(found.bound)}; " + ", ".join(f"{p.steps}: {show(p.rounds_per_chunk)}" for p in found.points)
     assert isinstance(found, Frontier)
-    rows = {p.steps: (p.bound.value, p.bandwidth) for p in found.points}
+    rows = {p.steps: (p.bound.value, p.rounds_per_chunk) for p in found.points}
     for left in found.open:
         rows[left.steps] = (max(left.lower, rows.get(left.steps, (left.lower,))[0]), left.upper)  # type: ignore[assignment]
     return ", ".join(

@@ -43,7 +43,7 @@ def test_the_terms_are_those_of_the_schedule():
     row, links = terms(found, "Simple", 1, 4 << 20)
     assert row["launch"] == 1
     assert row[f"step {name} Simple"] == 3
-    seconds = RING.bandwidth * (1 << 20) / (RING.network.unit * 10**9)  # a unit is a quarter of the size
+    seconds = RING.rounds_per_chunk * (1 << 20) / (RING.network.unit * 10**9)  # a unit is a quarter of the size
     assert row[f"wire {name} Simple"] == pytest.approx(float(seconds))
     assert (
         links[f"step {name} Simple"] == 1 and links[f"wire {name} Simple"] == row[f"wire {name} Simple"]
@@ -138,7 +138,7 @@ def test_a_fit_predicts_what_it_knows_and_nothing_else():
 def test_the_nominal_model_is_the_prediction_of_the_frontier_plus_the_protocol():
     model, size = nominal(RING.network), 1 << 20
     plain = float(len(RING.steps) * RING.network.latency) * 1e-6
-    wire = float(RING.bandwidth * size * RING.collective.unit_share / (RING.network.unit * 10**9))
+    wire = float(RING.rounds_per_chunk * size * RING.collective.unit_share / (RING.network.unit * 10**9))
     for protocol in STEP_OVERHEAD:
         expected = plain + 3 * STEP_OVERHEAD[protocol] + WIRE_FACTOR[protocol] * wire
         assert model.seconds(shape(RING), protocol, 1, size) == pytest.approx(expected)

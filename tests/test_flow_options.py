@@ -84,7 +84,7 @@ def test_engines_of_exact_synthesis_are_refused(given, told):
 def test_an_alltoall_of_many_pairs_is_for_flow_methods():
     """Exact synthesis took minutes for the same points on 64 ranks, with a weaker bound."""
     found = api.frontier("torus:6x7", "alltoall")
-    assert isinstance(found, Large) and found.bound == 36 and min(p.bandwidth for p in found.points) <= 37
+    assert isinstance(found, Large) and found.bound == 36 and min(p.rounds_per_chunk for p in found.points) <= 37
     large = api.large_bound("torus:6x7", "alltoall", engine="auto")
     assert large is not None and large.bound == 36
     assert engine_choice.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"

@@ -1,4 +1,4 @@
-"""Alltoall at scale: least congestion, its certificate, whole chunks on ways, and the steps of a bulk schedule."""
+"""Alltoall at scale: least congestion, its certificate, whole chunks on ways, and the steps of the schedule."""
 
 import copy
 from fractions import Fraction
@@ -70,10 +70,10 @@ def test_schedules_verify_written_out(name, shortest):
         short = ways.schedule(steps)
         found = compressed_replay.replay(short)
         assert found.steps == steps
-        assert float(short.bandwidth) >= made.congestion * (1 - 1e-6)
+        assert float(short.rounds_per_chunk) >= made.congestion * (1 - 1e-6)
         whole = orbit_expansion.ordinary_schedule(short)
         replay.schedule(whole)
-        assert whole.bandwidth == short.bandwidth
+        assert whole.rounds_per_chunk == short.rounds_per_chunk
     if shortest:
         assert ways.longest == max(d for row in topology(name).network().distances for d in row)
     with pytest.raises(UsageError):
@@ -86,7 +86,7 @@ def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
     whole = orbit_expansion.expand_orbits(short)
     assert compressed_replay.replay(short).sends == compressed_replay.replay(whole).sends == len(whole.step)
     assert compressed_replay.replay(short).busiest == compressed_replay.replay(whole).busiest
-    assert short.bandwidth / 64 <= Fraction(51, 50)
+    assert short.rounds_per_chunk / 64 <= Fraction(51, 50)
 
 
 @pytest.mark.parametrize("name", ["torus:4x4", "mesh:4x4", "random-regular:24:degree=3"])
@@ -184,7 +184,7 @@ def test_pairs_that_no_link_joins_are_reached_by_detours(machine):
     for point in found.points:
         schedule = point.make()
         scale_frontier.schedule(schedule)
-        assert schedule.bandwidth == point.bandwidth >= found.bound
+        assert schedule.rounds_per_chunk == point.rounds_per_chunk >= found.bound
 
 
 def test_detours_of_one_pair_take_turns():

@@ -22,9 +22,9 @@ from synth.topologies import modify, topology
 def test_breadth_first_is_optimal_at_the_diameter_on_tori_meshes_and_hypercubes(name):
     graph = fabric(topology(name))
     found = BreadthFirstBroadcast(graph)
-    assert found.bandwidth == throughput(graph).time
+    assert found.rounds_per_chunk == throughput(graph).time
     made = found.schedule()
-    assert made.bandwidth == found.bandwidth
+    assert made.rounds_per_chunk == found.rounds_per_chunk
     assert compressed_replay.replay(made).busiest == 1
 
 
@@ -38,13 +38,13 @@ def test_both_verify_written_out(name, chunks):
         compressed_replay.replay(made)
         whole = orbit_expansion.ordinary_schedule(made)
         replay.schedule(whole)
-        assert whole.bandwidth == made.bandwidth >= throughput(graph).time
+        assert whole.rounds_per_chunk == made.rounds_per_chunk >= throughput(graph).time
         assert made.steps >= diameter
     assert BreadthFirstBroadcast(graph).schedule(chunks).steps == diameter
 
 
 def test_breadth_first_on_a_dgx1_is_the_proved_optimum_in_two_steps():
-    assert BreadthFirstBroadcast(fabric(topology("dgx1"))).bandwidth == Fraction(3, 2)
+    assert BreadthFirstBroadcast(fabric(topology("dgx1"))).rounds_per_chunk == Fraction(3, 2)
 
 
 @pytest.mark.parametrize("name", ["torus:32x32", "mesh:16x16"])
@@ -52,7 +52,7 @@ def test_rarest_first_is_within_a_percent_of_the_bound(name):
     graph = fabric(topology(name))
     made = rarest_first.rarest_first_schedule(graph)
     compressed_replay.replay(made)
-    assert made.bandwidth <= throughput(graph).time * Fraction(101, 100)
+    assert made.rounds_per_chunk <= throughput(graph).time * Fraction(101, 100)
 
 
 @settings(max_examples=25)

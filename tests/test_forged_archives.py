@@ -20,7 +20,7 @@ from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay
 from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.compressed_schedule import Bulk, over_links
+from synth.model.compressed_schedule import CompressedSchedule, over_links
 from synth.model.documents import link_columns
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.search import frontier
@@ -33,7 +33,7 @@ def ring(ranks: int, switches: int = 0) -> Topology:
     return Topology(f"ring:{ranks}", ranks - switches, tuple(links), (), tuple(f"s{i}" for i in range(switches)))
 
 
-def allgather(machine: str = "ring:4") -> Bulk:
+def allgather(machine: str = "ring:4") -> CompressedSchedule:
     return frontier(topology(machine), "allgather").points[0].make()
 
 
@@ -64,7 +64,7 @@ def test_rounds_are_added_up_and_multiplied_without_wrapping(huge, tmp_path):
     for rounds in (np.full(made.steps, huge), np.array([huge] + [1] * (made.steps - 1))):
         given = replace(made, rounds=rounds)
         exact = Fraction(sum(rounds.tolist()), made.chunks)
-        assert given.bandwidth == exact
+        assert given.rounds_per_chunk == exact
         given.save(tmp_path / "a.npz")
         code, said = verified(tmp_path / "a.npz")
         assert (code == 5 and "rounds" in said) or f"R/C={exact}," in said
@@ -99,7 +99,7 @@ def test_symmetries_of_switches_alone_make_no_link_wider():
     links = tuple(Link(a, b, Fraction(1)) for a, b in ((0, 2), (2, 1), (1, 2), (2, 0), (0, 3), (3, 1), (1, 3), (3, 0)))
     machine = Topology("two switches", 2, links, (), ("a", "b"), unit=Fraction(1))
     sends = np.array([0, 1, 2, 3], np.int64)
-    given = Bulk(
+    given = CompressedSchedule(
         machine,
         "allgather",
         None,
@@ -130,7 +130,9 @@ def test_numbers_alone_fill_no_memory(collective, chunks):
     many = Topology("many", 1 << 20, (Link(0, 1, Fraction(1)),))
     nothing = np.zeros(0, np.int64)
     with pytest.raises(VerificationError, match="sends, where so many chunks take"):
-        compressed_replay.replay(Bulk(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ()))
+        compressed_replay.replay(
+            CompressedSchedule(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ())
+        )
 
 
 def archive(path, header: object = None, **arrays: object) -> None:
@@ -302,7 +304,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
         "limits": [],
     }
     bound = api.large_bound(ring(6), "allgather")
-    rate = made.bandwidth
+    rate = made.rounds_per_chunk
     doc = {
         "schema": "synth.large/1",
         "topology": {"name": "x", "ranks": 6, "unit_gbps": "1"} | link_columns.columns(ring(6)),

@@ -52,7 +52,7 @@ def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
         found = engine_choice.synthesize_exact(
             topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True
         )
-        assert found.complete and [(p.steps, p.bandwidth, p.construction) for p in found.points] == [
+        assert found.complete and [(p.steps, p.rounds_per_chunk, p.construction) for p in found.points] == [
             (steps, bandwidth, "breadth-first broadcast")
         ]  # fmt: skip
         assert api.verify(found)[-2].startswith("complete")
@@ -73,7 +73,9 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     from synth import bounds
 
     short = next(
-        s for name, s in seeds("torus:3x3", "allgather") if name == "breadth-first broadcast" and s.bandwidth == 2
+        s
+        for name, s in seeds("torus:3x3", "allgather")
+        if name == "breadth-first broadcast" and s.rounds_per_chunk == 2
     )
     network = short.network
     bound = bounds.flow(network, short.collective, 2)
@@ -101,7 +103,7 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
             for step in short.steps
         ),
     )  # fmt: skip
-    assert verify.schedule(many).bandwidth == 2
+    assert verify.schedule(many).rounds_per_chunk == 2
     run = sweep(many)
     assert not close_step_count.short(run, close_step_count.seed(run, 2, bound), bound)
 

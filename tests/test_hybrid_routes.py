@@ -61,7 +61,7 @@ def test_exact_synthesis_uses_links_and_switches_and_its_frontier_verifies():
     found = frontier()
     best = found.points[-1]
     assert best.status == "optimal"
-    assert best.bandwidth < Fraction(6, 17)  # the least with links alone where there are links
+    assert best.rounds_per_chunk < Fraction(6, 17)  # the least with links alone where there are links
     used = {(s.src, s.dst, s.via) for step in best.schedule.steps for s in step.sends}
     assert any(via and (src, dst, ()) in used for src, dst, via in used)
     api.verify(found)
@@ -91,4 +91,4 @@ def test_ranks_that_all_have_links_have_the_switch_beside():
 
 def test_what_flow_methods_find_there_is_an_ordinary_schedule():
     point = search.frontier(MACHINE, "allgather", 0).points[2]
-    assert replay.schedule(orbit_expansion.ordinary_schedule(point.make())).bandwidth == point.bandwidth
+    assert replay.schedule(orbit_expansion.ordinary_schedule(point.make())).rounds_per_chunk == point.rounds_per_chunk

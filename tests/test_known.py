@@ -54,7 +54,7 @@ def test_result(row):
         assert (schedule.chunks, len(schedule.steps), schedule.rounds) == tuple(
             int(row[k]) for k in ("chunks", "steps", "rounds")
         )
-        assert synth.checker.schedule.replay.schedule(schedule).bandwidth == Fraction(
+        assert synth.checker.schedule.replay.schedule(schedule).rounds_per_chunk == Fraction(
             int(row["rounds"]), int(row["chunks"])
         )
 
@@ -72,13 +72,13 @@ def test_frontier(row, tmp_path):
         row["topology"], row["collective"], roots=roots, max_steps=last, log=tmp_path / "log", fresh=True
     )
     known = {steps: Fraction(bandwidth) for steps, bandwidth in row["points"].items()}
-    assert {p.steps: p.bandwidth for p in frontier.points if p.steps in known} == known
+    assert {p.steps: p.rounds_per_chunk for p in frontier.points if p.steps in known} == known
     assert {p.steps for p in frontier.points if p.status == "optimal" and p.bound.scope == "any-chunks"} >= set(known)
     assert {p.steps for p in frontier.points} - set(known) <= set(row.get("open", {}))
     for steps, (lower, upper) in row.get("open", {}).items():
         interval = next((o for o in frontier.open if o.steps == steps), None)
         point = next((p for p in frontier.points if p.steps == steps), None)
-        reached = point.bandwidth if point else interval.upper
+        reached = point.rounds_per_chunk if point else interval.upper
         assert Fraction(lower) <= reached <= Fraction(upper)
         assert (point.bound.value if point else interval.lower) >= Fraction(lower)
     if row.get("complete") or row.get("complete_to"):

@@ -29,12 +29,14 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     assert found.points
     assert scale_frontier.bound(found.certificate, machine) == found.bound
     assert [p.steps for p in found.points] == sorted({p.steps for p in found.points})
-    assert [p.bandwidth for p in found.points] == sorted({p.bandwidth for p in found.points}, reverse=True)
+    assert [p.rounds_per_chunk for p in found.points] == sorted(
+        {p.rounds_per_chunk for p in found.points}, reverse=True
+    )
     assert found.points[0].steps >= found.least_steps
     for point in found.points[:4]:
         made = point.make()
-        assert (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
-        assert point.bandwidth >= found.bound
+        assert (made.steps, made.rounds_per_chunk, made.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
+        assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
     replay.schedule(orbit_expansion.ordinary_schedule(found.points[0].make()))
 
@@ -49,7 +51,7 @@ def test_known_rates(name, collective, gbps):
 
 def test_tori_have_one_point_and_it_is_optimal():
     found = frontier(topology("torus:8x8"), "allgather")
-    assert [(p.steps, p.bandwidth) for p in found.points] == [(8, Fraction(63, 4))]
+    assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(8, Fraction(63, 4))]
     assert found.gap(found.points[0]) == 0
     assert found.best(1 << 20) is found.points[0]
 
@@ -62,7 +64,7 @@ def test_trees_up_and_down_beat_the_halves_on_an_allocation():
     assert found.gap(found.points[-1]) < Fraction(1, 10)
 
 
-def test_a_schedule_written_as_bulk_is_the_same():
+def test_a_schedule_compressed_is_the_same():
     made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
     again = orbit_expansion.ordinary_schedule(compressed(topology("ring:4"), made))
     assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [

@@ -119,7 +119,7 @@ def test_replay_counts_every_crossing():
     with pytest.raises(VerificationError, match="limit 0 carries 4 chunks, 1 rounds allow 2"):
         replay.schedule(made)
     assert rounds_for(made, sends) == 2
-    assert replay.schedule(replace(made, steps=(Step(2, sends),))).bandwidth == 1
+    assert replay.schedule(replace(made, steps=(Step(2, sends),))).rounds_per_chunk == 1
 
 
 def test_changed_machines_keep_the_count():
@@ -167,10 +167,12 @@ def test_fingerprints_stay(name):
 )
 def test_frontiers_of_both_engines(doc, name, points, least):
     found = frontier(doc, name)
-    assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(s, value, "optimal") for s, value in points]
+    assert [(p.steps, p.rounds_per_chunk, p.status) for p in found.points] == [
+        (s, value, "optimal") for s, value in points
+    ]
     assert found.complete
     exact_frontier.document(json.loads(json.dumps(found.to_json())))
-    assert api.bound(read(doc), name)[-1][1].value == min(p.bandwidth for p in found.points)
+    assert api.bound(read(doc), name)[-1][1].value == min(p.rounds_per_chunk for p in found.points)
     assert flow_bound(read(doc), name).bound == least  # what cuts of the fabric see, never above the optimum
 
 
@@ -285,7 +287,7 @@ def test_a_renumbered_machine_is_the_same_problem():
     assert where is not None
     found = api.frontier(read(PCIE), "broadcast", roots=(1,), engine="exact", jobs=1, fresh=True)
     again = relabel.frontier(found, *asked, where)
-    assert [p.bandwidth for p in again.points] == [2, Fraction(3, 2)]
+    assert [p.rounds_per_chunk for p in again.points] == [2, Fraction(3, 2)]
     exact_frontier.document(json.loads(json.dumps(again.to_json())))
     assert (
         relabelling((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None

@@ -80,7 +80,7 @@ def test_flows_find_the_same_on_it(columns, name, tmp_path):
         limit = throughput(graph, "allgather")
         assert throughput_cuts.check(limit.certificate, machine) == limit.time / graph.unit
         forest = build(graph, "allgather").forest
-        made = Pipeline(forest).bulk(2)
+        made = Pipeline(forest).schedule(2)
         made.save(tmp_path / "s.npz")
         again = schedule_archive.load(tmp_path / "s.npz")
         assert again.topology.links == tuple(machine.links) and again.digest() == made.digest()

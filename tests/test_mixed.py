@@ -30,11 +30,11 @@ def left_open(name, coll, *points):
     least = bounds.steps(network, task)
     floor = (bounds.allreduce if task.combining and not task.reversible else bounds.flow)(network, task, None)
     made = tuple(
-        Point(s, floor, "optimal" if s.bandwidth == floor.value else "best-known", "exact", same_bits(s))
+        Point(s, floor, "optimal" if s.rounds_per_chunk == floor.value else "best-known", "exact", same_bits(s))
         for s in points
     )
     steps = int(least.value)
-    best = min((p.bandwidth for p in made if p.steps <= steps), default=None)
+    best = min((p.rounds_per_chunk for p in made if p.steps <= steps), default=None)
     gap = Open(steps, floor.value, best, "time", floor.certificate)
     return machine, Frontier(network, task, made, (gap,), bounds=((0, least), (None, floor)))
 
@@ -84,7 +84,8 @@ def test_only_what_improves_is_added(monkeypatch):
     engine = [name for name, _ in table.columns].index("engine")
     assert [row[engine] for row in table.rows][:2] == ["exact", "exact"] and table.rows[2][engine].startswith("flow: ")
     assert all(
-        a.steps < b.steps and a.bandwidth > b.bandwidth for a, b in zip(again.points, again.points[1:], strict=False)
+        a.steps < b.steps and a.rounds_per_chunk > b.rounds_per_chunk
+        for a, b in zip(again.points, again.points[1:], strict=False)
     )
     _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
     assert merge_scale_points.merge_scale_points(whole, machine, "allgather").points is whole.points
@@ -120,7 +121,7 @@ def test_the_call_takes_both(monkeypatch):
     )
     found = api.frontier("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
-    assert found.points[-1].bandwidth < 2
+    assert found.points[-1].rounds_per_chunk < 2
     api.verify(found)
 
 
@@ -157,10 +158,10 @@ def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
     machine, found = left_open("torus:4x3", "allreduce")
     made = merge_scale_points.merge_scale_points(found, machine, "allreduce")
     every = search.frontier(machine, "allreduce").points
-    least = min(every, key=lambda p: p.bandwidth)
-    assert min(p.bandwidth for p in made.points) > least.bandwidth
+    least = min(every, key=lambda p: p.rounds_per_chunk)
+    assert min(p.rounds_per_chunk for p in made.points) > least.rounds_per_chunk
     note = next(text for text in made.notes if text.startswith("flow methods have "))
-    assert f"{least.bandwidth} rounds per chunk in {least.steps} steps" in note and "--engine flow" in note
+    assert f"{least.rounds_per_chunk} rounds per chunk in {least.steps} steps" in note and "--engine flow" in note
     assert "stand beside" in made.notes[-1]
 
 

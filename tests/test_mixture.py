@@ -159,7 +159,7 @@ def test_whole_chunks_that_fill_every_link_in_every_step(steps):
     assert found.reached
     assert found.schedule is not None
     replay = verify.schedule(found.schedule)
-    assert (replay.steps, replay.bandwidth, replay.chunks) == (steps, Fraction(7, 24), 144)
+    assert (replay.steps, replay.rounds_per_chunk, replay.chunks) == (steps, Fraction(7, 24), 144)
     assert replay.sends == 14 * 144
     doc = found.schedule.to_json()
     doc["steps"][2]["sends"].pop()
@@ -175,4 +175,4 @@ def test_links_that_differ_from_one_way_to_the_other_are_not_read_backwards():
     assert asked is not None
     found = symmetric_column_generation.solve(asked.translation, 3, asked.rounds, 2, 0)
     assert found.schedule is not None
-    assert verify.schedule(found.schedule).bandwidth <= 1
+    assert verify.schedule(found.schedule).rounds_per_chunk <= 1

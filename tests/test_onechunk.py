@@ -212,7 +212,7 @@ def test_the_sweep_proves_the_three_step_point() -> None:
         for item in combining_frontier.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3)
         if isinstance(item, Point)
     )
-    assert (first.steps, first.bandwidth, first.status) == (3, 2, "optimal")
+    assert (first.steps, first.rounds_per_chunk, first.status) == (3, 2, "optimal")
     frontier = Frontier(STAR, STAR_SCAN, (first,), (), False, 3, 0.0, (), (), ())
     assert any("R/C 2 " in line for line in exact_frontier.document(json.loads(json.dumps(frontier.to_json()))))
 

@@ -94,7 +94,7 @@ def test_no_less_than_broadcast_and_reduce_say(given):
 @given(machines(most=4))
 def test_no_schedule_is_faster(given):
     found = search.frontier(given, "allreduce")
-    assert found.points and all(point.bandwidth >= found.bound for point in found.points)
+    assert found.points and all(point.rounds_per_chunk >= found.bound for point in found.points)
 
 
 @settings(max_examples=10, deadline=None)

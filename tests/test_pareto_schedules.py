@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner
 
 from synth.cli.root import root
-from synth.model.compressed_schedule import Bulk
+from synth.model.compressed_schedule import CompressedSchedule
 
 
 def test_exact_synthesis_writes_each_schedule_and_the_frontier(tmp_path):
@@ -23,14 +23,14 @@ def test_exact_synthesis_writes_each_schedule_and_the_frontier(tmp_path):
 
 
 def test_ctrl_c_while_schedules_are_written_keeps_those_that_are(tmp_path, monkeypatch):
-    folder, whole = tmp_path / "s", Bulk.save
+    folder, whole = tmp_path / "s", CompressedSchedule.save
 
     def save(self, path):
         if list(folder.glob("*.npz")):
             raise KeyboardInterrupt
         whole(self, path)
 
-    monkeypatch.setattr(Bulk, "save", save)
+    monkeypatch.setattr(CompressedSchedule, "save", save)
     done = CliRunner().invoke(
         root, ["pareto", "--topo", "ring:6", "--coll", "broadcast", "--engine", "flow", "--schedules", str(folder)]
     )

@@ -45,7 +45,7 @@ def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     found = iterative_forward_search.place_chunks(asked(DGX1, SCAN, 6), 3, 3, PLENTY, 0).schedule
     assert found is not None
-    assert verify.schedule(found).bandwidth == Fraction(1, 2)
+    assert verify.schedule(found).rounds_per_chunk == Fraction(1, 2)
     assert len(moved) > 1
     assert set(moved) <= set(range(6))
 
@@ -90,7 +90,7 @@ def test_a_scan_on_a_dgx1_gets_better_with_a_step_more(monkeypatch: pytest.Monke
     settings = replace(search_at_steps.SETTINGS, other_efforts=efforts, placement_propagations=PLENTY // 40)
     monkeypatch.setattr(search_at_steps, "SETTINGS", settings)
     found = list(combining_frontier.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
-    points = {item.steps: item.bandwidth for item in found if isinstance(item, Point)}
+    points = {item.steps: item.rounds_per_chunk for item in found if isinstance(item, Point)}
     assert points[2] == 1
     assert points[3] <= Fraction(3, 5)
     for item in found:

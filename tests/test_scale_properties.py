@@ -62,11 +62,11 @@ def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
     for point in (*found.points[:2], *found.points[-1:]):
         made = point.make()
         checked = compressed_replay.replay(made)
-        assert (checked.steps, checked.bandwidth) == (point.steps, point.bandwidth)
-        assert point.bandwidth >= found.bound and point.steps >= found.least_steps
+        assert (checked.steps, checked.rounds_per_chunk) == (point.steps, point.rounds_per_chunk)
+        assert point.rounds_per_chunk >= found.bound and point.steps >= found.least_steps
         schedule = orbit_expansion.ordinary_schedule(made)
         replay.schedule(schedule)
-        assert Fraction(schedule.rounds, schedule.chunks) == point.bandwidth >= exact
+        assert Fraction(schedule.rounds, schedule.chunks) == point.rounds_per_chunk >= exact
 
 
 def _exact(network, task):

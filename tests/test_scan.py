@@ -30,9 +30,9 @@ def check(found):
     for item in found:
         if isinstance(item, Point):
             replay.schedule(item.schedule)
-            assert item.bound.value <= item.bandwidth
-            assert best is None or item.bandwidth < best
-            best = item.bandwidth
+            assert item.bound.value <= item.rounds_per_chunk
+            assert best is None or item.rounds_per_chunk < best
+            best = item.rounds_per_chunk
         elif isinstance(item, Open):
             assert item.upper == best is not None
             assert item.lower < item.upper
@@ -42,14 +42,17 @@ def check(found):
 def test_scan_on_a_line_needs_one_step_a_hop():
     network = topology("line:4").network()
     found = check(items(network, collective("scan", 4), max_steps=3))
-    assert (found[0].steps, found[0].bandwidth, found[0].status) == (3, 3, "optimal")
+    assert (found[0].steps, found[0].rounds_per_chunk, found[0].status) == (3, 3, "optimal")
 
 
 def test_scan_on_a_dgx1_attains_what_cuts_say_in_two_and_three_steps():
     """Relays add their own input when what they passed on has left: without that two steps need 3/2."""
     network = topology("dgx1").network()
     points = check(items(network, collective("scan", 8), max_steps=3))
-    assert [(p.steps, p.bandwidth, p.status) for p in points] == [(2, 1, "optimal"), (3, Fraction(1, 2), "optimal")]
+    assert [(p.steps, p.rounds_per_chunk, p.status) for p in points] == [
+        (2, 1, "optimal"),
+        (3, Fraction(1, 2), "optimal"),
+    ]
     assert any(send.local for point in points for step in point.schedule.steps for send in step.sends)
 
 
@@ -62,7 +65,7 @@ def test_all_prefixes_of_a_pair(rounds):
     )
     answer = Cadical().solve(model)
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
-    assert replay.schedule(schedule).bandwidth == 1
+    assert replay.schedule(schedule).rounds_per_chunk == 1
     assert [s[1:4] for s in schedule.steps[0].sends] == [(0, 1, "reduce")] * rounds
     assert same_bits(schedule)
 
@@ -76,13 +79,13 @@ def sums(ranks, *units):
 def test_contributors_and_receivers_may_be_apart():
     network = topology("line:4").network()
     found = check(items(network, sums(4, ({0, 1}, {2, 3})), max_steps=3))
-    assert (found[0].steps, found[0].bandwidth, found[0].status) == (3, 3, "optimal")
+    assert (found[0].steps, found[0].rounds_per_chunk, found[0].status) == (3, 3, "optimal")
 
 
 def test_several_units_share_the_links():
     network = topology("ring:4").network()
     found = check(items(network, sums(4, ({0, 1}, {0, 1}), ({2, 3}, {2, 3})), max_steps=1))
-    assert (found[0].steps, found[0].bandwidth, found[0].status) == (1, Fraction(1), "optimal")
+    assert (found[0].steps, found[0].rounds_per_chunk, found[0].status) == (1, Fraction(1), "optimal")
 
 
 def test_what_cannot_be_reached_is_infeasible():

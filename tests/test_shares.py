@@ -64,7 +64,7 @@ def test_fractions_meet_the_bound_on_an_odd_machine(steps):
     assert found.value == pytest.approx(float(bound))
     assert found.schedule is not None
     replay.schedule(found.schedule)
-    assert found.schedule.bandwidth == bound
+    assert found.schedule.rounds_per_chunk == bound
 
 
 def test_same_bits_where_asked():
@@ -72,7 +72,7 @@ def test_same_bits_where_asked():
     task = synth.collective("allreduce", 7)
     free, alike = (search_hub_trees(net, task, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
     assert free.schedule is not None and alike.schedule is not None
-    assert (free.schedule.bandwidth, alike.schedule.bandwidth) == (Fraction(3, 4), 1), (
+    assert (free.schedule.rounds_per_chunk, alike.schedule.rounds_per_chunk) == (Fraction(3, 4), 1), (
         "three hubs that exchange at once cost the same bits"
     )
     assert same_bits(alike.schedule) and not same_bits(free.schedule)
@@ -85,7 +85,7 @@ def test_dives_find_what_the_fractions_are_not_whole_for():
     assert found.value == pytest.approx(7 / 17)
     assert found.schedule is not None
     replay.schedule(found.schedule)
-    assert Fraction(7, 17) <= found.schedule.bandwidth < Fraction(7, 17) * Fraction(104, 100)
+    assert Fraction(7, 17) <= found.schedule.rounds_per_chunk < Fraction(7, 17) * Fraction(104, 100)
 
 
 def test_too_few_steps_for_hubs():
@@ -104,7 +104,7 @@ def test_nothing_below_what_is_known():
 
 def test_a_frontier_of_an_odd_machine_is_proved():
     frontier = synth.frontier(synth.topology("dgx1", ranks=ODD), "allreduce", max_steps=7)
-    assert [(p.steps, p.bandwidth) for p in frontier.points] == [
+    assert [(p.steps, p.rounds_per_chunk) for p in frontier.points] == [
         (3, Fraction(5, 2)), (4, Fraction(2)), (5, Fraction(8, 5)), (6, Fraction(10, 7)), (7, Fraction(22, 17)),
     ]  # fmt: skip
     assert frontier.complete

@@ -22,7 +22,7 @@ def frontier(tmp_path, topology, collective, **options):
 
 
 def values(found):
-    return {p.steps: p.bandwidth for p in found.points}
+    return {p.steps: p.rounds_per_chunk for p in found.points}
 
 
 @pytest.mark.parametrize(
@@ -248,5 +248,5 @@ def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatc
     )
     found = synth.frontier("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
     assert not found.complete
-    assert [(o.steps, o.lower, o.upper) for o in found.open] == [(first.steps + 1, weak.value, first.bandwidth)]
+    assert [(o.steps, o.lower, o.upper) for o in found.open] == [(first.steps + 1, weak.value, first.rounds_per_chunk)]
     exact_frontier.document(found.to_json())

@@ -49,7 +49,7 @@ def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
 def test_open_intervals_are_returned_to_the_widest_first(monkeypatch):
     tried = first_in_vain(monkeypatch)
     found = sweep().run()
-    assert [(p.steps, p.bandwidth) for p in found.points] == [(2, Fraction(3, 2)), (3, Fraction(7, 6))]
+    assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(2, Fraction(3, 2)), (3, Fraction(7, 6))]
     assert found.complete and not found.open
     first = tried.index(2, 1)
     assert tried[:first] == list(range(2, 2 + first)) and 3 in tried[first:]

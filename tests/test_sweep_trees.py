@@ -47,7 +47,7 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
         assert verdict.reason == "interrupted"
         answer = prefetched_bounds.finish_tree_query(job, 5.0)
         assert isinstance(answer, Sat)
-        assert answer.schedule.bandwidth == bound.value == F(15, 13)
+        assert answer.schedule.rounds_per_chunk == bound.value == F(15, 13)
     assert told
     assert not any(text.startswith("tree ") for text in told)  # no member does what the job does
 
@@ -58,7 +58,7 @@ def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
     )  # 103 chunks at the least
     verdict = portfolio.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(20.0), beside=too_few)
     assert isinstance(verdict, Sat)
-    assert verdict.schedule.bandwidth == 2
+    assert verdict.schedule.rounds_per_chunk == 2
     assert isinstance(prefetched_bounds.finish_tree_query(too_few, 5.0), Unknown)
 
 
@@ -84,8 +84,8 @@ def test_bounds_ahead_are_the_bounds():
 def test_sixteen_ranks_are_proved_or_near_their_bounds(tmp_path):
     found = synth.frontier("dgx-a100*2", "allgather", log=tmp_path / "log", jobs=2)
     assert isinstance(found, Frontier)
-    proved = {p.steps: p.bandwidth for p in found.points if p.status == "optimal"}
+    proved = {p.steps: p.rounds_per_chunk for p in found.points if p.status == "optimal"}
     assert proved == {1: 8, 2: F(152, 103), 4: F(15, 13)}
     (near,) = [p for p in found.points if p.status != "optimal"]
     assert (near.steps, near.bound.value) == (3, F(2216, 1873))
-    assert near.bandwidth <= near.bound.value * F(101, 100)
+    assert near.rounds_per_chunk <= near.bound.value * F(101, 100)

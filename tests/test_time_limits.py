@@ -126,7 +126,7 @@ def test_without_time_there_is_a_bound_that_holds_and_no_claim_beyond_it(name):
     for found in (search.frontier(machine, name, time_limit=0), search.bound(machine, name, time_limit=0)):
         assert found.open
         assert 0 < scale_frontier.bound(found.certificate, found.topology) == found.bound <= whole.bound
-        assert all(point.bandwidth >= whole.bound for point in found.points)
+        assert all(point.rounds_per_chunk >= whole.bound for point in found.points)
         assert found.to_json()["open"] == list(found.open)
     assert not whole.open
     assert "open" not in whole.to_json()

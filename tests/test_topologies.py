@@ -484,4 +484,4 @@ def test_a_limit_that_no_route_passes_limits_nothing():
     limits = (Limit("out", (0, 4), Fraction(3)), Limit("up", (4, 5), Fraction(1)))
     machine = Topology("leaf", 2, links, limits, switches=("leaf", "spine"))
     assert machine.network().caps == (Cap((0,), 3),)
-    assert [(p.steps, p.bandwidth) for p in api.frontier(machine, "allreduce").points] == [(1, Fraction(1, 2))]
+    assert [(p.steps, p.rounds_per_chunk) for p in api.frontier(machine, "allreduce").points] == [(1, Fraction(1, 2))]

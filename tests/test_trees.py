@@ -180,7 +180,7 @@ def test_nothing_is_claimed_where_nothing_is_found(what, csr):
 def test_the_least_rounds_per_chunk_among_small_chunk_counts():
     net = network("dgx1")
     best = minimise(net, collective("allgather", 8), 2, (1, 2, 3), Budget(seconds=60))
-    assert best is not None and best.bandwidth == Fraction(3, 2)
+    assert best is not None and best.rounds_per_chunk == Fraction(3, 2)
     verify.schedule(best)
 
 
@@ -236,4 +236,4 @@ def test_bounds_stay_below_schedules(problem):
     rounds = max(steps, -int(-2 * (tree.value if tree else flow) // 1) + 1)
     verdict = solve(Problem(net, coll, 2, steps, rounds), Budget(seconds=10))
     if isinstance(verdict, Sat):
-        assert verify.schedule(verdict.schedule).bandwidth >= (tree.value if tree else flow)
+        assert verify.schedule(verdict.schedule).rounds_per_chunk >= (tree.value if tree else flow)

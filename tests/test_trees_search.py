@@ -38,4 +38,4 @@ def test_near_stops_once_fractions_are_close_enough():
     assert isinstance(verdict, Sat)
     replay.schedule(verdict.schedule)
     assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05
-    assert bound < verdict.schedule.bandwidth <= bound * Fraction(11, 10)
+    assert bound < verdict.schedule.rounds_per_chunk <= bound * Fraction(11, 10)

@@ -200,7 +200,7 @@ def half_judged(frontier, sizes, ways, **options):
     for size in sorted(held):
         chosen = plan.choose("allgather", size, 4)
         s = chosen.schedule
-        key = (str(s.bandwidth), len(s.steps), chosen.protocol, s.chunks * chosen.instances)
+        key = (str(s.rounds_per_chunk), len(s.steps), chosen.protocol, s.chunks * chosen.instances)
         losses[size] = times[size, key] / min(t for (at, _), t in times.items() if at == size) - 1
     return losses
 

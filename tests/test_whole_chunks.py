@@ -38,13 +38,13 @@ def test_a_broadcast_meets_its_bound(steps, value):
     task = collective("broadcast", 8)
     verdict = meet(DGX1, task, steps, Fraction(value), 100)
     assert isinstance(verdict, Sat)
-    assert verify.schedule(verdict.schedule).bandwidth == Fraction(value) == bounds.flow(DGX1, task, steps).value
+    assert verify.schedule(verdict.schedule).rounds_per_chunk == Fraction(value) == bounds.flow(DGX1, task, steps).value
 
 
 def test_the_number_of_chunks_is_the_one_at_which_rounds_are_whole():
     verdict = meet(DGX1, TWO_ROOTS, 4, Fraction(7, 17), 1000)
     assert isinstance(verdict, Sat)
-    assert verify.schedule(verdict.schedule).bandwidth == Fraction(7, 17)
+    assert verify.schedule(verdict.schedule).rounds_per_chunk == Fraction(7, 17)
     assert verdict.schedule.chunks % 17 == 0
     assert isinstance(meet(DGX1, TWO_ROOTS, 4, Fraction(7, 17), 18), Unknown)  # 17 chunks have no whole rounds
 
@@ -52,7 +52,7 @@ def test_the_number_of_chunks_is_the_one_at_which_rounds_are_whole():
 def test_a_thousand_chunks_are_no_more_work():
     verdict = meet(DGX1, TWO_ROOTS, 6, Fraction(491, 1361), 5000)
     assert isinstance(verdict, Sat)
-    assert verify.schedule(verdict.schedule).bandwidth == Fraction(491, 1361)
+    assert verify.schedule(verdict.schedule).rounds_per_chunk == Fraction(491, 1361)
 
 
 def test_below_the_infimum_nothing_is_found():
@@ -68,16 +68,16 @@ def test_near_a_bound_that_takes_too_many_chunks():
     assert isinstance(verdict, Sat)
     replay = verify.schedule(verdict.schedule)
     assert replay.chunks <= 100
-    assert bound < replay.bandwidth < bound * Fraction(11, 10)
+    assert bound < replay.rounds_per_chunk < bound * Fraction(11, 10)
     more = near(DGX1, TWO_ROOTS, 5, bound, 300)
-    assert isinstance(more, Sat) and more.schedule.bandwidth < replay.bandwidth
+    assert isinstance(more, Sat) and more.schedule.rounds_per_chunk < replay.rounds_per_chunk
 
 
 def test_symmetric_units_share_their_trees():
     task = collective("allgather", 8)
     verdict = meet(DGX1, task, 3, Fraction(7, 6), 60)
     assert isinstance(verdict, Sat)
-    assert verify.schedule(verdict.schedule).bandwidth == Fraction(7, 6)
+    assert verify.schedule(verdict.schedule).rounds_per_chunk == Fraction(7, 6)
 
 
 def test_the_same_seed_gives_the_same_schedule():

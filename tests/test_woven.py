@@ -42,8 +42,8 @@ def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
         assert construction.startswith("planned chunks, ")
         assert schedule.collective == asked
         replayed = replay.schedule(schedule)
-        assert replayed.bandwidth == schedule.bandwidth
-        found[replayed.steps] = replayed.bandwidth
+        assert replayed.rounds_per_chunk == schedule.rounds_per_chunk
+        found[replayed.steps] = replayed.rounds_per_chunk
     assert found
     assert min(found) >= bounds.steps(network, asked).value
     floor = single_cut_bound(network, asked)
@@ -122,12 +122,14 @@ def test_a_frontier_under_a_short_limit() -> None:
     assert isinstance(found, Frontier)
     assert len(found.points) >= 2
     assert {p.construction.split(",")[0] for p in found.points} == {"planned chunks"}
-    assert all(p.status == "best-known" and p.bandwidth > p.bound.value == Fraction(1, 2) for p in found.points)
+    assert all(p.status == "best-known" and p.rounds_per_chunk > p.bound.value == Fraction(1, 2) for p in found.points)
     assert not found.complete
     least = next(int(b.value) for steps, b in found.bounds if steps == 0)
     assert [o.steps for o in found.open] == list(range(least, found.points[-1].steps + 1))
     for interval in found.open:
-        assert interval.upper == min((p.bandwidth for p in found.points if p.steps <= interval.steps), default=None)
+        assert interval.upper == min(
+            (p.rounds_per_chunk for p in found.points if p.steps <= interval.steps), default=None
+        )
 
 
 @pytest.mark.slow
@@ -203,7 +205,7 @@ def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None
         for s, c in ((3, 3), (5, 2), (6, 1), (8, 6), (9, 9), (12, 4))
     ]
     found = list(unvisited_steps.items(known, 3, 6, Fraction(4), floor, reason))
-    assert [(p.steps, p.bandwidth, p.status) for p in found if isinstance(p, Point)] == [
+    assert [(p.steps, p.rounds_per_chunk, p.status) for p in found if isinstance(p, Point)] == [
         (5, Fraction(5, 2), "best-known"), (8, Fraction(4, 3), "best-known"), (9, 1, "optimal")
     ]  # fmt: skip
     opened = [o for o in found if isinstance(o, Open)]

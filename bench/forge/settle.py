@@ -125,11 +125,11 @@ def _frontier(case: Case) -> None:
                 "steps": replay.steps,
                 "rounds": replay.rounds,
                 "chunks": replay.chunks,
-                "bandwidth": show(replay.bandwidth),
+                "bandwidth": show(replay.rounds_per_chunk),
             }
             combining = row["schedule"]["collective"]["combining"]
             row["same_bits"] = not combining or bool(same_bits(Schedule.from_json(row["schedule"])))
-            best.append((replay.steps, replay.bandwidth))
+            best.append((replay.steps, replay.rounds_per_chunk))
             _point_bound(doc, row, replay)
     _bound_rows(doc)
     for row in doc["open"]:
@@ -149,14 +149,17 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
             bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
         )
     value = _value(doc, bound["certificate"], replay.steps, at)
-    if value > replay.bandwidth and "scale" in bound["certificate"]:
+    if value > replay.rounds_per_chunk and "scale" in bound["certificate"]:
         scale = bound["certificate"]["scale"]
         bound["certificate"]["scale"] = -(
-            -scale * value.numerator * replay.bandwidth.denominator // (value.denominator * replay.bandwidth.numerator)
+            -scale
+            * value.numerator
+            * replay.rounds_per_chunk.denominator
+            // (value.denominator * replay.rounds_per_chunk.numerator)
         )
         value = _value(doc, bound["certificate"], replay.steps, at)
     bound["value"] = show(value)
-    row["status"] = "optimal" if value == replay.bandwidth and at is None else "best-known"
+    row["status"] = "optimal" if value == replay.rounds_per_chunk and at is None else "best-known"
 
 
 def _large(case: Case) -> None:
@@ -204,5 +207,5 @@ def _groups(case: Case) -> None:
     doc["unit_bytes"] = show(unit)
     for inner in schedules(case):
         inner.pop("fingerprint", None)
-        seconds = verify.schedule(inner).bandwidth * unit / network.unit
+        seconds = verify.schedule(inner).rounds_per_chunk * unit / network.unit
         doc["seconds"], doc["gap"] = show(seconds), show(seconds / stated - 1)

@@ -55,7 +55,7 @@ def _v2() -> list[Patch]:
         made, wanted = Schedule.from_json(doc["schedule"]).collective, task.collective
         if (made.pre, made.post, made.combining) != (wanted.pre, wanted.post, wanted.combining):
             raise VerificationError("moves other data than the groups ask for", "$.schedule.collective")
-        seconds = replay.bandwidth * task.unit / network.unit
+        seconds = replay.rounds_per_chunk * task.unit / network.unit
         how = "optimal" if seconds == bound else f"{float(seconds / bound - 1):.2%} above the bound"
         return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {show(seconds)} s, {how}"]
 
@@ -72,7 +72,7 @@ def _wrapped(values: np.ndarray) -> int:
 
 def _v3() -> list[Patch]:
     rate = property(lambda self: Fraction(_wrapped(self.rounds), self.chunks))
-    return [(compressed_replay, "fits", _fits), (compressed_schedule.Bulk, "bandwidth", rate)]
+    return [(compressed_replay, "fits", _fits), (compressed_schedule.CompressedSchedule, "rounds_per_chunk", rate)]
 
 
 def _v4() -> list[Patch]:

@@ -254,7 +254,7 @@ def _candidates(
     made = []
     for label, k, schedule in rows:
         program = checked_lowering.lower(schedule, options)
-        made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.bandwidth)), schedule))
+        made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.rounds_per_chunk)), schedule))
     return made, network
 
 

@@ -269,7 +269,9 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
         except SynthError as error:
             notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
         else:
-            points.append(Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine))
+            points.append(
+                Point(one, bound, "optimal" if one.rounds_per_chunk == found.bound else "best-known", point.engine)
+            )
         took = search.clock() - start
         pace, spent = took / point.chunks, spent + took
     if late:
@@ -298,9 +300,9 @@ def dividing(
     best = None
     for place, point in enumerate(found.points):
         if point.chunks in able:
-            best = point.bandwidth
+            best = point.rounds_per_chunk
             continue
-        tries = sorted((Fraction(max(point.steps, ceil(c * point.bandwidth)), c), c) for c in able)  # (R/C, C)
+        tries = sorted((Fraction(max(point.steps, ceil(c * point.rounds_per_chunk)), c), c) for c in able)  # (R/C, C)
         for rate, chunks in tries[:TRIES]:
             if best is not None and rate >= best:
                 break

@@ -10,7 +10,7 @@ from synth.catalog.entry import INFEASIBLE, Entry
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier, scale_frontier, scale_schema
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.compressed_schedule import Bulk
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import Frontier
 from synth.model.rational import rational
 from synth.model.scale_frontier import Large, LargePoint
@@ -162,7 +162,7 @@ def _large(doc: dict) -> Large | None:
     )
 
 
-def _no_schedule() -> Bulk:
+def _no_schedule() -> CompressedSchedule:
     raise SynthError("this schedule is in a file of its own")
 
 

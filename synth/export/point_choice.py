@@ -44,7 +44,7 @@ class Served:
 
 def cost(frontier: Frontier, point: Point) -> tuple[Fraction, Fraction]:
     """Return the prediction for `point`: µs at size 0, and µs per byte."""
-    per_byte = point.bandwidth * frontier.collective.unit_share / (frontier.network.unit * 1000)
+    per_byte = point.rounds_per_chunk * frontier.collective.unit_share / (frontier.network.unit * 1000)
     return point.steps * frontier.network.latency, per_byte
 
 

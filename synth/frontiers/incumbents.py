@@ -54,10 +54,10 @@ def _greedy(machine: Topology, network: Network, task: Collective) -> Iterator[t
     from synth.scale.search import quick_points
 
     for point in quick_points(machine, task.name, task.roots[0] if task.roots else 0):
-        bulk = point.make()
-        if len(bulk.step) * (machine.ranks if bulk.generators else 1) > MOST_SENDS:
+        compressed = point.make()
+        if len(compressed.step) * (machine.ranks if compressed.generators else 1) > MOST_SENDS:
             continue
-        expansion = expanded(bulk)
+        expansion = expanded(compressed)
         if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
             return
         schedule = Schedule(network, task, expansion.chunks, expansion.steps)

@@ -56,9 +56,9 @@ def merge_scale_points(
     late, long = list[LargePoint](), list[LargePoint]()  # improvements that are not written out
     try:
         for candidate in large.points:
-            best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
+            best = min((p.rounds_per_chunk for p in points if p.steps <= candidate.steps), default=None)
             allowed = allows(candidate.steps, candidate.rounds, candidate.chunks)
-            if not allowed or (best is not None and candidate.bandwidth >= best):
+            if not allowed or (best is not None and candidate.rounds_per_chunk >= best):
                 continue
             sends = _sends(candidate, found)
             if sends > MAX_SENDS:
@@ -84,17 +84,17 @@ def merge_scale_points(
 
 def _noted(frontier: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Frontier:
     """Return `frontier` with notes of the points that improve on it but were not written out, and how to get them."""
-    best = min((p.bandwidth for p in frontier.points), default=None)
+    best = min((p.rounds_per_chunk for p in frontier.points), default=None)
     notes = list(frontier.notes)
     for unwritten, why in (
         (late, "the time limit came before they were written out"),
         (long, "too long to be written out beside these"),
     ):
-        better = [p for p in unwritten if best is None or p.bandwidth < best]
+        better = [p for p in unwritten if best is None or p.rounds_per_chunk < best]
         if better:
-            least = min(better, key=lambda p: p.bandwidth)
+            least = min(better, key=lambda p: p.rounds_per_chunk)
             many = f"{len(better)} more point{'s' * (len(better) > 1)}"
-            down = f"down to {show(least.bandwidth)} rounds per chunk in {least.steps} steps"
+            down = f"down to {show(least.rounds_per_chunk)} rounds per chunk in {least.steps} steps"
             notes.insert(max(0, len(frontier.notes) - 1), f"flow methods have {many}, {down}: {why}; add --engine flow")
     floor = next((bound.value for steps, bound in frontier.bounds if steps is None), None)
     remaining = drop_unproven_bound(notes, best, floor)
@@ -118,16 +118,16 @@ def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point |
     from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
 
     try:
-        bulk = candidate.make()
-        if len(bulk.step) * max(1, bulk.topology.ranks if bulk.generators else 1) > MAX_SENDS:
+        compressed = candidate.make()
+        if len(compressed.step) * max(1, compressed.topology.ranks if compressed.generators else 1) > MAX_SENDS:
             return None
-        expansion = expanded(bulk)
+        expansion = expanded(compressed)
         schedule = Schedule(found.network, found.collective, expansion.chunks, expansion.steps)
         replay.schedule(schedule)
     except SynthError:
         return None
     bound = _bound(len(schedule.steps), found, floor)
-    status = "optimal" if bound.value == schedule.bandwidth else "best-known"
+    status = "optimal" if bound.value == schedule.rounds_per_chunk else "best-known"
     return Point(schedule, bound, status, LABEL + candidate.engine, same_bits(schedule))
 
 
@@ -152,15 +152,15 @@ def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
 def _merged(found: Frontier, points: list[Point]) -> Frontier:
     """Return `found` with the nondominated `points`, and with the intervals closed whose bounds these meet."""
     nondominated: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.steps, p.bandwidth)):
-        if not nondominated or point.bandwidth < nondominated[-1].bandwidth:
+    for point in sorted(points, key=lambda p: (p.steps, p.rounds_per_chunk)):
+        if not nondominated or point.rounds_per_chunk < nondominated[-1].rounds_per_chunk:
             nondominated.append(point)
     if len(nondominated) == len(found.points) and all(a is b for a, b in zip(nondominated, found.points, strict=True)):
         return found
     open_intervals: list[Open] = []
     bounds = list(found.bounds)
     for interval in found.open:
-        upper = min((p.bandwidth for p in nondominated if p.steps <= interval.steps), default=None)
+        upper = min((p.rounds_per_chunk for p in nondominated if p.steps <= interval.steps), default=None)
         if upper == interval.lower and interval.certificate:
             bounds.append((interval.steps, LowerBound(Fraction(interval.lower), interval.certificate)))
         else:

@@ -1,7 +1,7 @@
-"""Bulk: a schedule of up to hundreds of millions of sends, as arrays of representatives and the symmetries that make
+"""CompressedSchedule: up to hundreds of millions of sends, as arrays of representatives and the symmetries that make
 the rest.
 
-    Bulk   topology collective root chunks rounds step chunk path kind paths generators
+    CompressedSchedule  topology collective root chunks rounds step chunk path kind paths generators
 
 The whole schedule is every image of the listed sends under the group that `generators` (permutations of ranks, then
 switches) make: a permutation moves links, ranks and units of data at once, and keeps a chunk's number within its unit.
@@ -33,7 +33,7 @@ COPY, REDUCE = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
-class Bulk:
+class CompressedSchedule:
     """`rounds[t]` of each step; send i takes `chunk[i]` over `paths[path[i]]` in step `step[i]` (from 0), `kind` COPY
     or REDUCE."""
 
@@ -55,7 +55,7 @@ class Bulk:
         return len(self.rounds)
 
     @property
-    def bandwidth(self) -> Fraction:
+    def rounds_per_chunk(self) -> Fraction:
         """R / C."""
         return Fraction(sum(self.rounds.tolist()), self.chunks)  # Python integers: NumPy's wrap
 
@@ -82,7 +82,7 @@ class Bulk:
     def seconds(self, size: int, latency: Fraction) -> Fraction:
         """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in
         µs."""
-        wire = self.bandwidth * size * self.unit_share / (self.topology.unit_bandwidth() * 10**9)
+        wire = self.rounds_per_chunk * size * self.unit_share / (self.topology.unit_bandwidth() * 10**9)
         return self.steps * latency / 10**6 + wire
 
     def save(self, path: Path) -> None:
@@ -143,7 +143,7 @@ class Bulk:
             part.unlink(missing_ok=True)
 
     def digest(self) -> str:
-        """SHA-256 over the sends, what tells two bulks of one topology apart."""
+        """SHA-256 over the sends, what tells two schedules of one topology apart."""
         found = hashlib.sha256(
             f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode()
         )
@@ -154,12 +154,14 @@ class Bulk:
 
 def over_links(
     topology: Topology, collective: str, root: int | None, chunks: int, rounds: np.ndarray, table: np.ndarray
-) -> Bulk:
+) -> CompressedSchedule:
     """A schedule whose sends take one link each: a row of `table` is step, chunk, link of the topology and kind of a
     send."""
     used, path = np.unique(table[:, 2], return_inverse=True)
     paths = tuple((int(i),) for i in used)
-    return Bulk(topology, collective, root, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
+    return CompressedSchedule(
+        topology, collective, root, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths
+    )
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -172,18 +174,18 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), np.int64))
 
 
-def elements(bulk: Bulk) -> np.ndarray:
+def elements(schedule: CompressedSchedule) -> np.ndarray:
     """Every permutation of ranks and switches in the group of `generators`, one a row. Raises SynthError where there
     are too many."""
-    size = bulk.topology.ranks + len(bulk.topology.switches)
+    size = schedule.topology.ranks + len(schedule.topology.switches)
     found = {tuple(range(size)): None}
     queue = list(found)
     for image in queue:
-        for pi in bulk.generators:
+        for pi in schedule.generators:
             made = tuple(pi[x] for x in image)
             if made not in found:
                 if len(found) * size > 1 << 26:
-                    raise SynthError(f"{bulk.topology.name}: the symmetries make too many copies to list")
+                    raise SynthError(f"{schedule.topology.name}: the symmetries make too many copies to list")
                 found[made] = None
                 queue.append(made)
     return np.array(queue, np.int64)

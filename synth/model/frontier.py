@@ -54,7 +54,7 @@ class Point:
     def __repr__(self) -> str:
         bound = "" if self.status == "optimal" else f" ≥ {show(self.bound.value)}"
         return (
-            f"<Point C={self.chunks}, S={self.steps}, R={self.rounds}: {show(self.bandwidth)} rounds per chunk, "
+            f"<Point C={self.chunks}, S={self.steps}, R={self.rounds}: {show(self.rounds_per_chunk)} rounds per chunk, "
             f"{self.status}{bound}>"
         )
 
@@ -74,14 +74,14 @@ class Point:
         return self.schedule.chunks
 
     @property
-    def bandwidth(self) -> Fraction:
+    def rounds_per_chunk(self) -> Fraction:
         """R / C."""
-        return self.schedule.bandwidth
+        return self.schedule.rounds_per_chunk
 
     def to_json(self) -> dict:
         """As in a frontier document."""
         return {
-            "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.bandwidth),
+            "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
             "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
             "bound": self.bound.to_json(), "schedule": self.schedule.to_json(), "seconds": round(self.seconds, 3),
         }  # fmt: skip
@@ -182,7 +182,7 @@ class Frontier:
         points = []
         for point in self.points:
             status = "" if point.status == "optimal" else " best known"
-            points.append(f"{point.steps}: {show(point.bandwidth)}{status}")
+            points.append(f"{point.steps}: {show(point.rounds_per_chunk)}{status}")
         upto = "" if self.max_steps is None else f" to {self.max_steps} steps"
         state = f"complete{upto}" if self.complete else f"{len(self.open)} open"
         return (
@@ -193,7 +193,7 @@ class Frontier:
         """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
         alpha = float(self.network.latency) * 1e-6
         unit_bytes = size * float(self.collective.unit_share)
-        return point.steps * alpha + float(point.bandwidth) * unit_bytes / (float(self.network.unit) * 1e9)
+        return point.steps * alpha + float(point.rounds_per_chunk) * unit_bytes / (float(self.network.unit) * 1e9)
 
     def gbps(self, point: Point, size: int) -> float:
         """Predicted algorithmic bandwidth, size / time, GB/s."""

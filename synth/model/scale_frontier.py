@@ -1,7 +1,7 @@
 """Large and LargePoint: the frontier of a machine too large for exact synthesis, each point with its certified gap.
 
     Large       topology collective root bound certificate least_steps points seconds notes open interrupted
-    LargePoint  steps bandwidth chunks engine make
+    LargePoint  steps rounds_per_chunk chunks engine make
 
 `bound`: no schedule takes fewer rounds per chunk, whatever its steps; `certificate` proves it (kinds: throughput-cut,
 alltoall-lengths, allreduce-parts). A point's schedule is made when it is asked for: it may have a billion sends.
@@ -20,7 +20,7 @@ from synth.model.rational import show
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
-    from synth.model.compressed_schedule import Bulk
+    from synth.model.compressed_schedule import CompressedSchedule
 
 SCHEMA = "synth.large/1"
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -32,15 +32,15 @@ class LargePoint:
     """S, R / C and C of a schedule that `make` writes out; `engine` found it."""
 
     steps: int
-    bandwidth: Fraction
+    rounds_per_chunk: Fraction
     chunks: int
     engine: str
-    make: Callable[[], Bulk]
+    make: Callable[[], CompressedSchedule]
 
     @property
     def rounds(self) -> int:
         """R."""
-        return int(self.bandwidth * self.chunks)
+        return int(self.rounds_per_chunk * self.chunks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +83,11 @@ class Large:
 
     def gap(self, point: LargePoint) -> Fraction:
         """Return the distance of R / C from the bound, as a fraction of the bound."""
-        return point.bandwidth / self.bound - 1
+        return point.rounds_per_chunk / self.bound - 1
 
     def seconds_at(self, point: LargePoint, size: int) -> float:
         """Predicted seconds at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
-        wire = float(point.bandwidth) * size * float(self.unit_share) / (float(self.unit) * 1e9)
+        wire = float(point.rounds_per_chunk) * size * float(self.unit_share) / (float(self.unit) * 1e9)
         return point.steps * float(self.latency) * 1e-6 + wire
 
     def gbps(self, point: LargePoint, size: int) -> float:
@@ -122,7 +122,12 @@ class Large:
         machine = {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": show(self.unit)}
         rows = []
         for i, p in enumerate(self.points):
-            row: dict = {"steps": p.steps, "rounds": p.rounds, "chunks": p.chunks, "bandwidth": show(p.bandwidth)}
+            row: dict = {
+                "steps": p.steps,
+                "rounds": p.rounds,
+                "chunks": p.chunks,
+                "bandwidth": show(p.rounds_per_chunk),
+            }
             row |= {"engine": p.engine, "gap": show(self.gap(p))}
             if files and i in files:
                 row["file"] = files[i]

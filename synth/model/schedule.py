@@ -116,7 +116,7 @@ class Schedule:
         return sum(step.rounds for step in self.steps)
 
     @property
-    def bandwidth(self) -> Fraction:
+    def rounds_per_chunk(self) -> Fraction:
         """R / C, rounds per chunk."""
         return Fraction(self.rounds, self.chunks)
 

@@ -21,8 +21,8 @@ def checked_point(point: Point, schedule: dict | None = None) -> Point:
     )
     if value != point.bound.value:
         raise VerificationError(f"the certificate proves {value}, {point.bound.value} is claimed", f"S={point.steps}")
-    if (point.status == "optimal") != (replay.bandwidth == value and point.bound.scope == "any-chunks"):
+    if (point.status == "optimal") != (replay.rounds_per_chunk == value and point.bound.scope == "any-chunks"):
         raise VerificationError(
-            f"status {point.status!r} with {replay.bandwidth} against a bound of {value}", f"S={point.steps}"
+            f"status {point.status!r} with {replay.rounds_per_chunk} against a bound of {value}", f"S={point.steps}"
         )
     return point

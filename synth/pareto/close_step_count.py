@@ -52,7 +52,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     """
     began, worked = time.monotonic(), state.work
     resumed = next((p for p in state.resumed() if p.steps == steps), None) or seed(state, steps, bound)
-    if resumed and short(state, resumed, bound) and resumed.bandwidth == bound.value:
+    if resumed and short(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
         state.keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
         return
     verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
@@ -70,7 +70,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
         _search(
             state, steps, bound, state.work + min(SETTINGS.search_seconds * state.longer, state.point_seconds()), began
         )
-    reached = [p.bandwidth for p in state.points if p.steps <= steps]
+    reached = [p.rounds_per_chunk for p in state.points if p.steps <= steps]
     if not any(p.steps == steps and p.status == "optimal" for p in state.points):
         reason = "time" if state.out_of_time else why
         state.leave(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
@@ -80,12 +80,14 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
 def seed(state: SweepState, steps: int, bound: LowerBound) -> Point | None:
     """Return the point of the best seed with `steps` steps, or None where there is none."""
     allowed = [
-        (s.bandwidth, s.chunks, name, s) for name, s in state.seeds if len(s.steps) == steps and state.allowed(s)
+        (s.rounds_per_chunk, s.chunks, name, s) for name, s in state.seeds if len(s.steps) == steps and state.allowed(s)
     ]
     if not allowed:
         return None
-    bandwidth, _, name, schedule = min(allowed, key=lambda item: item[:2])
-    return Point(schedule, bound, "optimal" if bandwidth == bound.value else "best-known", name, same_bits(schedule))
+    rounds_per_chunk, _, name, schedule = min(allowed, key=lambda item: item[:2])
+    return Point(
+        schedule, bound, "optimal" if rounds_per_chunk == bound.value else "best-known", name, same_bits(schedule)
+    )
 
 
 def short(state: SweepState, found: Point, bound: LowerBound) -> bool:
@@ -111,7 +113,7 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
     if (
         isinstance(verdict, Sat)
         and state.allowed(verdict.schedule)
-        and (state.best is None or verdict.schedule.bandwidth < state.best)
+        and (state.best is None or verdict.schedule.rounds_per_chunk < state.best)
     ):
         state.keep(point(verdict, bound, "best-known", began))
 

@@ -86,6 +86,6 @@ def point(verdict: Sat, bound: LowerBound, status: str, began: float) -> Point:
 
     `began`: start of its search in monotonic seconds.
     """
-    if verdict.schedule.bandwidth == bound.value:
+    if verdict.schedule.rounds_per_chunk == bound.value:
         status = "optimal"
     return Point(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)

@@ -45,11 +45,11 @@ def frontier_from_records(
     least = bounds.steps(network, collective)
     floor = _floor(network, collective, records)
     points: list[Point] = []
-    for point in sorted(resumed(network, collective, records), key=lambda p: (p.steps, p.bandwidth)):
-        if not points or point.bandwidth < points[-1].bandwidth:
+    for point in sorted(resumed(network, collective, records), key=lambda p: (p.steps, p.rounds_per_chunk)):
+        if not points or point.rounds_per_chunk < points[-1].rounds_per_chunk:
             points.append(point)
     last = points[-1] if points else None
-    best = None if last is None else last.bandwidth
+    best = None if last is None else last.rounds_per_chunk
     steps = int(least.value) if last is None else last.steps + (last.status == "optimal")
     open_intervals = () if best == floor.value else (Open(steps, floor.value, best, why, floor.certificate),)
     return Frontier(

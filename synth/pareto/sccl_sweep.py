@@ -60,7 +60,7 @@ class ScclSweep(Sweep):
                 break
             if isinstance(verdict, Unknown):
                 undecided = verdict.reason
-        reached = min((p.bandwidth for p in self.points if p.steps <= steps), default=None)
+        reached = min((p.rounds_per_chunk for p in self.points if p.steps <= steps), default=None)
         if reached != floor.value:
             reason = undecided or f"no proof beyond C = {chunks_limit}"
             self.open.append(Open(steps, floor.value, reached, reason, floor.certificate))

@@ -84,7 +84,7 @@ class Sweep(SweepState):
 
         The time limit may have come before such a bound.
         """
-        points = [(point.steps, point.bandwidth) for point in self.frontier().points]
+        points = [(point.steps, point.rounds_per_chunk) for point in self.frontier().points]
         if not self.complete or not points:
             return
         bounds_here = [(steps, bound.value) for steps, bound in self.bounds]
@@ -92,7 +92,7 @@ class Sweep(SweepState):
             points, bounds_here, points[-1][0] if self.last is None else self.last
         ):
             lower = max((value for steps, value in bounds_here if steps is None or steps >= end), default=Fraction(0))
-            upper = min(bandwidth for steps, bandwidth in points if steps <= end)
+            upper = min(rounds_per_chunk for steps, rounds_per_chunk in points if steps <= end)
             self.leave(Open(end, lower, upper, "time"))
             self.complete = False
 
@@ -208,5 +208,5 @@ class Sweep(SweepState):
         """Enter the seeds that improve on the best R/C, where no time is left to search."""
         for s in steps:
             seed = close_step_count.seed(self, s, floor)
-            if seed is not None and (self.best is None or seed.bandwidth < self.best):
+            if seed is not None and (self.best is None or seed.rounds_per_chunk < self.best):
                 self.keep(seed)

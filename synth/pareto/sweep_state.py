@@ -54,8 +54,8 @@ class SweepState:
     def frontier(self) -> Frontier:
         """Return the frontier so far, without dominated points."""
         best: list[Point] = []
-        for point in sorted(self.points, key=lambda p: (p.steps, p.bandwidth)):
-            if not best or point.bandwidth < best[-1].bandwidth:
+        for point in sorted(self.points, key=lambda p: (p.steps, p.rounds_per_chunk)):
+            if not best or point.rounds_per_chunk < best[-1].rounds_per_chunk:
                 best.append(point)
         seconds = time.monotonic() - self.started
         return Frontier(
@@ -66,7 +66,7 @@ class SweepState:
     @property
     def best(self) -> Fraction | None:
         """The least R/C reached so far, with up to `upto` steps."""
-        return min((p.bandwidth for p in self.points if self.upto is None or p.steps <= self.upto), default=None)
+        return min((p.rounds_per_chunk for p in self.points if self.upto is None or p.steps <= self.upto), default=None)
 
     @property
     def floor(self) -> Fraction:
@@ -162,11 +162,13 @@ class SweepState:
         """Replay a point, enter it, log it and announce it. Raises VerificationError."""
         document = point.to_json()
         trusted = checked_point(point, document["schedule"])
-        self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
+        self.points = [
+            p for p in self.points if p.steps != point.steps or p.rounds_per_chunk <= point.rounds_per_chunk
+        ] + [trusted]
         self.log.append({"kind": "point", "point": document})
         self.answered(Answer(point.chunks, point.steps, point.rounds, "schedule", point.construction))
         text = (
-            f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
+            f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
             f"{point.status}"
         )
         self.tell("point", text, point.steps, point.bound.value, point)
@@ -189,7 +191,7 @@ class SweepState:
         """
         still_open: list[Open] = []
         for interval in self.open:
-            upper = min((p.bandwidth for p in self.points if p.steps <= interval.steps), default=None)
+            upper = min((p.rounds_per_chunk for p in self.points if p.steps <= interval.steps), default=None)
             if upper is not None and upper <= interval.lower:
                 self.bounds.append((interval.steps, LowerBound(interval.lower, interval.certificate)))
             else:

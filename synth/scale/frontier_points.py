@@ -10,7 +10,7 @@ from math import lcm
 import numpy as np
 
 from synth.encodings import spanning_tree_packing
-from synth.model.compressed_schedule import COPY, REDUCE, Bulk, over_links
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule, over_links
 from synth.model.scale_frontier import LargePoint
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
@@ -60,18 +60,18 @@ def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[L
         check_deadline()
         if line.sends(depth) > SETTINGS.most_sends:
             return
-        steps, bandwidth = line.rate(depth)
-        if before is not None and before - bandwidth < SETTINGS.worth * bound:
+        steps, rounds_per_chunk = line.rate(depth)
+        if before is not None and before - rounds_per_chunk < SETTINGS.worth * bound:
             return
-        before = bandwidth
+        before = rounds_per_chunk
         yield LargePoint(
-            steps, bandwidth, line.forest.weight * depth, f"{engine} x {depth}", schedule_at_depth(line, depth)
+            steps, rounds_per_chunk, line.forest.weight * depth, f"{engine} x {depth}", schedule_at_depth(line, depth)
         )
 
 
-def schedule_at_depth(line: Pipeline, depth: int) -> Callable[[], Bulk]:
+def schedule_at_depth(line: Pipeline, depth: int) -> Callable[[], CompressedSchedule]:
     """Return a function that constructs the schedule of a forest at a depth."""
-    return lambda: line.bulk(depth)
+    return lambda: line.schedule(depth)
 
 
 def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[LargePoint]:
@@ -98,11 +98,11 @@ def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None
         yield _point("rarest first", pipelining.reversed_in_time(schedule) if is_reversed else schedule)
 
 
-def _point(engine: str, schedule: Bulk) -> LargePoint:
-    return LargePoint(schedule.steps, schedule.bandwidth, schedule.chunks, engine, constant(schedule))
+def _point(engine: str, schedule: CompressedSchedule) -> LargePoint:
+    return LargePoint(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, engine, constant(schedule))
 
 
-def constant(made: Bulk) -> Callable[[], Bulk]:
+def constant(made: CompressedSchedule) -> Callable[[], CompressedSchedule]:
     """Return a function that returns this schedule."""
     return lambda: made
 
@@ -131,16 +131,16 @@ def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, boun
             return
         first_steps, first_rate = first.rate(first_depth)
         second_steps, second_rate = second.rate(second_depth)
-        bandwidth = (first_rate + second_rate) / graph.ranks
-        if before is not None and before - bandwidth < SETTINGS.worth * bound:
+        rounds_per_chunk = (first_rate + second_rate) / graph.ranks
+        if before is not None and before - rounds_per_chunk < SETTINGS.worth * bound:
             return
-        before = bandwidth
+        before = rounds_per_chunk
         engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
 
-        def make(first_depth: int = first_depth, second_depth: int = second_depth) -> Bulk:
-            return pipelining.scatter_then_gather(first.bulk(first_depth), second.bulk(second_depth))
+        def make(first_depth: int = first_depth, second_depth: int = second_depth) -> CompressedSchedule:
+            return pipelining.scatter_then_gather(first.schedule(first_depth), second.schedule(second_depth))
 
-        yield LargePoint(first_steps + second_steps, bandwidth, weight * depth * graph.ranks, engine, make)
+        yield LargePoint(first_steps + second_steps, rounds_per_chunk, weight * depth * graph.ranks, engine, make)
 
 
 def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
@@ -175,23 +175,23 @@ def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
     if not pairs:
         return
 
-    def at_depth(depth: int) -> Callable[[], Bulk]:
-        return lambda: paired_arborescences.bulk(graph, pairs, depth)
+    def at_depth(depth: int) -> Callable[[], CompressedSchedule]:
+        return lambda: paired_arborescences.pipelined_schedule(graph, pairs, depth)
 
     for depth in SETTINGS.depths[: SETTINGS.few_depths + 2]:
         check_deadline()
         if paired_arborescences.sends(graph, pairs, depth) > SETTINGS.few_sends:
             return
         schedule = paired_arborescences.bulk(graph, pairs, depth)
-        rate = schedule.bandwidth
+        rate = schedule.rounds_per_chunk
         if before is not None and before - rate < SETTINGS.worth * rate:
             return
         before = rate
         yield LargePoint(schedule.steps, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
 
 
-def compressed(topology: Topology, schedule: Schedule) -> Bulk:
-    """Return a `Bulk` with the sends of a `Schedule`, on a topology without switches and parallel links."""
+def compressed(topology: Topology, schedule: Schedule) -> CompressedSchedule:
+    """Return `schedule` with its sends in columns, on a topology without switches and parallel links."""
     link_of = {(k.src, k.dst): i for i, k in enumerate(topology.links)}
     rows: list[tuple[int, int, int, int]] = []
     for t, step in enumerate(schedule.steps):

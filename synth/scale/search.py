@@ -201,9 +201,9 @@ def quick_points(topology: Topology, collective: str, root: int = 0) -> Iterator
         yield from frontier_points.greedy_points(graph, collective, lambda text: None)
     group = () if collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     line = Pipeline(BreadthFirstTrees(topology, collective, (graph.tail, graph.head)).forest(root, group))
-    steps, bandwidth = line.rate(1)
+    steps, rounds_per_chunk = line.rate(1)
     yield LargePoint(
-        steps, bandwidth, line.forest.weight, "breadth-first trees", frontier_points.schedule_at_depth(line, 1)
+        steps, rounds_per_chunk, line.forest.weight, "breadth-first trees", frontier_points.schedule_at_depth(line, 1)
     )
 
 
@@ -286,22 +286,25 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
     with _part():
         congestion_flows = _congestion(graph, group, state)
 
-    def schedule(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
+    def add(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
         for paths in _path_sets(flows()):
             for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
-                bulk = paths.schedule(steps)
-                make = frontier_points.constant(bulk)
-                state.add([LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", make)], order)
+                schedule = paths.schedule(steps)
+                make = frontier_points.constant(schedule)
+                state.add(
+                    [LargePoint(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, f"flows, {engine}", make)],
+                    order,
+                )
 
     searched = bool(congestion_flows.flow.any())
     if searched:
-        state.stage("paths of least congestion", lambda: schedule("least congestion", 1, lambda: congestion_flows))
+        state.stage("paths of least congestion", lambda: add("least congestion", 1, lambda: congestion_flows))
     else:
         state.cut("paths of least congestion", "not tried")
     if len(congestion_flows.sources) * len(graph.src) <= concurrent_flow.SMALL:
         state.stage(
             "shortest paths",
-            lambda: schedule(
+            lambda: add(
                 "shortest ways", 0, lambda: concurrent_flow.least_congestion_flows(graph, group, shortest=True)
             ),
         )

@@ -50,11 +50,11 @@ class SearchState:
         """Return the Pareto-optimal points by growing number of steps."""
         frontier: list[LargePoint] = []
         for _, _, point in sorted(self._points, key=_preference):
-            if not frontier or point.bandwidth < frontier[-1].bandwidth:
+            if not frontier or point.rounds_per_chunk < frontier[-1].rounds_per_chunk:
                 frontier.append(point)
         return tuple(frontier)
 
 
 def _preference(row: tuple[int, int, LargePoint]) -> tuple[int, Fraction, int, int, int]:
     order, index, point = row
-    return point.steps, point.bandwidth, point.chunks, order, index
+    return point.steps, point.rounds_per_chunk, point.chunks, order, index

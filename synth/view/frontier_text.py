@@ -53,7 +53,13 @@ def frontier(found: Frontier) -> Report:
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
     rows, common = [], _repeated(found)
     for point in found.points:
-        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point, common)]
+        row = [
+            str(point.steps),
+            str(point.rounds),
+            str(point.chunks),
+            show(point.rounds_per_chunk),
+            _status(point, common),
+        ]
         if sums:
             row += [point.construction, "yes" if point.same_bits else "no"]
         elif engines:
@@ -130,7 +136,7 @@ def choice(found: Frontier, size: int) -> Report:
         mark = "> " if point is best else ""
         time, rate = number(found.seconds_at(point, size) * 10**6), number(found.gbps(point, size))
         sizes = _range(*span) if span else "no size"
-        rows.append((f"{mark}{point.steps}", show(point.bandwidth), time, rate, sizes))
+        rows.append((f"{mark}{point.steps}", show(point.rounds_per_chunk), time, rate, sizes))
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
@@ -140,7 +146,7 @@ def choice(found: Frontier, size: int) -> Report:
             (
                 f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
                 f" {number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs for "
-                f"{show(best.bandwidth)} rounds per chunk"
+                f"{show(best.rounds_per_chunk)} rounds per chunk"
             ),
         )
         lines[1:1] = _against(found, best, size)
@@ -158,7 +164,7 @@ def _against(found: Frontier, best: Point, size: int) -> list[str]:
 
 def slope(found: Frontier, point: Point) -> Fraction:
     """Return predicted seconds per byte, without latencies: (R/C) · share of the size in one unit / unit bandwidth."""
-    return point.bandwidth * found.collective.unit_share / (found.network.unit * 10**9)
+    return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
 
 
 def spans(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
@@ -220,10 +226,10 @@ def _goes_on(before: Open, item: Open) -> bool:
 def _gap(found: Frontier) -> list[str]:
     """Return a sentence on the gap between the best point and the bound for any number of steps, if there is one."""
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
-    if found.complete or not found.points or not 0 < floor < found.points[-1].bandwidth:
+    if found.complete or not found.points or not 0 < floor < found.points[-1].rounds_per_chunk:
         return []
     last = found.points[-1]
-    above = number((last.bandwidth / floor - 1) * 100)
+    above = number((last.rounds_per_chunk / floor - 1) * 100)
     least = f"with any number of steps the least rounds/chunk is at least {show(floor)}"
     return [f"{least}: the {last.steps}-step point is {above}% above that"]
 

@@ -41,7 +41,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
         if chosen:
             axes.plot(
                 [p.steps for p in chosen],
-                [float(p.bandwidth) for p in chosen],
+                [float(p.rounds_per_chunk) for p in chosen],
                 marker,
                 color=colour,
                 label=status.replace("-", " "),
@@ -51,13 +51,13 @@ def frontier_figure(frontier: Frontier) -> Figure:
         top = float(interval.upper) if interval.upper is not None else max(floor, default=float(interval.lower)) * 1.1
         axes.vlines(interval.steps, float(interval.lower), top, color="#d9640a", linestyle="dotted", label="_open")
     for point in frontier.points:
-        label = f"{point.bandwidth}  (C={point.chunks}, R={point.rounds})"
+        label = f"{point.rounds_per_chunk}  (C={point.chunks}, R={point.rounds})"
         axes.annotate(
-            label, (point.steps, float(point.bandwidth)), xytext=(5, 6), textcoords="offset points", fontsize=8
+            label, (point.steps, float(point.rounds_per_chunk)), xytext=(5, 6), textcoords="offset points", fontsize=8
         )
     axes.set(xlabel="steps", ylabel="rounds per chunk", title=f"{frontier.collective.name} on {frontier.network.name}")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    tallest = max([float(p.bandwidth) for p in frontier.points] + floor, default=1.0)
+    tallest = max([float(p.rounds_per_chunk) for p in frontier.points] + floor, default=1.0)
     axes.set_ylim(0, tallest * 1.2)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)

@@ -31,7 +31,7 @@ def report(found: Large) -> Report:
             str(point.steps),
             str(point.rounds),
             str(point.chunks),
-            _short(point.bandwidth),
+            _short(point.rounds_per_chunk),
             "optimal" if not gap else f"{float(gap):.2%}",
         ]
         rows.append((*row, point.engine, *(number(found.gbps(point, size)) for size in SIZES)))

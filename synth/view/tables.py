@@ -76,7 +76,7 @@ def choice_document(frontier: Frontier, size: int) -> dict:
                 "steps": point.steps,
                 "rounds": point.rounds,
                 "chunks": point.chunks,
-                "bandwidth": show(point.bandwidth),
+                "bandwidth": show(point.rounds_per_chunk),
                 "status": point.status,
                 "seconds": frontier.seconds_at(point, size),
                 "gbps": frontier.gbps(point, size),
@@ -109,7 +109,7 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         rows.append((str(i), str(step.rounds), str(remote), _abridged(sends)))
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     cost_line = (
-        f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds "
+        f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.rounds_per_chunk)} rounds "
         f"per chunk{by}"
     )
     key = "chunk:source>destination; +> adds, in> sends the original contribution"

@@ -134,9 +134,9 @@ def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
         for k, point in enumerate(frontier.points, 1):
             if program.get("steps") in (None, point.steps):
                 try:
-                    bulk = point.make()
-                    if len(bulk.step) <= WRITTEN_SENDS:
-                        yield k, ordinary_schedule(bulk)
+                    schedule = point.make()
+                    if len(schedule.step) <= WRITTEN_SENDS:
+                        yield k, ordinary_schedule(schedule)
                 except SynthError:  # not stored, or too large to expand, and then it cannot have been run as a program
                     continue
 

@@ -64,10 +64,16 @@ class Choice(NamedTuple):
     steps: int
     rounds: int
     chunks: int
-    bandwidth: str
+    rounds_per_chunk: str
     status: str
     construction: str
     seconds: float | None
+
+    def to_json(self) -> dict:
+        """Return the JSON object that `synth catalog ls --size --format json` prints."""
+        keys = list(self._fields)
+        keys[keys.index("rounds_per_chunk")] = "bandwidth"
+        return dict(zip(keys, self, strict=True))
 
 
 @dataclass(frozen=True)
@@ -121,13 +127,13 @@ def packed(entry: Entry) -> Packed:
     if isinstance(frontier, Frontier):
         columns["invariant"] = invariant(frontier.network, frontier.collective, entry.options)
         for p in frontier.points:
-            value = show(p.bandwidth), float(p.bandwidth)
+            value = show(p.rounds_per_chunk), float(p.rounds_per_chunk)
             rows.append((p.steps, p.rounds, p.chunks, *value, p.status, p.construction))
         blobs["frontier"] = pack(frontier.to_json())
     elif frontier is not None:
         for p in frontier.points:
-            value = show(p.bandwidth), float(p.bandwidth)
-            rows.append((p.steps, p.rounds, p.chunks, *value, _status(frontier, p.bandwidth), p.engine))
+            value = show(p.rounds_per_chunk), float(p.rounds_per_chunk)
+            rows.append((p.steps, p.rounds, p.chunks, *value, _status(frontier, p.rounds_per_chunk), p.engine))
         blobs = scale_frontiers.packed(frontier)
     if entry.certificate:
         blobs["certificate"] = pack(entry.certificate)

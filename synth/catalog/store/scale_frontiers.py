@@ -16,7 +16,7 @@ from synth.topologies import topology_files
 from synth.topologies.file_reader import parse_json
 
 if TYPE_CHECKING:
-    from synth.model.compressed_schedule import Bulk
+    from synth.model.compressed_schedule import CompressedSchedule
 
 # Bytes of a schedule's file: a larger schedule is not stored, and `synth pareto` makes it again when it is needed.
 MOST_SCHEDULE = 1 << 26
@@ -88,7 +88,7 @@ def _reads_back(blob: Blob, topology: Topology) -> bool:
 
 def _loads(blob: Blob) -> bool:
     try:
-        bulk(blob)
+        stored_schedule(blob)
     except (FormatError, VerificationError):
         return False
     return True
@@ -102,11 +102,11 @@ def _point(row: dict[str, Any], blobs: dict[str, Blob]) -> LargePoint:
     return LargePoint(row["steps"], rational(row["bandwidth"]), row["chunks"], row["engine"], make)
 
 
-def _stored(blob: Blob) -> Callable[[], Bulk]:
-    return lambda: bulk(blob)
+def _stored(blob: Blob) -> Callable[[], CompressedSchedule]:
+    return lambda: stored_schedule(blob)
 
 
-def bulk(blob: Blob) -> Bulk:
+def stored_schedule(blob: Blob) -> CompressedSchedule:
     """Return the schedule in a blob. Raises FormatError."""
     from synth.checker.documents import schedule_archive
 
@@ -119,8 +119,8 @@ def bulk(blob: Blob) -> Bulk:
             raise FormatError(str(error).removeprefix(f"{path}: ")) from None
 
 
-def _not_stored(steps: int) -> Callable[[], Bulk]:
-    def make() -> Bulk:
+def _not_stored(steps: int) -> Callable[[], CompressedSchedule]:
+    def make() -> CompressedSchedule:
         raise SynthError(
             f"the {steps}-step schedule was too large for the catalog; `synth pareto --engine flow --schedules DIR` "
             f"makes it"

@@ -148,7 +148,7 @@ def _place(one: Measurement, schedules: Sequence[NamedSchedule], notes: list[str
         for k, named in enumerate(schedules)
         if one.chunks
         and one.chunks % named.schedule.chunks == 0
-        and (one.steps, one.bandwidth) == (len(named.schedule.steps), show(named.schedule.bandwidth))
+        and (one.steps, one.rounds_per_chunk) == (len(named.schedule.steps), show(named.schedule.rounds_per_chunk))
     ]
     for k, instances in alike:
         if _fingerprint(schedules[k].schedule, one.protocol, instances) == one.fingerprint:

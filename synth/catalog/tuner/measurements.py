@@ -52,7 +52,7 @@ class Measurement(NamedTuple):
     protocol: str = "Simple"
     chunks: int | None = None
     steps: int | None = None
-    bandwidth: str | None = None
+    rounds_per_chunk: str | None = None
     fingerprint: str | None = None
     divisor: int = 1
     topology: str | None = None

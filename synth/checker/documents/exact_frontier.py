@@ -220,21 +220,23 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
         if type(entry[key]) is not int or entry[key] != value:
             raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
     stated = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
-    if stated != replay.bandwidth:
-        raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
+    if stated != replay.rounds_per_chunk:
+        raise VerificationError(
+            f"says {show(stated)}, the schedule has {show(replay.rounds_per_chunk)}", f"{place}.bandwidth"
+        )
     json_reader.seconds(entry["seconds"], f"{place}.seconds")
     value = _certificate(
         doc, json_reader.fields(entry["bound"], f"{place}.bound", BOUND), f"{place}.bound", replay.steps, replay.chunks
     )
-    if value > replay.bandwidth:
+    if value > replay.rounds_per_chunk:
         raise VerificationError(
-            f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound"
+            f"a bound of {show(value)} above the schedule's {show(replay.rounds_per_chunk)}", f"{place}.bound"
         )
     any_chunks = entry["bound"]["scope"] == "any-chunks"
-    optimal = value == replay.bandwidth and any_chunks
+    optimal = value == replay.rounds_per_chunk and any_chunks
     if entry["status"] not in ("optimal", "best-known") or (entry["status"] == "optimal") != optimal:
         raise VerificationError(
-            f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status"
+            f"status {entry['status']!r}: R/C {show(replay.rounds_per_chunk)}, bound {show(value)}", f"{place}.status"
         )
     _same_bits(entry, place)
     scope = "" if any_chunks else f" at C={replay.chunks}"
@@ -242,8 +244,10 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
     if inner["collective"]["combining"]:
         proved += ", same bits on all ranks" if entry["same_bits"] else ", bits may differ"
     sends = counted(replay.sends, "send")
-    said.append(f"S={replay.steps}: R/C {show(replay.bandwidth)} with C={replay.chunks}, {sends} replayed, {proved}")
-    return (replay.steps, replay.bandwidth, optimal), value if any_chunks else Fraction(0)
+    said.append(
+        f"S={replay.steps}: R/C {show(replay.rounds_per_chunk)} with C={replay.chunks}, {sends} replayed, {proved}"
+    )
+    return (replay.steps, replay.rounds_per_chunk, optimal), value if any_chunks else Fraction(0)
 
 
 def _same_bits(entry: dict, place: str) -> None:
@@ -319,7 +323,7 @@ def _open(
             f"nothing proves {show(lower)} at S={steps}: no certificate, no bound of the document", f"{place}.lower"
         )
     upper = None if entry["upper"] is None else json_reader.fraction(entry["upper"], f"{place}.upper")
-    best = min((bandwidth for s, bandwidth, _ in points if s <= steps), default=None)
+    best = min((rounds_per_chunk for s, rounds_per_chunk, _ in points if s <= steps), default=None)
     if upper != best:
         raise VerificationError(
             f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper"
@@ -341,12 +345,12 @@ def unproved_intervals(
     `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S
     steps and fewer, as idle steps can be added to any schedule.
     """
-    ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [
+    ends = [(steps - 1, rounds_per_chunk) for (_, rounds_per_chunk), (steps, _) in itertools.pairwise(points)] + [
         (until, points[-1][1])
     ]
     intervals = []
-    for (start, _), (end, bandwidth) in zip(points, ends, strict=True):
-        excluded = any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds)
+    for (start, _), (end, rounds_per_chunk) in zip(points, ends, strict=True):
+        excluded = any(steps is not None and steps >= end and value >= rounds_per_chunk for steps, value in bounds)
         if end > start and not excluded:
             intervals.append((start, end))
     return intervals

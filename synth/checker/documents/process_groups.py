@@ -171,7 +171,7 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
     same = all(moved[key] == wanted[key] for key in ("ranks", "chunks", "combining"))
     same = same and all(sorted(moved[key]) == sorted(wanted[key]) for key in ("pre", "post"))
     need(same, "moves other data than the groups ask for", "$.schedule.collective")
-    seconds = replay.bandwidth * task.unit / network.unit
+    seconds = replay.rounds_per_chunk * task.unit / network.unit
     need(
         json_reader.fraction(doc["seconds"], "$.seconds") == seconds,
         f"the schedule takes {show(seconds)} s",

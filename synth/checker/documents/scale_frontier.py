@@ -62,7 +62,7 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
         raise VerificationError(str(error), place) from None
 
 
-def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
+def schedule(given: compressed_schedule.CompressedSchedule, where: str = "") -> str:
     """Replay a compressed schedule and return a line on it; `where` names its machine, if it is that of a document.
 
     Raises VerificationError.
@@ -72,7 +72,7 @@ def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
     images = f", {found.group} images of each listed one" if found.group > 1 else ""
     return (
         f"{given.collective} on {where or _called(given.topology, 'the file')}{_rooted(given.root)}: S={found.steps},"
-        f" R/C={show(found.bandwidth)}, {sends}{images}: every rank ends with what it must; no link or limit is "
+        f" R/C={show(found.rounds_per_chunk)}, {sends}{images}: every rank ends with what it must; no link or limit is "
         f"overfull"
     )
 
@@ -129,7 +129,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             )
         if i in files:
             made = _load(folder, i, files[i])
-            same = (made.collective, made.root, made.steps, made.bandwidth, made.chunks)
+            same = (made.collective, made.root, made.steps, made.rounds_per_chunk, made.chunks)
             if same != (doc["collective"], doc["root"], row["steps"], rate, row["chunks"]):
                 raise VerificationError("its file holds another schedule", place)
             own = made.topology
@@ -175,7 +175,7 @@ def _there(folder: Path, name: str, point: int) -> bool:
     return (folder / name).is_file()
 
 
-def _load(folder: Path, point: int, name: str) -> compressed_schedule.Bulk:
+def _load(folder: Path, point: int, name: str) -> compressed_schedule.CompressedSchedule:
     """Return the schedule of a point, from a file that is named by its path from the document."""
     try:
         return schedule_archive.load(folder / name)

@@ -21,7 +21,7 @@ import numpy as np
 
 from synth.checker.documents.scale_schema import MOST_RANKS
 from synth.errors import FormatError, VerificationError
-from synth.model.compressed_schedule import SCHEMA, Bulk
+from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
 from synth.model.link_table import LinkTable, Members, Sort
 from synth.model.rational import printable, show
@@ -36,8 +36,8 @@ MOST_HEADER = 1 << 28  # bytes
 MOST_CHUNKS = 1 << 62
 
 
-def load(path: Path) -> Bulk:
-    """Return the schedule that `Bulk.save` wrote.
+def load(path: Path) -> CompressedSchedule:
+    """Return the schedule that `CompressedSchedule.save` wrote.
 
     Raises FormatError for a file that is no such archive, VerificationError where it makes no sense.
     """
@@ -107,7 +107,7 @@ def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
-def _read(header: object, columns: dict[str, np.ndarray]) -> Bulk:
+def _read(header: object, columns: dict[str, np.ndarray]) -> CompressedSchedule:
     fields = json_reader.fields(header, "header", {"schema", "collective", "root", "chunks", "topology"})
     json_reader.one_of(fields["schema"], (SCHEMA,), "header.schema")
     collective = json_reader.one_of(fields["collective"], COLLECTIVES, "header.collective")
@@ -120,7 +120,7 @@ def _read(header: object, columns: dict[str, np.ndarray]) -> Bulk:
     generators, nodes = columns["generators"], topology.ranks + len(topology.switches)
     if len(generators) and generators.shape[1] != nodes:
         raise VerificationError(f"has {generators.shape[1]} columns, ranks and switches are {nodes}", "generators")
-    return Bulk(
+    return CompressedSchedule(
         topology,
         collective,
         root,

@@ -22,7 +22,7 @@ from synth.checker.exact_sums import fits
 from synth.checker.fields import need
 from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError
-from synth.model.compressed_schedule import COPY, REDUCE, Bulk
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.link_table import LinkTable, ends, members, widths
 from synth.model.scale_frontier import COLLECTIVES, ROOTED
 
@@ -33,7 +33,7 @@ MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
 
 @dataclass(frozen=True)
 class CompressedReplay:
-    """The result of a replay: `sends` of the whole schedule, `group` images of each listed one, `bandwidth` R / C.
+    """The result of a replay: `sends` of the whole schedule, `group` images of each listed one.
 
     `busiest` is the greatest load of a link or limit in a step, as a part of its capacity in that step.
     """
@@ -41,17 +41,17 @@ class CompressedReplay:
     sends: int
     group: int
     steps: int
-    bandwidth: Fraction
+    rounds_per_chunk: Fraction
     busiest: Fraction
 
 
-def replay(given: Bulk) -> CompressedReplay:
+def replay(given: CompressedSchedule) -> CompressedReplay:
     """Replay `given` and add its loads up. Raises VerificationError with the place of what is wrong."""
     return _Replay(given).run()
 
 
 class _Replay:
-    def __init__(self, given: Bulk) -> None:
+    def __init__(self, given: CompressedSchedule) -> None:
         self.given, self.topology = given, given.topology
         self.ranks = given.topology.ranks
         self.nodes = self.ranks + len(given.topology.switches)
@@ -78,7 +78,7 @@ class _Replay:
         else:
             need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
             self._spread(starts, every, reverse=False, once=False)
-        return CompressedReplay(len(given.step) * size, size, given.steps, given.bandwidth, busiest)
+        return CompressedReplay(len(given.step) * size, size, given.steps, given.rounds_per_chunk, busiest)
 
     def _ranges(self) -> None:
         given = self.given

@@ -30,7 +30,7 @@ class Replay:
     sends: int
 
     @property
-    def bandwidth(self) -> Fraction:
+    def rounds_per_chunk(self) -> Fraction:
         """R / C."""
         return Fraction(self.rounds, self.chunks)
 

@@ -52,7 +52,7 @@ def ls(
             if topo is None or coll is None:
                 raise UsageError("--size is for one machine and collective: add --topo NAME and --coll NAME")
             found = store.lookup(topo, catalog.collective_name(coll), size, ranks=count)
-            emit(lambda: [c._asdict() for c in found], lambda: print_choices(found), output, form)
+            emit(lambda: [c.to_json() for c in found], lambda: print_choices(found), output, form)
             return 0
         name = None if coll is None else catalog.collective_name(coll)
         rows, damaged = catalog.listed(store, topo, name, state.lower() if state else None, count)

@@ -57,7 +57,7 @@ def print_choices(found: Sequence[Choice]) -> None:
     for c in found:
         numbers = map(str, (c.point, c.steps, c.rounds, c.chunks))
         time = "" if c.seconds is None else f"{c.seconds * 1e6:.2f}"
-        rows.append((c.fingerprint[:12], *numbers, c.bandwidth, c.status, time, c.construction))
+        rows.append((c.fingerprint[:12], *numbers, c.rounds_per_chunk, c.status, time, c.construction))
     print_columns(list(zip(head, *rows, strict=True)), right=(1, 2, 3, 4, 5, 7))
     if not found:
         click.echo("no point of this machine and collective")

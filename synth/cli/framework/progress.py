@@ -40,7 +40,7 @@ def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None
                 point = event.point
                 steps = counted(point.steps, "step")
                 what = (
-                    f"{steps}, {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
+                    f"{steps}, {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
                     f"{point.status}"
                 )
                 bar.console.print(f"found: {what}", markup=False)

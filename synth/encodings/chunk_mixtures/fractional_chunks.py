@@ -64,7 +64,7 @@ def search_mixture(
         mixture = _Mixture(one, random.Random(seed), least)
         mixture.learn(propagations, start)
         schedule = mixture.best()
-        if schedule is not None and below is not None and schedule.bandwidth >= below:
+        if schedule is not None and below is not None and schedule.rounds_per_chunk >= below:
             schedule = None
         return PlacementResult(schedule, one.spent / PROPAGATIONS)
     finally:
@@ -172,12 +172,12 @@ class _Mixture:
             if schedule is not None:
                 schedules.append(schedule)
             if schedules:
-                least = min(schedule.bandwidth for schedule in schedules)
+                least = min(schedule.rounds_per_chunk for schedule in schedules)
                 if rounds == exact or least <= self.least + SURE:
                     break
             if rounds == FULL * self.one.steps and self.solution.value > self.least + SURE:
                 break
-        return min(schedules, key=lambda schedule: schedule.bandwidth, default=None)
+        return min(schedules, key=lambda schedule: schedule.rounds_per_chunk, default=None)
 
     def _exact_rounds(self) -> int | None:
         """Return the least number of rounds at which the mixture has whole chunks and whole rounds of each step; None

@@ -113,7 +113,7 @@ def search_hub_trees(
         options = [option for option in (mixture.dive(below, seconds, seed), exact) if option is not None]
     best = min(options, key=lambda option: Fraction(sum(option[1]), len(option[0])), default=None)
     schedule = None if best is None else mixture.schedule(collective, *best)
-    if schedule is not None and below is not None and schedule.bandwidth >= below:
+    if schedule is not None and below is not None and schedule.rounds_per_chunk >= below:
         schedule = None
     return HubTreeResult(value, schedule)
 

@@ -293,7 +293,7 @@ def minimise(
     best: Schedule | None = None
     for count in chunks:
         rounds = max(steps, ceil(columns.value * count - 1e-6))
-        while time.process_time() < until and (best is None or Fraction(rounds, count) < best.bandwidth):
+        while time.process_time() < until and (best is None or Fraction(rounds, count) < best.rounds_per_chunk):
             share = (
                 None if budget.seconds is None else min(until - time.process_time(), budget.seconds / (2 * len(chunks)))
             )

@@ -191,10 +191,12 @@ class StepSearches:
             except KeyboardInterrupt as stop:
                 interrupted = stop
             spent = spent or search.spent or search.brief
-            if search.schedule is not None and (point is None or search.schedule.bandwidth < point.bandwidth):
+            if search.schedule is not None and (
+                point is None or search.schedule.rounds_per_chunk < point.rounds_per_chunk
+            ):
                 schedule, seconds = search.schedule, time.monotonic() - began
                 point = Point(schedule, bound, "best-known", search.construction, ends_alike(schedule), seconds)
-            if interrupted is not None or (point is not None and point.bandwidth == bound.value):
+            if interrupted is not None or (point is not None and point.rounds_per_chunk == bound.value):
                 break
             value, bound = bound.value, self._raised(steps, bound)
             if bound.value == value:
@@ -214,13 +216,15 @@ class StepSearches:
         Yield the pair ``(steps, bound)`` instead if the bound shows that no point at `steps` can improve.
         """
         before, upper = self.open_steps.pop(steps, None), self._upper(steps)
-        mine = point is not None and point.bandwidth == self._reached.get(steps)
+        mine = point is not None and point.rounds_per_chunk == self._reached.get(steps)
         changed = before is not None and before.bound.value != bound.value
-        if point is not None and (upper is None or point.bandwidth < upper or (mine and changed)):
-            upper = self._reached[steps] = point.bandwidth
-            if self.best is None or point.bandwidth < self.best:
-                self.best, self.schedule = point.bandwidth, point.schedule
-            yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
+        if point is not None and (upper is None or point.rounds_per_chunk < upper or (mine and changed)):
+            upper = self._reached[steps] = point.rounds_per_chunk
+            if self.best is None or point.rounds_per_chunk < self.best:
+                self.best, self.schedule = point.rounds_per_chunk, point.schedule
+            yield replace(
+                point, bound=bound, status="optimal" if point.rounds_per_chunk == bound.value else "best-known"
+            )
         elif upper is not None and upper <= bound.value:
             yield steps, bound
 
@@ -268,7 +272,7 @@ class StepSearches:
     def _upper(self, steps: int, point: Point | None = None) -> Fraction | None:
         """Return the least known R/C with up to `steps` steps, `point` included; None where none is known."""
         known = [value for s, value in self._reached.items() if s <= steps]
-        return min([*known, point.bandwidth] if point is not None else known, default=None)
+        return min([*known, point.rounds_per_chunk] if point is not None else known, default=None)
 
     def _raised(self, steps: int, bound: LowerBound) -> LowerBound:
         """Return `bound`, or a higher single-chunk bound.

@@ -76,6 +76,6 @@ def _known(state: SweepState) -> dict[int, Point]:
     seeds = [Point(s, unbounded, "best-known", name, same_bits(s)) for name, s in state.seeds if state.allowed(s)]
     points: dict[int, Point] = {}
     for point in [*seeds, *state.resumed()]:
-        if point.steps not in points or point.bandwidth < points[point.steps].bandwidth:
+        if point.steps not in points or point.rounds_per_chunk < points[point.steps].rounds_per_chunk:
             points[point.steps] = point
     return points

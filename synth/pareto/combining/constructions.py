@@ -92,7 +92,7 @@ class Constructions:
         forest = self.forest
         if forest is not None and steps >= 2 * forest.height:
             schedule = spanning_tree_packing.schedule(forest, self.collective, steps - 2 * forest.height + 1)
-            upper = schedule.bandwidth if upper is None else min(upper, schedule.bandwidth)
+            upper = schedule.rounds_per_chunk if upper is None else min(upper, schedule.rounds_per_chunk)
             yield schedule, "spanning-tree packing"
         composed = self._composed(steps, upper, end if self.budget.seconds is not None else None)
         if composed is not None:

@@ -425,11 +425,11 @@ class SearchAtSteps:
 
     def _take(self, schedule: Schedule, name: str) -> None:
         """Make `schedule` the result where it improves on `upper`."""
-        if self.upper is not None and schedule.bandwidth >= self.upper:
+        if self.upper is not None and schedule.rounds_per_chunk >= self.upper:
             return
         if self.context.same_bits and not ends_alike(schedule):
             return
-        self.schedule, self.construction, self.upper = schedule, name, schedule.bandwidth
+        self.schedule, self.construction, self.upper = schedule, name, schedule.rounds_per_chunk
 
     def _construct(self) -> None:
         """Try the constructions without search."""

@@ -19,12 +19,12 @@ def items(
     """
     points: dict[int, Point] = {}
     least = best
-    for point in sorted(known, key=lambda p: (p.steps, p.bandwidth)):
-        if point.steps > last and (least is None or point.bandwidth < least):
-            points[point.steps], least = point, point.bandwidth
+    for point in sorted(known, key=lambda p: (p.steps, p.rounds_per_chunk)):
+        if point.steps > last and (least is None or point.rounds_per_chunk < least):
+            points[point.steps], least = point, point.rounds_per_chunk
     for steps in range(last + 1, max([followed, *points]) + 1):
         if steps in points:
-            best = points[steps].bandwidth
+            best = points[steps].rounds_per_chunk
             yield replace(points[steps], bound=floor, status="optimal" if best == floor.value else "best-known")
         if best is not None and best <= floor.value:
             return

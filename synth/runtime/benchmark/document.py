@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
     program: Program
     point: int | None = None
     steps: int | None = None
-    bandwidth: str | None = None
+    rounds_per_chunk: str | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -123,7 +123,7 @@ class Measured:
                     "fingerprint": c.fingerprint,
                     "point": c.point,
                     "steps": c.steps,
-                    "bandwidth": c.bandwidth,
+                    "bandwidth": c.rounds_per_chunk,
                     "chunks": c.program.chunks,
                     "protocol": c.program.protocol,
                     "channels": c.program.channels,

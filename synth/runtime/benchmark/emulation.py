@@ -211,7 +211,7 @@ def _paced(network: Network, entries: Sequence[Entry], at: SizeTimes, how: Execu
 def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
     """Return the picoseconds of the synchronous model: steps are barriers, and each costs the greatest α."""
     share = size * schedule.collective.unit_share
-    return len(schedule.steps) * network.latency * 10**6 + schedule.bandwidth * share * 1000 / network.unit
+    return len(schedule.steps) * network.latency * 10**6 + schedule.rounds_per_chunk * share * 1000 / network.unit
 
 
 def _sized(network: Network, entries: Sequence[Entry], size: int, how: ExecutorOptions) -> SizeTimes:

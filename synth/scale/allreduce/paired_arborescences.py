@@ -23,7 +23,7 @@ import numpy as np
 
 from synth.encodings.spanning_tree_packing import Tree
 from synth.errors import SynthError
-from synth.model.compressed_schedule import COPY, REDUCE, Bulk, over_links
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule, over_links
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.arborescence_packing import pack
 from synth.solvers.highs import linear
@@ -101,13 +101,13 @@ def arborescence_pairs(graph: Fabric) -> tuple[ArborescencePair, ...]:
 
 
 def sends(graph: Fabric, arborescences: Sequence[ArborescencePair], depth: int) -> int:
-    """Return the number of sends that `bulk` lists."""
+    """Return the number of sends that `pipelined_schedule` lists."""
     weights = [pair.weight for pair in arborescences]
     weight = sum(weights) // gcd(*weights)
     return weight * depth * 2 * (graph.ranks - 1)
 
 
-def bulk(graph: Fabric, arborescences: Sequence[ArborescencePair], depth: int) -> Bulk:
+def pipelined_schedule(graph: Fabric, arborescences: Sequence[ArborescencePair], depth: int) -> CompressedSchedule:
     """Return the pipelined allreduce with `depth` chunks for each unit of weight, one step apart.
 
     All ranks end with the same bits, because a single rank computes the total of each chunk.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from synth.errors import UsageError
-from synth.model.compressed_schedule import COPY, Bulk
+from synth.model.compressed_schedule import COPY, CompressedSchedule
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.alltoall.flow_decomposition import chunk_count, chunk_paths
 from synth.scale.forests.pipelining import link_orbits
@@ -76,7 +76,7 @@ class AlltoallPaths:
                     if label[i] == m:
                         self.uses[i].append((rows[key], self.copies * n * (scale // int(size[m]))))
 
-    def schedule(self, steps: int) -> Bulk:
+    def schedule(self, steps: int) -> CompressedSchedule:
         """Return the schedule with `steps` steps. Raises UsageError where the longest path has more hops."""
         if steps < self.longest:
             raise UsageError(f"{steps} steps; the longest path has {self.longest} hops")
@@ -109,7 +109,7 @@ class AlltoallPaths:
         chunk = np.array([c for _, c, _ in placed], np.int64)
         path = np.array([paths.setdefault(hop, len(paths)) for _, _, hop in placed], np.int64)
         kind = np.full(len(placed), COPY)
-        return Bulk(
+        return CompressedSchedule(
             self.topology, "alltoall", None, self.chunks, rounds, step, chunk, path, kind, tuple(paths), self.generators
         )
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import UsageError
-from synth.model.compressed_schedule import COPY, REDUCE, Bulk
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.link_table import ends, widths
 from synth.model.spanning_forest import Forest
 from synth.model.topology import Topology
@@ -62,10 +62,10 @@ class Pipeline:
         return len(rounds), Fraction(int(rounds.sum()), self.forest.weight * depth)
 
     def sends(self, depth: int) -> int:
-        """Return the number of sends that `bulk` lists at this depth."""
+        """Return the number of sends that `schedule` lists at this depth."""
         return int(self.forest.weights.sum()) * (self.forest.topology.ranks - 1) * depth
 
-    def bulk(self, depth: int) -> Bulk:
+    def schedule(self, depth: int) -> CompressedSchedule:
         """Return the schedule of the forest's collective with `depth` chunks for each unit of weight.
 
         Raises UsageError where there are too many sends to list.
@@ -93,7 +93,7 @@ class Pipeline:
         rounds = self.rounds(depth)
         shard = forest.roots[tree].astype(np.int64)[edge] if forest.root is None else 0
         chunk = (shard * forest.weight + unit) * depth + turn
-        return Bulk(
+        return CompressedSchedule(
             forest.topology,
             forest.collective,
             forest.root,
@@ -108,9 +108,9 @@ class Pipeline:
         )
 
 
-def bulk(forest: Forest, depth: int) -> Bulk:
-    """`Pipeline(forest).bulk(depth)`."""
-    return Pipeline(forest).bulk(depth)
+def pipelined_schedule(forest: Forest, depth: int) -> CompressedSchedule:
+    """`Pipeline(forest).schedule(depth)`."""
+    return Pipeline(forest).schedule(depth)
 
 
 def rate(forest: Forest, depth: int) -> tuple[int, Fraction]:
@@ -209,7 +209,7 @@ def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
     return int(np.bincount(label).max())
 
 
-def scatter_then_gather(scatter: Bulk, gather: Bulk) -> Bulk:
+def scatter_then_gather(scatter: CompressedSchedule, gather: CompressedSchedule) -> CompressedSchedule:
     """Return the allreduce that runs a reduce-scatter and then an allgather.
 
     Raises UsageError where they differ in topology, chunks or symmetries.
@@ -222,7 +222,7 @@ def scatter_then_gather(scatter: Bulk, gather: Bulk) -> Bulk:
     if not same or (scatter.collective, gather.collective) != ("reduce-scatter", "allgather"):
         raise UsageError("an allreduce is made of a reduce-scatter and an allgather of equal chunks and symmetries")
     ranks = scatter.topology.ranks
-    return Bulk(
+    return CompressedSchedule(
         scatter.topology, "allreduce", None, scatter.chunks * ranks, np.concatenate([scatter.rounds, gather.rounds]),
         np.concatenate([scatter.step, gather.step + scatter.steps]), np.concatenate([scatter.chunk, gather.chunk]),
         np.concatenate([scatter.path, gather.path + len(scatter.paths)]), np.concatenate([scatter.kind, gather.kind]),
@@ -230,7 +230,7 @@ def scatter_then_gather(scatter: Bulk, gather: Bulk) -> Bulk:
     )  # fmt: skip
 
 
-def reversed_in_time(allgather: Bulk) -> Bulk:
+def reversed_in_time(allgather: CompressedSchedule) -> CompressedSchedule:
     """Return the reduce-scatter that runs an allgather backwards in time.
 
     Raises UsageError for another collective, and where a link that it uses lacks a reverse link of equal bandwidth.
@@ -251,7 +251,7 @@ def reversed_in_time(allgather: Bulk) -> Bulk:
         for a, b in zip(p, reversed(q), strict=True)
     ):
         raise UsageError(f"{allgather.topology.name} is not equally fast in both directions")
-    return Bulk(
+    return CompressedSchedule(
         allgather.topology,
         "reduce-scatter",
         None,

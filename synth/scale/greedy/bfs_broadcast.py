@@ -16,7 +16,7 @@ from math import lcm
 import numpy as np
 
 from synth.errors import InfeasibleError, UsageError
-from synth.model.compressed_schedule import Bulk
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
 from synth.solvers.max_flow import MaxFlow
@@ -74,13 +74,13 @@ class BreadthFirstBroadcast:
         self.times = [max(map(self._balanced_load, step)) for step in self.steps]
 
     @property
-    def bandwidth(self) -> Fraction:
+    def rounds_per_chunk(self) -> Fraction:
         """Rounds per chunk (R / C) in the limit of many chunks."""
         return sum(self.times, Fraction(0))
 
     @property
     def chunks(self) -> int:
-        """The least number of chunks that attains `bandwidth` (if each step has at least one round)."""
+        """The least number of chunks that attains `rounds_per_chunk` (if each step has at least one round)."""
         return lcm(*(time.denominator for time in self.times))
 
     def _collect_arrivals(self, rank: int) -> None:
@@ -129,8 +129,8 @@ class BreadthFirstBroadcast:
         at = int(np.argmax(shards[1:] / capacity[1:])) + 1
         return Fraction(int(shards[at]), int(capacity[at]))
 
-    def schedule(self, chunks: int | None = None) -> Bulk:
-        """Return the schedule with `chunks` chunks a shard, by default those that attain `bandwidth`.
+    def schedule(self, chunks: int | None = None) -> CompressedSchedule:
+        """Return the schedule with `chunks` chunks a shard, by default those that attain `rounds_per_chunk`.
 
         Raises UsageError for too many chunks.
         """

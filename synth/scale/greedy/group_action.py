@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.errors import SynthError
-from synth.model.compressed_schedule import COPY, Bulk
+from synth.model.compressed_schedule import COPY, CompressedSchedule
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 
@@ -69,7 +69,7 @@ class ArrivalColumns:
 
 def compressed_allgather(
     fabric: Fabric, action: GroupAction, chunks: int, rounds: np.ndarray, arrivals: ArrivalColumns
-) -> Bulk:
+) -> CompressedSchedule:
     """Return the allgather whose sends into the representatives are `arrivals`, as a compressed schedule.
 
     Each send is moved by the element that takes its owner to the owner's representative. The fabric's edges must be
@@ -84,7 +84,7 @@ def compressed_allgather(
         order = np.argsort(keys, kind="stable")
         links = fabric.link[order[np.searchsorted(keys[order], src * fabric.nodes + dst)]]
     used, path = np.unique(links, return_inverse=True)
-    return Bulk(
+    return CompressedSchedule(
         topology=fabric.topology,
         collective="allgather",
         root=None,

@@ -6,7 +6,7 @@ import numpy as np
 
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.compressed_schedule import REDUCE, Bulk, elements
+from synth.model.compressed_schedule import REDUCE, CompressedSchedule, elements
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Topology
 
@@ -22,7 +22,7 @@ class TooManySendsError(UsageError):
         self.sends = sends
 
 
-def expand_orbits(given: Bulk) -> Bulk:
+def expand_orbits(given: CompressedSchedule) -> CompressedSchedule:
     """Return the same schedule with every send listed and no generators.
 
     Raises TooLarge above `MAXIMUM_SENDS` sends.
@@ -55,7 +55,7 @@ def expand_orbits(given: Bulk) -> Bulk:
         parts.append((moved_unit * chunks + rest, np.array(images)[given.path]))
     chunk, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     step, kind = np.tile(given.step, len(group)), np.tile(given.kind, len(group))
-    return Bulk(
+    return CompressedSchedule(
         given.topology,
         given.collective,
         given.root,
@@ -69,7 +69,7 @@ def expand_orbits(given: Bulk) -> Bulk:
     )
 
 
-def ordinary_schedule(given: Bulk) -> Schedule:
+def ordinary_schedule(given: CompressedSchedule) -> Schedule:
     """Return an ordinary schedule, which lowers, exports and runs like any other.
 
     Raises TooLarge above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from synth.errors import InfeasibleError, UsageError
-from synth.model.compressed_schedule import Bulk
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
 from synth.solvers.processes.deadline import check_deadline
@@ -24,7 +24,7 @@ def applies(fabric: Fabric) -> bool:
     return fabric.nodes == fabric.ranks and fabric.ranks * fabric.ranks <= MAXIMUM_ENTRIES
 
 
-def rarest_first_schedule(fabric: Fabric, chunks: int = 1, seed: int = 0) -> Bulk:
+def rarest_first_schedule(fabric: Fabric, chunks: int = 1, seed: int = 0) -> CompressedSchedule:
     """Return the greedy allgather with `chunks` chunks a shard.
 
     Raises UsageError where `applies` is False, InfeasibleError where a rank cannot be reached, TimeUp.
@@ -59,7 +59,7 @@ class _Greedy:
         self.held = np.zeros((len(receivers), ranks, chunks), bool)
         self.held[np.arange(len(receivers)), receivers] = True
 
-    def run(self) -> Bulk:
+    def run(self) -> CompressedSchedule:
         """Make steps until every receiver holds everything. Raises InfeasibleError, TimeUp."""
         fabric, copies = self.fabric, self.copies
         columns: list[tuple[np.ndarray, ...]] = []

@@ -63,7 +63,7 @@ class JointSynthesis:
     @property
     def seconds(self) -> Fraction | None:
         """Time of the schedule without latency."""
-        return None if self.schedule is None else self.schedule.bandwidth * self.task.unit / self.network.unit
+        return None if self.schedule is None else self.schedule.rounds_per_chunk * self.task.unit / self.network.unit
 
     @property
     def gap(self) -> Fraction | None:
@@ -113,7 +113,7 @@ def synthesize_jointly(
             packings, packing_complete = pack_trees(network, groups)
             schedule, assignment_complete = assign_steps(network, task, packings, chunks)
             if not (packing_complete and assignment_complete):
-                optimal = schedule.bandwidth * task.unit / network.unit == joint.seconds
+                optimal = schedule.rounds_per_chunk * task.unit / network.unit == joint.seconds
                 unfinished.append("a schedule of fewer steps" if optimal else "a better schedule")
         except (TimeUp, KeyboardInterrupt) as stop:
             _give_up_after_interrupt(stop)

@@ -118,14 +118,14 @@ def of_point(point: Point) -> tuple[str, str]:
         else f"with {counted(point.chunks, 'chunk')} per unit"
     )
     claim = f"No schedule of {steps}, {scope}, takes fewer than {show(value)} rounds per chunk."
-    if point.bandwidth == value:
+    if point.rounds_per_chunk == value:
         return (
             f"{claim} This one takes just that: it is "
             f"optimal{'' if point.status == 'optimal' else ' at this number of chunks'}.",
             how(point.bound.certificate),
         )
-    gap = f", {number(100 * (point.bandwidth / value - 1))}% more" if value else ""
-    return f"{claim} The best known takes {show(point.bandwidth)}{gap}: it is not proved optimal.", how(
+    gap = f", {number(100 * (point.rounds_per_chunk / value - 1))}% more" if value else ""
+    return f"{claim} The best known takes {show(point.rounds_per_chunk)}{gap}: it is not proved optimal.", how(
         point.bound.certificate
     )
 

@@ -87,7 +87,7 @@ def _line(schedule: Schedule) -> tuple[float, float]:
     """Predicted seconds of an empty message, and seconds per byte."""
     network, share = schedule.network, schedule.collective.unit_share
     return len(schedule.steps) * float(network.latency) * 1e-6, float(
-        schedule.bandwidth * share / (network.unit * 10**9)
+        schedule.rounds_per_chunk * share / (network.unit * 10**9)
     )
 
 
@@ -110,7 +110,7 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
 
 def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
     schedule = chosen.schedule
-    cost = ("", "") if schedule is None else (str(len(schedule.steps)), show(schedule.bandwidth))
+    cost = ("", "") if schedule is None else (str(len(schedule.steps)), show(schedule.rounds_per_chunk))
     row = (chosen.label, chosen.backend, chosen.protocol, str(chosen.instances), str(chosen.divisor), *cost)
     if schedule is None:
         return Algorithm(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")

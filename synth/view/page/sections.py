@@ -73,7 +73,7 @@ def of_large(found: Large, about: EntryContext) -> Sheet:
     table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
     alpha = float(found.latency) * 1e-6
-    lines = tuple((i, p.steps * alpha, float(p.bandwidth) * share) for i, p in enumerate(found.points))
+    lines = tuple((i, p.steps * alpha, float(p.rounds_per_chunk) * share) for i, p in enumerate(found.points))
     lack = (
         "schedules of the flow engine are kept by their symmetries and not drawn; synth pareto --schedules "
         "writes them out"
@@ -102,7 +102,7 @@ def of_large(found: Large, about: EntryContext) -> Sheet:
         algorithms,
         min((a for _, a, _ in lines), default=0.0) or None,
         fastest,
-        time_chart.large_stairs(found.least_steps, found.bound, [(p.steps, p.bandwidth) for p in found.points]),
+        time_chart.large_stairs(found.least_steps, found.bound, [(p.steps, p.rounds_per_chunk) for p in found.points]),
         times,
         None,
         (
@@ -190,7 +190,7 @@ def _distance(gaps: Sequence[Fraction]) -> tuple[str, str]:
 def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     """Return the sheet of one schedule, without any claim about better ones."""
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
-    row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.bandwidth))
+    row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.rounds_per_chunk))
     lack = animation_data.reason_not_drawn(given)
     only = Algorithm(
         time_chart.name(len(given.steps)),
@@ -201,7 +201,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
         lack,
     )
     alpha = len(given.steps) * float(given.network.latency) * 1e-6
-    slope = float(given.bandwidth * given.collective.unit_share / (given.network.unit * 10**9))
+    slope = float(given.rounds_per_chunk * given.collective.unit_share / (given.network.unit * 10**9))
     marks = tuple(mark for doc in about.measured for mark in time_chart.series(doc))
     return Sheet(
         about.id,

@@ -41,7 +41,8 @@ def stairs(found: Frontier) -> Stairs:
         floor.append((starts[-1], float(always), show(always)))
     end = None if always is not None else max(known, default=0)
     dots = tuple(
-        (p.steps, float(p.bandwidth), show(p.bandwidth), p.status == "optimal", i) for i, p in enumerate(found.points)
+        (p.steps, float(p.rounds_per_chunk), show(p.rounds_per_chunk), p.status == "optimal", i)
+        for i, p in enumerate(found.points)
     )
     intervals = []
     for interval in found.open:
@@ -128,7 +129,7 @@ def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
     """
     points: list[tuple[Any, Any]] = []
     if found is not None:
-        points = [(p.steps, show(p.bandwidth)) for p in found.points]
+        points = [(p.steps, show(p.rounds_per_chunk)) for p in found.points]
     cost: tuple[Any, Any] = (program.get("steps"), program.get("bandwidth"))
     at = program.get("point")
     if isinstance(at, int) and 0 < at <= len(points) and points[at - 1] == cost:
