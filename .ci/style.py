@@ -1,5 +1,7 @@
 """Style that linters have no rule for: `python .ci/style.py [PATH ...]` prints each place that breaks one, exit code 1.
 
+Without paths it looks at the package, the tests and the benches; in the latter two only at docstrings and words.
+
 - A comprehension or a ternary inside another one, or two of them on one line: write a loop, or name the inner one.
 - The first line of a docstring begins with What, Whether, How, That or Those: name the object, or begin with a verb.
 - A name, docstring or comment uses a private picture for a thing that the literature has a word for.
@@ -18,6 +20,7 @@ from pathlib import Path
 
 MOST_PARAMETERS = 6
 LONG_FUNCTIONS = 35  # functions with more parameters than that, in the whole package: to be lowered, never raised
+WORDS_ONLY = ("tests", "bench")  # folders in which comprehensions and parameters are not counted
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)
 RIDDLE = re.compile(r"(What|Whether|How|That|Those)\b")
 PICTURES = re.compile(
@@ -30,7 +33,8 @@ def places(path: Path) -> Iterator[tuple[int, str]]:
     """Line and reason of each place in the file that breaks a rule."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    yield from _dense(tree)
+    if path.parts[0] not in WORDS_ONLY:
+        yield from _dense(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
@@ -71,14 +75,16 @@ def long_functions(path: Path) -> Iterator[tuple[int, str]]:
 
 def main(arguments: list[str]) -> int:
     """Print every place; 1 where there is any."""
-    roots = [Path(name) for name in arguments or ["synth"]]
+    roots = [Path(name) for name in arguments or ["synth", *WORDS_ONLY]]
     files = sorted(file for root in roots for file in ([root] if root.is_file() else root.rglob("*.py")))
     count = 0
     for file in files:
         for line, reason in sorted(set(places(file))):
             print(f"{file}:{line}: {reason}")
             count += 1
-    long = [(file, *row) for file in files if "api" not in file.parts for row in long_functions(file)]
+    long = [
+        (file, *row) for file in files if not {"api", *WORDS_ONLY} & set(file.parts) for row in long_functions(file)
+    ]
     if len(long) > LONG_FUNCTIONS:
         for file, line, name in long:
             print(f"{file}:{line}: {name} has more than {MOST_PARAMETERS} parameters")

@@ -264,7 +264,7 @@ class Case:
             ]
 
     def _searched(self) -> list[Known]:
-        """What dynamic programming finds; and the exact engine asked about the same C, S and R, and one round less."""
+        """Compare dynamic programming with the exact engine at the same C, S and R, and at one round less."""
         found = []
         for steps, chunks in ((1, 1), (2, 1), (1, 2)):
             value = small.fewest(self.truth, self.name, self.root, steps, chunks)

@@ -110,7 +110,7 @@ def start(job: Path, db: Path, jobs: int) -> subprocess.Popen:
 
 
 def contents(db: Path) -> dict[str, object]:
-    """What a catalog answers, by fingerprint."""
+    """Return the answers of a catalog by fingerprint."""
     with Store.open(db) as store:
         return {name: answer(store, name) for name in store.fingerprints()}
 
@@ -146,7 +146,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def survivors(pids: list[int]) -> list[int]:
-    """Those that still run after `GRACE` seconds."""
+    """Return the processes that still run after `GRACE` seconds."""
     until = time.monotonic() + GRACE
     while (alive := [pid for pid in pids if running(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
@@ -154,7 +154,7 @@ def survivors(pids: list[int]) -> list[int]:
 
 
 def running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
+    """Return True if the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:

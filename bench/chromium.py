@@ -139,7 +139,7 @@ class Chromium:
         self.wait(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression, promises awaited. Raises RuntimeError for an exception."""
+        """Return the value of a JavaScript expression; promises are resolved. Raises RuntimeError for an exception."""
         # The page's policy allows no code from strings; what the protocol evaluates is not under it.
         found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in found:

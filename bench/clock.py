@@ -5,7 +5,7 @@ python -m bench.clock [--frontiers DIR] [--time-limit 60] [-o FILE.json]
 
 The points of a DGX-1's frontiers (those of bench.programs, kept in DIR) and known algorithms on machines with shared
 limits and switches, each at a small and at a large size, as Simple and as LL cut them. Data are moved and compared. The
-kernel is told the order in which links are taken, and nothing else; it is an execution-driven model, not a measurement
+kernel gets the order in which links are taken, and nothing else; it is an execution-driven model, not a measurement
 of any machine. Writes FILE.json and FILE.md; ends with 1 if a time differs, also in what a link carries and for how
 long.
 """
@@ -43,7 +43,7 @@ PROTOCOLS = ("Simple", "LL")
 
 
 def schedules(folder: Path, limit: float) -> Iterator[tuple[str, Schedule]]:
-    """What is lowered and run, on its own links."""
+    """A schedule that is lowered and run on its own links."""
     for name in COLLECTIVES:
         for point in frontier(name, folder, limit).points:
             yield f"{TOPOLOGY} {name} ({point.chunks},{point.steps},{point.rounds})", point.schedule

@@ -5,7 +5,7 @@ python -m bench.encodings --table            the table again, from the JSON
 
 CPU seconds are encode + solve of the engine that answered, imports apart, the median over the seeds; a seed renumbers
 the problem, the same for both sides (see relabel.py), and the solvers keep the seed of a user who names none. `all`
-counts for the default also every racer that lost and what the parent did: the search for symmetries, starting and
+counts for the default also every other portfolio member and the parent: the search for symmetries, starting and
 stopping. A schedule counts once the verifier has replayed it; an answer other than the known one is an error. Instances
 that one side does not decide in most of the seeds are listed and left out of the mean. No query knows of lower bounds
 here: that is what sweeps.py measures.
@@ -190,7 +190,7 @@ def table(document: dict) -> str:
         "default>",
         "ratio>",
         "engine",
-        "all racers>",
+        "all members>",
         "path/z3 wall>",
         "default wall>",
     )
@@ -208,7 +208,7 @@ def table(document: dict) -> str:
         "# SCCL's encoding in z3 against the default\n",
         f"Geometric mean over the {total['both']} of {total['instances']} instances that both decide:"
         f" **{total['geomean_cpu']:.0f}×** less CPU (encode + solve of the engine that answers);"
-        f" {total['geomean_all']:.1f}× with every racer that lost and the search for symmetries counted;"
+        f" {total['geomean_all']:.1f}× with all other members and the search for symmetries counted;"
         f" {total['geomean_wall']:.1f}× in wall time. {total['path_only_undecided']} more are decided by the "
         f"default alone,"
         f" {total['auto_undecided']} not by the default.\n",

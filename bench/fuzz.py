@@ -278,7 +278,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a case ended: `fault` is empty where that is as documented."""
+    """The end of a case: `fault` is empty where the end is as documented."""
 
     code: int | None
     fault: str
@@ -443,7 +443,7 @@ def run(asked: Case, folder: Path) -> Ended:
 
 
 def fault(code: int, said: str) -> str:
-    """What is wrong with how a command ended that `said` this on stderr, or else on stdout; "" where nothing is."""
+    """Return the fault in the end of a command that printed `said` on stderr, else on stdout; "" for none."""
     if code < 0:
         return f"ended by signal {-code}"
     if code not in DOCUMENTED:

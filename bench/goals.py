@@ -1,4 +1,4 @@
-"""What the command line answers, how long it takes, and whether the answer is the known one.
+"""Answers of the command line, their times, and a comparison with the known answers.
 
 python -m bench.goals [--only TEXT] [--timeout 600] [-o results.json]
 python -m bench.goals --table
@@ -96,7 +96,7 @@ def decided(doc: dict) -> str:
 
 
 def both(first: Check, second: Check) -> Check:
-    """What `first` finds wrong, else what `second` does."""
+    """Return the fault that `first` finds, else the fault that `second` finds."""
     return lambda doc: first(doc) or second(doc)
 
 

@@ -103,7 +103,7 @@ def views(suite: Suite) -> None:
         wanted = np.concatenate([_host(array) for array in given])
         count += sum(int((_host(array) == wanted).all()) for array in results)
     suite.row("views that begin anywhere", f"{count} of {12 * suite.ranks} outputs right", count == 12 * suite.ranks)
-    told = 0
+    refused = 0
     good = [xp.asarray(np.zeros(8, np.int32)) for _ in range(suite.ranks)]
     outs = [xp.asarray(np.zeros(8 * suite.ranks, np.int32)) for _ in range(suite.ranks)]
     odd = (
@@ -121,8 +121,8 @@ def views(suite: Suite) -> None:
         try:
             synth.prepare(program, [*good[:-1], array], outs, suite.executor)
         except synth.SynthError as error:
-            told += len(str(error).splitlines()) == 1
-    suite.row("arrays that do not fit", f"{told} of {len(bad)} refused with one line", told == len(bad))
+            refused += len(str(error).splitlines()) == 1
+    suite.row("arrays that do not fit", f"{refused} of {len(bad)} refused with one line", refused == len(bad))
 
 
 def graphs(suite: Suite) -> None:

@@ -152,7 +152,7 @@ def stuck() -> Program:
 
 
 def deadlock(suite: Suite) -> None:
-    """A program that deadlocks is told, and the process lives on; the same as the reference executor tells."""
+    """A deadlock is reported as the reference executor reports it, and the process continues."""
     try:
         api.run(stuck(), size=36)
     except DeadlockError as error:
@@ -165,7 +165,7 @@ def deadlock(suite: Suite) -> None:
             found = error.cycle
         suite.row(
             f"a deadlock, {'3 launches' if on else 'one launch'}",
-            "told, with its cycle" if found else "not told",
+            "reported, with its cycle" if found else "not reported",
             found == wanted,
         )
         done = api.run(suite.program("ring", "allreduce"), executor=suite.executor)
@@ -219,7 +219,7 @@ def sanitizers(suite: Suite) -> None:
 
 
 def sanitized() -> int:
-    """What runs under the sanitizer: each protocol once, little data; in one launch, for the tool makes launches in
+    """Programs for the sanitizer: each protocol once, little data; in one launch, for the tool makes launches in
     turn."""
     suite = Suite("cuda", True)
     for how in HOW.values():

@@ -1,4 +1,4 @@
-"""What the GPU suite and the GPU bench share: where they run, their table, and a section that fails without ending the
+"""Parts of the GPU suite and the GPU bench: where they run, their table, and a section that fails without ending the
 rest.
 
 Both run on one GPU (`--executor cuda`) and, with small sizes, on CPU threads (`--executor host`): the same calls, so
@@ -69,7 +69,7 @@ class Suite:
 
     @property
     def ranks(self) -> int:
-        """How many virtual ranks."""
+        """Return the number of virtual ranks."""
         return 4 if self.small else 8
 
     def program(self, algorithm: str, collective: str) -> Program:

@@ -36,7 +36,7 @@ def programs(names: Sequence[str], folder: Path, limit: float) -> Iterator[tuple
 
 
 def row(name: str, program: Program, way: str, threads: int, tsan: bool) -> tuple[bool, str]:
-    """Whether all is as it should be, and the line of the table."""
+    """Return True if every result is right, and the line of the table."""
     size, start, good, found = program.loop_chunks * 4 * ELEMENTS, time.process_time(), True, "not run"
     in_place = program.in_place == "in"
     try:

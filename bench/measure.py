@@ -1,4 +1,4 @@
-"""What every measurement needs: where it ran, what a subprocess cost, medians, and a place for the results.
+"""Helpers of every measurement: the machine, the cost of a subprocess, medians, and the folder of the results.
 
 CPU is user + system seconds, of a command with all the helper processes it waited for. Wall times depend on what else
 the machine does; CPU seconds less so.

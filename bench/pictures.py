@@ -18,7 +18,7 @@ FOLDER = ROOT / "docs" / "img"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the drawings and plots to a folder; docs/img unless told otherwise."""
+    """Write the drawings and plots to a folder, by default docs/img."""
     given = sys.argv[1:] if arguments is None else arguments
     folder = Path(given[0]) if given else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
         browser.open(page)
         browser.run("document.querySelectorAll('input[type=radio]')[2].click()")
         browser.wait(
-            "document.getElementById('told')?.textContent.includes('of 4') && "
+            "document.getElementById('step-text')?.textContent.includes('of 4') && "
             "document.querySelectorAll('.series.chosen').length"
         )
         (folder / "report.png").write_bytes(browser.picture())

@@ -66,7 +66,7 @@ def boxes(channels: str, ranks: int, rng: random.Random) -> list[int]:
 
 
 def attempt(kind: Kind, seed: str) -> tuple[str, str]:
-    """What became of one random plan: ``right``, ``refused`` or ``wrong``, and why."""
+    """The result of one random plan: ``right``, ``refused`` or ``wrong``, and why."""
     name, protocol, channels = kind
     rng = random.Random(f"{seed} {kind}")
     given = schedule(name, seed)

@@ -197,7 +197,7 @@ def counts(rows: Sequence[dict]) -> list[list[str]]:
 
 
 def forbidden(rows: Sequence[dict]) -> list[dict]:
-    """What must not be there: wrong programs, and refusals of what has to fit."""
+    """Return the faults: wrong programs, and refusals of programs that fit."""
     return [
         row for row in rows
         if row["outcome"] == "wrong"

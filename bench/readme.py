@@ -44,7 +44,8 @@ def _encodings() -> str:
     return (
         f"- Against SCCL's encoding in z3, over the {total['both']} of {total['instances']} instances that both decide:"
         f" **{total['geomean_cpu']:.0f}×** less CPU (geometric mean of medians over {found['seeds']} renumberings;"
-        f" encode + solve of the engine that answers), {total['geomean_all']:.0f}× with the time of all other portfolio members added;"
+        f" encode + solve of the engine that answers), {total['geomean_all']:.0f}× with the time of all other portfolio"
+        f" members added;"
         f" {total['path_only_undecided']} more only the default decides in {found['timeout']:g} s"
         " ([table](bench/results/encodings.md)).\n"
     )

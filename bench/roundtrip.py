@@ -61,9 +61,9 @@ def written(program: Program, runtime: str, topology: str) -> list[str]:
             back = read.read(
                 content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime
             )
-            told = {"name": back.name, "max_bytes": back.max_bytes}  # names are shortened; msccl gets a largest size
-            told |= {"in_place": back.in_place} if len(exported.files) > 1 else {}
-            same = back == replace(program, **told)
+            changes = {"name": back.name, "max_bytes": back.max_bytes}  # names are shortened; msccl gets a largest size
+            changes |= {"in_place": back.in_place} if len(exported.files) > 1 else {}
+            same = back == replace(program, **changes)
         if not same:
             raise AssertionError("the file is read back as another program")
     return [content for _, content in exported.files]
@@ -108,7 +108,7 @@ def ratio(program: Program, runtime: str, network: Network) -> float:
 
 
 def attempt(schedule: Schedule, runtime: str, protocol: str, instances: int, topology: str, seed: str) -> dict:
-    """What became of one way of lowering: `outcome` right, refused or wrong, `why`, and figures of what is right."""
+    """The result of one way of lowering: `outcome` right, refused or wrong, `why`, and figures of a right program."""
     began = time.process_time()
     try:
         programs = made(schedule, runtime, protocol, instances)

@@ -45,7 +45,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What --only looks in."""
+        """Return the text in which --only searches."""
         return f"{self.method} {self.topology}"
 
 

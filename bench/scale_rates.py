@@ -38,7 +38,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What --only looks in."""
+        """Return the text in which --only searches."""
         return f"{self.kind} {self.on}"
 
 
@@ -274,8 +274,8 @@ def expanded(clock: Clock, name: str) -> dict:
     )
     schedule = orbit_expansion.ordinary_schedule(made)
     clock("check", replay.schedule, schedule)
-    told = [(x.sends, x.steps, x.rounds_per_chunk, x.busiest) for x in (short, whole)]
-    same = told[0] == told[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (
+    totals = [(x.sends, x.steps, x.rounds_per_chunk, x.busiest) for x in (short, whole)]
+    same = totals[0] == totals[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (
         int(made.rounds.sum()),
         short.sends,
     )

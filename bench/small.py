@@ -93,7 +93,7 @@ class Machine:
         return [units for _, _, units in self.links] + [units for _, units in self.limits]
 
     def crossings(self, way: Iterable[int]) -> Counter[int]:
-        """How often a way crosses each link and, numbered after the links, each limit."""
+        """Count the crossings of a path with each link and, numbered after the links, each limit."""
         count: Counter[int] = Counter(way)
         for k, (inside, _) in enumerate(self.limits):
             times = sum(n for i, n in count.items() if i < len(self.links) and i in inside)
@@ -135,7 +135,7 @@ def units(name: str, ranks: int, root: int) -> list[tuple[frozenset[int], frozen
 
 
 def combining(name: str) -> bool:
-    """Whether the collective sums."""
+    """True if the collective sums."""
     return name in ("reduce", "reduce-scatter", "allreduce")
 
 

@@ -27,7 +27,7 @@ MOST = 1 << 62
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found: seconds per GB of a shard, GB/s of algorithmic bandwidth, hops of the deepest tree, trees, links
+    """Figures of a forest: seconds per GB of a shard, GB/s of algorithmic bandwidth, depth of the trees, trees, links
     in use."""
 
     time: Fraction
@@ -133,7 +133,7 @@ class _Wires:
 
     @cached_property
     def limit_sets(self) -> list[tuple[int, bytes]]:
-        """What `_limit_sets` makes of the limits where they are."""
+        """Return the limits as `_limit_sets` has them, of the limits where they are."""
         return _limit_sets(self, self.members)
 
     def order(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
@@ -228,7 +228,7 @@ def _group(forest: Forest) -> tuple[int, np.ndarray]:
     order = int(sizes[0])
     if (sizes != order).any():
         _fail("have orbits of unequal size", "generators")
-    # In a commutative group what fixes a rank fixes its orbit: so elements are told apart by one rank of each.
+    # In a commutative group an element that fixes a rank fixes its orbit: one rank of an orbit distinguishes elements.
     start = np.flatnonzero(label == np.arange(ranks))
     if len(start) > 1 and moves:
         seen, queue = {start.tobytes()}, [start]

@@ -81,7 +81,7 @@ def _pcie() -> str:
 
 @dataclass(frozen=True)
 class Set:
-    """What was timed: candidates with all of their samples, at `sizes`."""
+    """Timed candidates with all of their samples, at `sizes`."""
 
     collective: str
     frontier: Frontier
@@ -197,7 +197,7 @@ def judged(given: Set) -> dict:
 
 
 def advised(machine: str, collective: str) -> dict:
-    """What the tuner says without measurements, and what of it an MSCCL executor is given."""
+    """The tuner's plan without measurements, and the part of it that an MSCCL executor runs."""
     start = time.process_time()
     plan = api.tune(_machine(machine), collective, time_limit=LIMIT)
     (one,) = plan.tables

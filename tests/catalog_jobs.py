@@ -1,5 +1,5 @@
-"""What the tests of catalog jobs share: a small job, its run, and what of an entry must not depend on how it was
-run."""
+"""Helpers of the tests of catalog jobs: a small job, its run, and the parts of an entry that must not depend on the
+runner."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def nobody():
 
 
 def entries(tmp_path, db="catalog.db"):
-    """What every entry answers, by its fingerprint."""
+    """Return the answer of every entry by its fingerprint."""
     with Store.open(tmp_path / db) as store:
         return {name: essence(store.get(name)) for name in store.fingerprints()}
 
 
 def essence(entry):
-    """What an entry answers. Which schedule of several attains a point may depend on how fast the machine is."""
+    """Return the answer of an entry without schedules, since the speed of the machine may choose among several."""
     frontier = entry.frontier.to_json() if entry.frontier else {}
     frontier.pop("seconds", None)
     frontier["points"] = [{k: v for k, v in point.items() if k not in CHOICE} for point in frontier.get("points", [])]

@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, a cache directory for each test, golden files.
+"""Fixtures of all tests: hypothesis profiles, a cache directory for each test, golden files.
 
 `--update-golden` writes the golden files anew instead of comparing with them.
 """

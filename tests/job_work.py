@@ -13,7 +13,7 @@ from synth.catalog.jobs import task as job_task
 
 
 def echo(text: str) -> str:
-    """What the text asks for: to crash in some way, to sleep, to eat memory; else the text twice."""
+    """Do the work that the text names: crash in some way, sleep, use up memory; else return the text twice."""
     if text == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if text == "leave":

@@ -1,4 +1,4 @@
-"""What the tests of the mpi executor run under one mpirun: ``python mpi_job.py WHAT``; rank 0 prints JSON."""
+"""Jobs of the tests of the mpi executor under one mpirun: ``python mpi_job.py JOB``; rank 0 prints JSON."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def sizes() -> dict:
 
 
 def errors() -> dict:
-    """What is wrong is said alike by all processes, and a right program runs after each."""
+    """All processes raise the same error, and a right program runs after each."""
     said = {}
     # a deadlock several times: what is said must not depend on which process notices first
     for program in (*[all_send_first(N, 5)] * 5, put_allgather(N), ring_allreduce(4), racing_broadcast()):

@@ -1,4 +1,4 @@
-"""What some tests need of the machine: without it they are skipped with the reason, or fail where SYNTH_CI_NEEDS names
+"""Needs of some tests: without them they are skipped with the reason, or fail where SYNTH_CI_NEEDS names
 it."""
 
 import os

@@ -58,7 +58,7 @@ class Machine:
         self.known = {key: self.begun[key[0]] for key in self.blocks}
         self.open = dict.fromkeys(self.blocks, 0)
         self.pc = dict.fromkeys(self.blocks, 0)
-        self.told = {}
+        self.released = {}
         self.signals, self.waited = defaultdict(list), defaultdict(int)
         self.flying = defaultdict(list)  # port end → events of puts through it
         self.reads = defaultdict(list)  # rank → events of reads by port channels
@@ -153,7 +153,7 @@ class Machine:
         for d in op.deps:
             if not self.ops((rank, d.block))[d.op].flag:
                 raise Wrong(f"{key}: waits for an op without flag")
-            self.open[key] |= self.told[rank, d.block, d.op]
+            self.open[key] |= self.released[rank, d.block, d.op]
         if op.code in ("put", "cpy", "reduce"):
             self.move(key, op, ends)
         elif op.code == "signal":
@@ -174,7 +174,7 @@ class Machine:
             self.known[key] |= self.open[key]
         else:
             raise Wrong(f"{op.code} in a one-sided program")
-        self.told[rank, b, self.pc[key]] = self.known[key]
+        self.released[rank, b, self.pc[key]] = self.known[key]
         self.pc[key] += 1
         return True
 

@@ -21,7 +21,7 @@ class CudaError(RuntimeError):
 
 
 class Memory:
-    """What a cupy.ndarray does here, over NumPy; `gpu`: where it is."""
+    """A stand-in for cupy.ndarray over NumPy; `gpu`: the GPU that holds it."""
 
     def __init__(self, cupy, array, gpu=0):
         self.cupy, self.array, self.gpu, self.data, self.device = cupy, array, gpu, self, Device(cupy, gpu)

@@ -138,7 +138,7 @@ def parse(nodes, own):
 
 
 def load(text, profile):
-    """What every rank's loader keeps. Raises Refused."""
+    """Return the algorithm that every rank's loader keeps. Raises Refused."""
     need(text.isascii() and "\t" not in text, "tabs or non-ASCII characters")
     nodes = lex(text)
     ranks = parse(nodes, -1).int("ngpus")

@@ -85,8 +85,10 @@ def test_later_points(name, steps, value):
 def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
     network = net(name)
     task = collective(coll, network.ranks)
-    shape = next(s for s in symmetry_candidates(network, task) if not s.inner and len(s.moves) == moves)
-    model, read = engine.encode(TranslatedChunks(network, task, shape.moves, chunks, copies), steps, rounds)
+    shape = next(
+        s for s in symmetry_candidates(network, task) if not s.stabilizer_group and len(s.translations) == moves
+    )
+    model, read = engine.encode(TranslatedChunks(network, task, shape.translations, chunks, copies), steps, rounds)
     answer = Cadical().solve(model)
     if answer.status != "sat":
         return None

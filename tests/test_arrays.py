@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C+
 
 
 class Tensor:
-    """What gives NumPy's memory away by DLPack as memory of another device: a torch.Tensor as far as this project
+    """An array that exports NumPy's memory by DLPack as memory of another device: a torch.Tensor as far as this project
     looks."""
 
     def __init__(self, array, device=(2, 0), strides=None, skip=0, code=None):

@@ -36,7 +36,7 @@ def schedule(tmp_path_factory) -> Path:
 
 
 def refused(code: int, *words: object) -> str:
-    """What a command line says, in one line, before it ends with this exit code."""
+    """Return the one line that a command prints before it ends with this exit code."""
     result = CliRunner().invoke(root, [str(word) for word in words])
     assert result.exit_code == code, result.stderr
     (line,) = result.stderr.splitlines()

@@ -52,7 +52,7 @@ def test_too_few_steps_are_refuted_without_a_process(monkeypatch):
 def test_late_bounds_leave_the_question_to_the_search(monkeypatch, result):
     given = []
 
-    def alone(racer, call, arguments, budget, seconds):
+    def alone(member, call, arguments, budget, seconds):
         given.append(seconds)
         return SimpleNamespace(result=result)
 

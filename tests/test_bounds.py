@@ -22,7 +22,7 @@ def net(name: str) -> Network:
 
 
 def proved(network: Network, task: Collective, bound, steps: int | None, chunks: int | None = None) -> Fraction:
-    """What the checker makes of the certificate after a trip through JSON."""
+    """Return the checker's value of the certificate after a round trip through JSON."""
     sent = json.loads(json.dumps(bound.certificate))
     return check(
         sent,

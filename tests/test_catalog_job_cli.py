@@ -30,23 +30,23 @@ def synth(*arguments):
 
 
 def test_a_job_from_plan_to_page(folder):
-    code, told, _ = synth("catalog", "build", "fleet.yaml", "--dry-run")
+    code, message, _ = synth("catalog", "build", "fleet.yaml", "--dry-run")
     assert code == 0
-    assert told.startswith("5 tasks, 5 to do, about")
+    assert message.startswith("5 tasks, 5 to do, about")
     assert not (folder / "catalog.db").exists()
-    code, told, _ = synth("catalog", "build", "fleet.yaml", "--jobs", "1", "--format", "json")
-    done = json.loads(told)
+    code, message, _ = synth("catalog", "build", "fleet.yaml", "--jobs", "1", "--format", "json")
+    done = json.loads(message)
     assert code == 0
     assert done["counts"]["done"] == {"solved": 2, "known": 0, "alike": 3}
     assert {row["fate"] for row in done["tasks"]} == {"todo", "alike"}
-    code, told, _ = synth("catalog", "build", "fleet.yaml")
+    code, message, _ = synth("catalog", "build", "fleet.yaml")
     assert code == 0
-    assert [line.split()[:4] for line in told.splitlines() if line.startswith("done")] == [["done", "2", "3", "5"]]
-    code, told, _ = synth("catalog", "build", "fleet.yaml", "--dry-run")
-    assert told.startswith("5 tasks, 0 to do")
-    assert "broadcast from 3 on ring:4" in told
-    code, _, told = synth("catalog", "table", "fleet.yaml", "--title", "Rings", "-o", "rings.md")
-    assert (code, told) == (0, "synth: wrote rings.md\n")
+    assert [line.split()[:4] for line in message.splitlines() if line.startswith("done")] == [["done", "2", "3", "5"]]
+    code, message, _ = synth("catalog", "build", "fleet.yaml", "--dry-run")
+    assert message.startswith("5 tasks, 0 to do")
+    assert "broadcast from 3 on ring:4" in message
+    code, _, message = synth("catalog", "table", "fleet.yaml", "--title", "Rings", "-o", "rings.md")
+    assert (code, message) == (0, "synth: wrote rings.md\n")
     page = (folder / "rings.md").read_text()
     assert page.startswith("# Rings\n\n5 problems (5 done), answered by 2 entries")
     assert "| broadcast from 3 | 2: 1 | complete to 2 steps |" in page
@@ -63,9 +63,9 @@ def test_a_page_counts_what_is_named_twice_once(folder):
 
 def test_open_intervals_end_with_four_and_stand_in_the_page(folder):
     (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [broadcast]\noptions: {max-steps: 6}\n")
-    code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.001")
+    code, message, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.001")
     assert code == 4
-    assert [line.split()[0] for line in told.splitlines() if "an interval is left" in line] == ["open"]
+    assert [line.split()[0] for line in message.splitlines() if "an interval is left" in line] == ["open"]
     _, page, _ = synth("catalog", "table", "fleet.yaml")
     assert "1 open" in page
     assert any(mark in page for mark in (" to ", "≥"))
@@ -90,10 +90,10 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_is_one_line(folder, case):
     (folder / "bad.yaml").write_text("topologies: [dgx1]\ncolls: [allgather]\n")
-    arguments, code, told = BAD[case]
+    arguments, code, message = BAD[case]
     found = synth("catalog", "build", *arguments)
     assert found[0] == code
-    assert told in found[2]
+    assert message in found[2]
     assert len(found[2].splitlines()) == 1
 
 

@@ -52,8 +52,8 @@ def test_processes_end_what_is_late_or_too_large_and_tell_why():
         )
     finally:
         runner.close()
-    told = [(found[i].text, found[i].why, found[i].detail) for i in range(5)]
-    assert told == [
+    message = [(found[i].text, found[i].why, found[i].detail) for i in range(5)]
+    assert message == [
         ("aa", "", ""),
         (None, "crash", "its process was killed by SIGKILL"),
         (None, "crash", "its process ended with code 3"),
@@ -84,7 +84,7 @@ def test_the_process_that_children_come_from_may_be_killed_too():
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """What the small job gives in this process."""
+    """Return the answers of the small job in this process."""
     folder = tmp_path_factory.mktemp("inline")
     run(folder)
     return entries(folder)
@@ -124,7 +124,7 @@ def test_two_dask_workers_give_the_same_entries_with_one_killed_on_the_way(tmp_p
     assert summary.exit_code == 0
 
 
-def test_a_scheduler_that_is_not_there_is_told_soon(monkeypatch):
+def test_a_scheduler_that_is_not_there_is_reported_soon(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
     with pytest.raises(SynthError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 within 0\.5 s"):
         cluster.connect(task.run, "tcp://127.0.0.1:1", 1)
@@ -132,7 +132,7 @@ def test_a_scheduler_that_is_not_there_is_told_soon(monkeypatch):
         cluster.connect(task.run, "nowhere", 1)
 
 
-def test_a_missing_library_is_told_with_the_command_that_installs_it(monkeypatch):
+def test_a_missing_library_is_reported_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr("synth.model.registry.installed", lambda module: False)
     with pytest.raises(MissingDependencyError, match=r"needs distributed, .*pip install 'ccl-synth\[cluster\]'"):
         cluster.connect(task.run, "local", 1)
@@ -195,15 +195,15 @@ class Workers:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "message"),
     [
         (["0.0.9"], "the workers of tcp://s have synth 0.0.9, here it is"),
         (ModuleNotFoundError("No module named 'synth'"), "cannot run synth"),
     ],
 )
-def test_workers_with_another_synth_or_none_are_refused(found, told):
+def test_workers_with_another_synth_or_none_are_refused(found, message):
     client = Workers(found)
-    with pytest.raises(SynthError, match=told):
+    with pytest.raises(SynthError, match=message):
         cluster.same_version(client, "tcp://s")
     assert client.closed
     cluster.same_version(Workers([cluster.version()]), "tcp://s")

@@ -325,29 +325,29 @@ def test_two_writers_at_once(ring, path) -> None:
     with Store.open(path, create=True) as store:
         store.put(entry(ring))
         both = [writer(path, 0, 30), writer(path, 20, 30)]  # ten of them are the same
-        told = [set(one.communicate()[0].split()) for one in both]
+        reported = [set(one.communicate()[0].split()) for one in both]
         assert [one.returncode for one in both] == [0, 0]
         assert len(store) == 51
-        assert told[0] | told[1] | {entry(ring).fingerprint} == set(store.fingerprints())
+        assert reported[0] | reported[1] | {entry(ring).fingerprint} == set(store.fingerprints())
         assert len(rows(store)) == 51
 
 
 def test_a_killed_writer_loses_at_most_its_open_entry(ring, path) -> None:
     with Store.open(path, create=True) as store:
         store.put(entry(ring))
-    told: set[str] = set()
+    reported: set[str] = set()
     for turn, after in enumerate((1, 4)):
         one = writer(path, 1000 * turn, 1000)
         assert one.stdout is not None
-        told |= {one.stdout.readline().strip() for _ in range(after)}
+        reported |= {one.stdout.readline().strip() for _ in range(after)}
         one.send_signal(signal.SIGKILL)
-        told |= {line.strip() for line in one.stdout.read().splitlines() if len(line.strip()) == 64}
+        reported |= {line.strip() for line in one.stdout.read().splitlines() if len(line.strip()) == 64}
         one.wait()
         with Store.open(path) as store:
             kept = set(store.fingerprints()) - {entry(ring).fingerprint}
-            assert told <= kept
-            assert len(kept - told) <= turn + 1, "the one that was put but not told yet"
-            told |= kept
+            assert reported <= kept
+            assert len(kept - reported) <= turn + 1, "the one that was put but not reported yet"
+            reported |= kept
             assert all(isinstance(row, Row) for row in store.ls())
             assert store.base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -381,7 +381,7 @@ def test_a_full_disk_is_one_line_and_harms_nothing(ring, path) -> None:
         assert store.put(entry(ring, n="later"))
 
 
-def test_who_waits_too_long_is_told_who_is_in_the_way(ring, path) -> None:
+def test_who_waits_too_long_learns_who_is_in_the_way(ring, path) -> None:
     with Store.open(path, create=True) as store, Store.open(path) as other:
         store.base.execute("BEGIN IMMEDIATE")
         other.base.execute("PRAGMA busy_timeout = 1")

@@ -293,7 +293,7 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
 
 
 def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
-    """Those that the tests of the checker are made of, of every kind, and prices of limits and of ways through
+    """Certificates of every kind, as in the tests of the checker, and prices of limits and of paths through
     switches."""
     from test_check import CASES
 

@@ -1,4 +1,4 @@
-"""What tables say of entries is read without their schedules, and is what the whole entries say."""
+"""Tables of entries are read without their schedules, and agree with the whole entries."""
 
 from __future__ import annotations
 

@@ -219,16 +219,16 @@ def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "message"),
     [("gave-up", "the search ended"), ("effort", "the default effort is spent, --time-limit allows more")],
 )
-def test_what_stays_open_without_a_budget_is_no_failure(reason, told, monkeypatch):
+def test_what_stays_open_without_a_budget_is_no_failure(reason, message, monkeypatch):
     """Documented in docs/cli.md, "Exit codes": scripts ask `complete` and `open` of the JSON."""
     found = line()
     left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
     monkeypatch.setattr(api, "frontier", lambda *args, **options: left)
     shown = synth("pareto --topo line:3 --coll broadcast").stdout
-    assert "nothing was found" in shown and told in shown
+    assert "nothing was found" in shown and message in shown
     doc = json.loads(synth("pareto --topo line:3 --coll broadcast --format json").stdout)
     assert doc["complete"] is False and [row["reason"] for row in doc["open"]] == [reason]
 

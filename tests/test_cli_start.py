@@ -1,4 +1,4 @@
-"""The command line starts quickly because it imports only what it needs: told by what is loaded, never by a clock."""
+"""The command line imports only the modules that it needs. The tests look at the loaded modules, never at a clock."""
 
 import subprocess
 import sys

@@ -175,7 +175,7 @@ def test_timed_launches_on_rotating_buffers_are_checked(in_place, graphs):
 
 
 @needs_compiler
-def test_a_timed_launch_that_gives_something_else_is_told():
+def test_a_timed_launch_that_gives_something_else_is_reported():
     loaded = machine(ring_allgather(3), 5, "int32", cupy=Cupy(cache=300))
     launch, count = loaded.launch, [0]
 
@@ -343,7 +343,7 @@ def test_what_is_missing_is_one_line(monkeypatch):
 
 
 class Nccl:
-    """What cupy.cuda.nccl is asked: allReduce of float32, as the sum, when the group ends."""
+    """A stand-in for a communicator of cupy.cuda.nccl: allReduce of float32, as the sum, when the group ends."""
 
     available, NCCL_FLOAT32, NCCL_SUM = True, 7, 0
 

@@ -236,7 +236,7 @@ def test_groups(documents: dict[str, seeds.Case]) -> None:
 
 
 def test_a_counter_example_is_a_schedule() -> None:
-    """What the search finds for sums of which ranks keep nothing, some, or their input, replays."""
+    """Schedules that the search finds for sums of which ranks keep nothing, some, or their input, replay."""
     links = ((0, 1), (1, 0), (1, 2), (2, 1))
     machine = Machine(3, tuple((a, b, ()) for a, b in links), tuple((Fraction(1), ((i, 1),)) for i in range(4)))
     every = frozenset(range(3))

@@ -76,7 +76,7 @@ def test_machines_whose_links_share_limits_and_connections_that_share_links(mach
 
 
 def test_the_kernel_works_the_time_out_by_itself():
-    """It is told an order alone: with another network's tables, or a table whose makespan is wrong, its time is its
+    """The kernel gets an order alone: with another network's tables, or a table with a wrong makespan, its time is its
     own."""
     links, program = network("fully-connected:4"), ring_allreduce(4)
     plain = both(program, links, 5000).picoseconds

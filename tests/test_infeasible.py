@@ -1,4 +1,4 @@
-"""What has no schedule: the proof that the command line leaves, checked and corrupted."""
+"""Infeasible problems: the proof that the command line writes, checked and corrupted."""
 
 import json
 from dataclasses import replace

@@ -33,7 +33,7 @@ def changed(doc: dict, path: str, value: object) -> dict:
     return doc
 
 
-def told(doc: dict, tmp_path) -> tuple[int, str]:
+def message(doc: dict, tmp_path) -> tuple[int, str]:
     (tmp_path / "a.json").write_text(json.dumps(doc))
     found = CliRunner().invoke(root, ["verify", str(tmp_path / "a.json")])
     return found.exit_code, found.stderr.removeprefix(f"synth: error: {tmp_path}/a.json: ")
@@ -41,7 +41,7 @@ def told(doc: dict, tmp_path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("doc", [WHOLE, ROOTED, WHOLE | {"open": ["a line"]}])
 def test_what_is_written_is_read(doc, tmp_path):
-    assert told(doc, tmp_path) == (4, "")  # its points have no files
+    assert message(doc, tmp_path) == (4, "")  # its points have no files
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_is_written_is_read(doc, tmp_path):
     ],
 )
 def test_anything_else_is_refused_with_its_place(path, value, place, tmp_path):
-    code, line = told(changed(WHOLE, path, value), tmp_path)
+    code, line = message(changed(WHOLE, path, value), tmp_path)
     assert code == 5 and line.startswith(place) and line.count("\n") == 1, line
 
 
@@ -106,7 +106,7 @@ def test_the_machine_of_an_impossible_collective_too():
 
 @pytest.mark.parametrize("value", [None, 4, -1, 1.0, True, "1"])
 def test_a_broadcast_has_a_rank_as_its_root(value, tmp_path):
-    code, line = told(changed(ROOTED, "root", value), tmp_path)
+    code, line = message(changed(ROOTED, "root", value), tmp_path)
     assert code == 5 and line.startswith("root: "), line
 
 

@@ -62,7 +62,7 @@ def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(progra
     assert set(machine.run) == {count}
 
 
-def test_a_deadlock_across_launches_is_told_and_the_next_run_is_right():
+def test_a_deadlock_across_launches_is_reported_and_the_next_run_is_right():
     with pytest.raises(DeadlockError) as one:
         api.run(all_send_first(3, 4), executor="host", timeout=0.2)
     host = Host(threads=2, timeout=0.2, ranks_on=(0, 1, 2))
@@ -76,7 +76,7 @@ def test_a_deadlock_across_launches_is_told_and_the_next_run_is_right():
         assert not machine.abort.any() and not machine.counters.any()
 
 
-def test_each_launch_is_told_of_its_own_blocks_and_sees_all_beats():
+def test_each_launch_knows_its_own_blocks_and_sees_all_beats():
     program = recursive_doubling_allreduce(4, 3)
     machine, _ = Host(ranks_on=(0, 1, 0, 1)).load(program, 5, dtype("float32"), in_place=False)
     assert [launch.device for launch in machine.launches] == [0, 1, 0, 1]
@@ -102,7 +102,7 @@ def test_what_makes_no_sense_is_one_line():
     )
 
 
-def test_where_one_launch_has_no_threads_the_others_are_told_to_leave():
+def test_where_one_launch_has_no_threads_the_others_leave():
     abort = np.zeros(1, np.uint64)
     calls: list[int] = []
 

@@ -472,16 +472,16 @@ def test_the_report_as_text_and_json():
     assert doc["runtime"] == "executor"
     assert doc["findings"][0]["rule"] == "race"
     assert doc["safe_bytes"] == 0
-    told = (
+    message = (
         f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime executor, its default "
         f"buffer sizes)"
     )
-    assert list(report.lines())[-1] == told
+    assert list(report.lines())[-1] == message
 
 
 def test_a_wrong_program_is_not_said_to_be_safe():
     for program in (programs.all_send_first(3, 3), edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())):
         report = lint.check(program)
         assert not report.ok and report.to_json()["safe_bytes"] == 0
-        (told,) = [line for line in report.lines() if "buffer sizes" in line]
-        assert told.startswith("wrong: ") and "safe at any" not in told and "safe up to" not in told
+        (message,) = [line for line in report.lines() if "buffer sizes" in line]
+        assert message.startswith("wrong: ") and "safe at any" not in message and "safe up to" not in message

@@ -91,7 +91,7 @@ class Orders:
             )  # fmt: skip
 
     def right(self):
-        """Whether every execution ends right; None where there are too many."""
+        """Return True if every execution ends right, None where there are too many."""
         seen, stack = {self.start}, [self.start]
         while stack:
             state = stack.pop()

@@ -22,7 +22,7 @@ def relabelled(machine, pi):
 
 
 def is_map(machine, other, ranks):
-    """Whether rank r of `machine` may be played by ranks[r] of `other`."""
+    """Return True if r -> ranks[r] maps `machine` to `other`."""
     there = {(k.src, k.dst): k.bandwidth for k in other.links}
     return all(there.get((ranks[k.src], ranks[k.dst])) == k.bandwidth for k in machine.links) and len(there) == len(
         machine.links

@@ -161,7 +161,7 @@ def test_the_control_hears_a_slower_link_and_a_longer_way(frontier):
     assert "not a measurement" in synth("emulate f.json --sizes 1KB").stdout
 
 
-def test_an_executor_that_does_not_hear_the_links_is_told_so(frontier, monkeypatch):
+def test_an_executor_that_does_not_hear_the_links_is_noted(frontier, monkeypatch):
     deaf = Reference.time
 
     def time(self, program, elements, **how):

@@ -32,7 +32,7 @@ def world():
 
 
 def started(processes, *words, program=HERE / "mpi_job.py"):
-    """What `python program words` says under an mpirun."""
+    """Return the output of `python program words` under an mpirun."""
     command, environment = mpi_world.command(processes)
     return subprocess.run(
         [*command, sys.executable, str(program), *words],

@@ -131,7 +131,7 @@ def test_the_kernel_serves_every_count(name, protocol):
         assert api.run(made, executor="host", threads=1, size=5 * units * 4, ranks_on=(0, 0, 1, 1)).checked.elements
 
 
-def fenced(count, kind=np.float32):
+def guarded(count, kind=np.float32):
     """An array of `count` elements between two that nobody may touch, and the whole of it."""
     whole = np.full(count + 2, CANARY, kind)
     return whole[1:-1], whole
@@ -143,8 +143,8 @@ def fenced(count, kind=np.float32):
 def test_the_callers_arrays_are_filled_to_their_ends_and_no_further(op, in_place):
     made = program("allreduce", instances=1)
     given = reference_data.inputs(Layout(made.collective, 1), 7, dtype("f32"), op, 3)
-    held = [fenced(7) for _ in range(RANKS)]
-    got = held if in_place else [fenced(7) for _ in range(RANKS)]
+    held = [guarded(7) for _ in range(RANKS)]
+    got = held if in_place else [guarded(7) for _ in range(RANKS)]
     for (array, _), rows in zip(held, given, strict=True):
         array[:] = rows[0]
     ready = synth.prepare(made, [a for a, _ in held], [a for a, _ in got], executor="host", op=op, in_place=in_place)

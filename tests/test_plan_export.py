@@ -321,7 +321,7 @@ def test_protocols_that_mscclpp_lacks_are_listed():
 
 
 def plugin(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | None:
-    """What NCCL's example tuner plugin applies: the first line that matches, of lines of at most 255 characters."""
+    """Return the line that NCCL's example tuner plugin applies: the first match among lines up to 255 characters."""
     for line in text.splitlines():
         assert len(line) < 255
         if line.startswith("#") or not line:

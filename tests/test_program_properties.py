@@ -94,8 +94,10 @@ def written(program: Program, runtime: str) -> int:
         strict_msccl.load(content, runtime)
         back = read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
         gpus = tuple(gpu._replace(blocks=tuple(block._replace(via=()) for block in gpu.blocks)) for gpu in program.gpus)
-        told = back.in_place if program.in_place == "both" and RUNTIMES[runtime].exact_in_place else program.in_place
-        assert back == replace(program, name=back.name, gpus=gpus, in_place=told, max_bytes=1 << 20)
+        in_place = (
+            back.in_place if program.in_place == "both" and RUNTIMES[runtime].exact_in_place else program.in_place
+        )
+        assert back == replace(program, name=back.name, gpus=gpus, in_place=in_place, max_bytes=1 << 20)
         assert program.name.startswith(back.name)
     if len(files) == 2:
         assert sorted(read.read(content, "f.xml", program.collective).in_place for _, content in files) == ["in", "out"]

@@ -54,7 +54,7 @@ def unpacked(data: str) -> dict:
 
 
 def sends(doc: dict, schedule: Schedule) -> list[list[tuple]]:
-    """What a packed schedule says, step by step, as (chunk, src, dst, kind, via)."""
+    """Return the sends of a packed schedule, step by step, as (chunk, src, dst, kind, via)."""
     routes = schedule.network.routes
     return [
         sorted(
@@ -122,7 +122,7 @@ def test_limits_without_wires_are_rows_of_their_own():
     }
 
 
-def test_boxes_are_told_by_the_name():
+def test_boxes_come_from_the_name():
     assert animation_data.boxes("dgx1-v100*2:cross=0+2", 16) == (0,) * 8 + (1,) * 8
     assert (
         animation_data.boxes("dgx1-v100", 8)

@@ -117,8 +117,8 @@ def at(browser, path):
     assert {url.partition("#")[0] for url in browser.requests()} <= {path.resolve().as_uri(), "about:blank"}
 
 
-def told(page) -> str:
-    return page.run("document.getElementById('told').textContent")
+def message(page) -> str:
+    return page.run("document.getElementById('step-text').textContent")
 
 
 def tokens(page) -> list[str]:
@@ -213,17 +213,17 @@ def test_buttons_step_through_the_schedule(at, gather):
     page = at(1)
     says = [f"step {t} of 2: {step.rounds} round{'s' * (step.rounds > 1)}, {len(step.sends)} sends"
             for t, step in enumerate(gather.points[0].schedule.steps, 1)]  # fmt: skip
-    assert told(page) == says[0]
+    assert message(page) == says[0]
     first = tokens(page)
     press(page, "#forth")
-    assert told(page) == says[1] and tokens(page) != first
+    assert message(page) == says[1] and tokens(page) != first
     assert page.run("document.getElementById('forth').disabled") is True
     press(page, "#back")
-    assert told(page).startswith("step 1") and tokens(page) == first
+    assert message(page).startswith("step 1") and tokens(page) == first
     press(page, "#first")
-    assert told(page) == "before step 1 of 2" and tokens(page) == []
+    assert message(page) == "before step 1 of 2" and tokens(page) == []
     press(page, "#end")
-    assert told(page).startswith("step 2")
+    assert message(page).startswith("step 2")
     rings = "[...document.querySelectorAll('.gauge')].map(g => g.getAttribute('stroke-dasharray'))"
     assert page.run(rings) == ["100 100"] * 8  # every rank ends with all that it must have
     press(page, "#first")
@@ -268,15 +268,15 @@ def test_an_input_that_is_added_again_travels_no_link_and_counts(browser, tmp_pa
 def test_the_keyboard_steps_plays_and_pauses(at):
     page = at(1)
     page.press("ArrowRight")
-    assert told(page).startswith("step 2")
+    assert message(page).startswith("step 2")
     page.press("ArrowLeft")
     page.press("ArrowLeft")
-    assert told(page).startswith("before")
+    assert message(page).startswith("before")
     page.run("document.getElementById('play').focus()")
     page.press("End")
-    assert told(page).startswith("step 2")
+    assert message(page).startswith("step 2")
     page.press("Home")
-    assert told(page).startswith("before")
+    assert message(page).startswith("before")
     page.press("Enter")
     assert page.run("document.getElementById('play').textContent") == "pause"
     page.press(" ")
@@ -290,13 +290,13 @@ def test_play_goes_through_all_steps_and_stops(at):
     )
     press(page, "#first")
     press(page, "#play")
-    page.wait("document.getElementById('told').textContent.startsWith('step 1')")
+    page.wait("document.getElementById('step-text').textContent.startsWith('step 1')")
     where = "document.querySelector('.token').getAttribute('transform')"
     before = page.run(where)
     page.wait(f"{where} !== {before!r}")  # what travels has moved
-    page.wait("document.getElementById('told').textContent.startsWith('step 2')")
+    page.wait("document.getElementById('step-text').textContent.startsWith('step 2')")
     page.wait("document.getElementById('play').textContent === 'play'")
-    assert told(page).startswith("step 2")
+    assert message(page).startswith("step 2")
 
 
 def test_less_motion_where_that_is_preferred(at):
@@ -304,7 +304,7 @@ def test_less_motion_where_that_is_preferred(at):
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
     press(page, "#first")
     press(page, "#play")
-    page.wait("document.getElementById('told').textContent.startsWith('step 1')")
+    page.wait("document.getElementById('step-text').textContent.startsWith('step 1')")
     where = "document.querySelector('.token').getAttribute('transform')"
     before = page.run(where)
     time.sleep(0.1)
@@ -316,8 +316,8 @@ def test_the_slider_goes_to_a_step(at):
     page = at(1)
     page.run("document.getElementById('step').focus()")
     page.press("ArrowRight")
-    assert told(page).startswith("step 2")
-    assert page.run("document.getElementById('step').getAttribute('aria-valuetext')") == told(page)
+    assert message(page).startswith("step 2")
+    assert page.run("document.getElementById('step').getAttribute('aria-valuetext')") == message(page)
 
 
 def test_pointing_tells_which_chunk_goes_where(at, gather):
@@ -367,7 +367,7 @@ def test_the_list_of_sends_tells_the_same_by_keyboard(at):
         f"{second} ("
     )  # as the focus is still there
     page.press("ArrowRight")
-    assert told(page).startswith("step 2")  # arrows still step
+    assert message(page).startswith("step 2")  # arrows still step
 
 
 def test_ranks_say_how_much_they_hold(at, gather):
@@ -392,10 +392,10 @@ def test_loads_are_coloured_by_step_and_in_total(at):
     cell = page.run("document.querySelector('[data-cell=\"0 1\"]').textContent")
     assert cell == "0 → 1: step 2, 1 send of 2, 50%"
     press(page, '[data-cell="0 1"]')
-    assert told(page).startswith("step 2") and page.run("document.getElementById('loads').value") == "step"
+    assert message(page).startswith("step 2") and page.run("document.getElementById('loads').value") == "step"
 
 
-def test_limits_are_told_beside_their_links(browser, tmp_path):
+def test_limits_are_shown_beside_their_links(browser, tmp_path):
     found = api.frontier("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
     (tmp_path / "r.html").write_text(api.report(found).html)
     browser.window(1200, 900)
@@ -428,7 +428,7 @@ def test_another_algorithm_is_chosen(at, way):
     else:
         page.run("document.querySelector('[data-point=\"1\"]').focus()")
         page.press("Enter")
-    page.wait("document.getElementById('told').textContent.includes('of 3')")
+    page.wait("document.getElementById('step-text').textContent.includes('of 3')")
     assert page.run("document.querySelector('tr.chosen').textContent").startswith("376")  # steps, rounds, ...
     page.wait("document.querySelectorAll('.series.chosen.s1').length === 1")
 

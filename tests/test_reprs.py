@@ -1,4 +1,4 @@
-"""What a notebook shows of a value is one short line, however large the value."""
+"""The repr of a value in a notebook is one short line, however large the value."""
 
 import synth
 

@@ -128,11 +128,11 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
     save(tmp_path, "wrong.txt", text.dump(Program("wrong", good.collective, 1, (*good.gpus[:2], gpu, good.gpus[3]))))
     save(tmp_path, "stuck.txt", text.dump(all_send_first(2, 3)))
     assert "rank 2 output chunk 0 element 0: found" in synth("run wrong.txt", code=5).stderr
-    told = synth("run stuck.txt", code=1).stderr
-    assert told.count("\n") == 1
+    message = synth("run stuck.txt", code=1).stderr
+    assert message.count("\n") == 1
     assert (
         "deadlock: rank 0 block 0 op 2 (s i[2]) waits for room to rank 1 on channel 0 (2 of 2 in flight); rank 1 "
-        "block 0 op 2" in told
+        "block 0 op 2" in message
     )
     assert "right" in synth("run stuck.txt --depth 3").stdout
     assert "right" in synth("run stuck.txt --protocol LL").stdout

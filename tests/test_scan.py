@@ -61,7 +61,7 @@ def test_all_prefixes_of_a_pair(rounds):
     network = topology("line:2").network()
     task = collective("scan", 2)
     model, read = contributions.encode(
-        TranslatedChunks(network, task, symmetry_candidates(network, task)[-1].moves, rounds), 1, rounds
+        TranslatedChunks(network, task, symmetry_candidates(network, task)[-1].translations, rounds), 1, rounds
     )
     answer = Cadical().solve(model)
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
@@ -110,7 +110,9 @@ def test_a_rank_that_holds_nothing_sends_nothing(machine):
         task = Collective("custom", network.ranks, (frozenset(pre),), (post,), True, (), (tuple(wants),))
         for chunks, steps in ((1, 2), (2, 4), (3, 5)):
             model, read = contributions.encode(
-                TranslatedChunks(network, task, symmetry_candidates(network, task)[-1].moves, chunks), chunks, steps
+                TranslatedChunks(network, task, symmetry_candidates(network, task)[-1].translations, chunks),
+                chunks,
+                steps,
             )
             answer = Cadical(seed=chunks).solve(model)
             if answer.status == "sat":

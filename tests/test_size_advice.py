@@ -71,8 +71,8 @@ def test_the_command_says_it_and_still_names_the_models_point():
 @pytest.mark.parametrize("engine", ["exact", "flow"])
 def test_both_engines_say_it(engine):
     found = api.frontier("ring:6", "allgather", engine=engine)
-    told = choice(found, MB) if isinstance(found, Frontier) else large_choice(found, MB)
-    assert any("does not divide into" in line for line in told.sentences)
+    advice = choice(found, MB) if isinstance(found, Frontier) else large_choice(found, MB)
+    assert any("does not divide into" in line for line in advice.sentences)
 
 
 def test_the_document_says_which_points_divide_the_size():

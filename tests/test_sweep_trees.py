@@ -40,16 +40,16 @@ def asked(steps, seconds=20.0):
 def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     bound, job = asked(4)
     hard = Problem(MACHINE, TASK, 13, 4, 15)
-    told = []
-    verdict = portfolio.solve(hard, budget=Budget(60.0), on_event=told.append, beside=job)
+    messages = []
+    verdict = portfolio.solve(hard, budget=Budget(60.0), on_event=messages.append, beside=job)
     assert isinstance(verdict, Sat | Unknown)
     if isinstance(verdict, Unknown):
         assert verdict.reason == "interrupted"
         answer = prefetched_bounds.finish_tree_query(job, 5.0)
         assert isinstance(answer, Sat)
         assert answer.schedule.rounds_per_chunk == bound.value == F(15, 13)
-    assert told
-    assert not any(text.startswith("tree ") for text in told)  # no member does what the job does
+    assert messages
+    assert not any(text.startswith("tree ") for text in messages)  # no member does what the job does
 
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():

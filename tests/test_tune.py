@@ -58,7 +58,7 @@ def synth(words, code=0):
 
 
 def sound(plan):
-    """What every plan promises."""
+    """Check the promises of every plan."""
     read.check(plan)
     for table in plan.tables:
         assert (table.ranges[0].low, table.ranges[-1].high) == (table.sizes[0], table.sizes[-1])
@@ -265,7 +265,7 @@ def test_logs_alone_are_a_plan(folder):
     assert plan.topology is None and plan.tables[0].ranks == 4
 
 
-def test_sizes_that_nothing_says_are_left_out_and_told(folder):
+def test_sizes_that_nothing_says_are_left_out_and_reported(folder):
     write_logs({1024: 10, 4096: 12}, {})
     plan = sound(api.tune(collective="allgather", sizes=[256, 1024, 4096, 65536], logs=[("nccl", "nccl.txt")]))
     assert plan.tables[0].sizes == (1024, 4096)

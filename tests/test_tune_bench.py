@@ -41,7 +41,7 @@ def test_fitted_on_half_and_judged_on_the_other(small):
 
 
 def test_a_wrong_choice_costs_what_it_takes_longer(small):
-    """The tuner that is told the opposite of every time loses, and the bench says how much."""
+    """A tuner that reads the opposite of every time loses, and the bench says how much."""
     found, _ = small
     upside = [replace(c, samples=tuple(s._replace(seconds=1e-9 / s.seconds) for s in c.samples)) for c in found.found]
     answer = tune.answer(Question("allgather", 4, found.sizes), upside, None)

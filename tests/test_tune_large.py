@@ -1,4 +1,4 @@
-"""What becomes of the points of flow methods in a plan: too large to be written out, or no time left. Clocks are
+"""Points of flow methods in a plan: too large to be written out, or no time left. Clocks are
 injected."""
 
 from dataclasses import replace

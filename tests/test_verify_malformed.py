@@ -116,7 +116,7 @@ def test_every_schema_that_is_named_is_read():
         assert "synth verifies" not in str(raised.value)
 
 
-def test_what_is_malformed_is_told_without_python():
+def test_what_is_malformed_is_reported_without_python():
     assert malformed(KeyError("sends")) == "malformed document: 'sends' is missing"
     assert malformed(KeyError(("a", 1)), "certificate").startswith("malformed certificate: ")
     assert malformed(ValueError("'x' is not a number")) == "malformed document: 'x' is not a number"

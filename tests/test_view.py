@@ -1,4 +1,4 @@
-"""What people look at: numbers and sentences of the tables, HTML, plots."""
+"""Views: numbers and sentences of the tables, HTML, plots."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     document = {
         "where": where(), "seed": given.seed, "seconds": given.time_limit, "jobs": given.jobs, "seeds": len(made),
         "rows": [{"cell": list(cell), "answer": answer, "count": n} for (cell, answer), n in sorted(count.items())],
-        "findings": [_told(finding) for finding in found],
+        "findings": [_finding_json(finding) for finding in found],
         "taken_back": kept.get("taken_back", []),
     }  # fmt: skip
     keep(document, table(document), path)
@@ -107,9 +107,9 @@ def _attack(
     return count, found
 
 
-def _told(finding: campaign.Finding) -> dict:
-    told = {key: getattr(finding, key) for key in ("number", "seed", "verdict")}
-    return told | {"cell": list(finding.cell), "reason": finding.reason[:200]}
+def _finding_json(finding: campaign.Finding) -> dict:
+    message = {key: getattr(finding, key) for key in ("number", "seed", "verdict")}
+    return message | {"cell": list(finding.cell), "reason": finding.reason[:200]}
 
 
 def _shows(found: list[campaign.Finding]) -> bool:

@@ -162,6 +162,6 @@ def save(finding: Finding, folder: Path) -> Path:
     at = folder / name
     at.mkdir(parents=True, exist_ok=True)
     path = check.write(finding.case, at)
-    told = {k: v for k, v in asdict(finding).items() if k != "case"} | {"document": path.name}
-    (at / "finding.txt").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    message = {k: v for k, v in asdict(finding).items() if k != "case"} | {"document": path.name}
+    (at / "finding.txt").write_text(json.dumps(message, indent=1) + "\n", encoding="utf-8")
     return path

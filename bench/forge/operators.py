@@ -296,7 +296,7 @@ def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 def degenerate(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """What a certificate is about is empty, or is all there is."""
+    """Empty the set that a certificate is about, or make it the whole."""
     found = list(certificates(case.doc)) or archives(case) or [case.doc]
     for at in found if random.random() < 0.3 else [random.choice(found)]:
         lists = [key for key, value in at.items() if isinstance(value, list | dict)]
@@ -713,7 +713,7 @@ def entries(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 def status(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """What is said of a point or an open interval: optimal or not, of which chunks, between which bounds."""
+    """Change the claims of a point or open interval: its status, its scope, its bounds."""
     doc = case.doc
     rows = _dicts(doc.get("points")) + _dicts(doc.get("open")) + _dicts(doc.get("bounds"))
     if isinstance(doc.get("open"), list) and "complete" in doc and random.random() < 0.6:

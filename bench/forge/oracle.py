@@ -1,4 +1,4 @@
-"""Whether a document that was accepted is true, judged from its JSON alone. Nothing of `synth` is imported here or by
+"""The oracle: is an accepted document true? Judged from its JSON alone. Nothing of `synth` is imported here or by
 `search`.
 
 A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``undecided``, with the reason:
@@ -32,7 +32,7 @@ Verdict = tuple[str, str]
 
 
 class False_(Exception):
-    """What the document says does not hold."""
+    """A claim of the document is false."""
 
 
 class Unknown(Exception):

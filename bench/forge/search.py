@@ -1,4 +1,4 @@
-"""What the oracle searches with: schedules below a bound by a constraint program, optimal rates by linear programs.
+"""Searches of the oracle: schedules below a bound by a constraint program, optimal rates by linear programs.
 Nothing of `synth`.
 
 Machine  ranks routes carries     route (src, dst, way); carries: (units in a round, ((route, how often it counts),
@@ -45,7 +45,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Task:
-    """What each unit's ranks have, and want."""
+    """Return the ranks that have each unit, and the ranks that want it."""
 
     ranks: int
     combining: bool
@@ -97,7 +97,7 @@ def demands(task: Task) -> list[tuple[int, frozenset[int], int]]:
 
 
 def possible(machine: Machine, task: Task) -> bool:
-    """Whether every demand can be met, given enough steps."""
+    """Return True if enough steps meet every demand."""
     if task.combining and any(want - have for have, row in zip(task.pre, task.post, strict=True) for _, want in row):
         return False
     return all(rank in distances(machine, have) for _, have, rank in demands(task))
@@ -323,7 +323,7 @@ class _Program:
         return self.columns - count
 
     def at_most(self, load: Mapping[int, float], rounds: int, cap: Fraction) -> None:
-        """What crosses is no more than `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses
+        """Limit the load to `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses
         huge numbers."""
         scale = max(cap, Fraction(1))
         self.below.append(({j: float(times / scale) for j, times in load.items()} | {rounds: -float(cap / scale)}, 0.0))

@@ -264,7 +264,7 @@ def limits() -> Iterator[Case]:
 
 
 def refusals() -> Iterator[Case]:
-    """What is impossible: at all, in so many steps, and at one (C, S, R)."""
+    """Documents of infeasible problems: with any steps, in so many steps, and at one (C, S, R)."""
     apart, line = modify.apply(topology("ring:4"), without=("0-1", "2-3")), topology("line:3")
     with TemporaryDirectory(prefix="synth-forge-") as folder:
         for kind, machine, name, most in (

@@ -1,4 +1,4 @@
-"""What an attacker does after a change: digests, values and all that is derived are computed anew, so that the document
+"""Settle a changed document, as an attacker would: digests, values and derived fields are computed anew, so that it
 agrees with itself.
 
 The checker's own functions tell what it will accept. Where it refuses, the document is left as it is: that is an answer
@@ -58,15 +58,15 @@ def _digests(doc: dict) -> None:
 
 
 def _value(doc: dict, certificate: dict, steps: int | None, chunks: int | None = None) -> Fraction:
-    """What the certificate proves; a distance is made to be what it is."""
+    """Return the value that the certificate proves; a distance is corrected first."""
     for _ in range(2):
         try:
             return cuts.check(closed(certificate), doc["topology"], doc["collective"], steps=steps, chunks=chunks)
         except VerificationError as error:
-            told = re.search(r"says \S+, found (\d+)", str(error))
-            if told is None:
+            match = re.search(r"says \S+, found (\d+)", str(error))
+            if match is None:
                 raise
-            certificate["distance"] = int(told[1])
+            certificate["distance"] = int(match[1])
     raise ValueError
 
 

@@ -6,8 +6,9 @@ that rank's plain input. So every contribution at an address comes from exactly 
 for schedules with one address per (chunk, rank) that consist of images of representatives
 (`synth.encodings.translated_chunks`). Unsatisfiable proves nothing beyond that class.
 
-A representative may have to be invariant itself under automorphisms (`TranslatedChunks.inner`: recursive doubling looks
-the same from every rank). That leaves one variable for each orbit of (rank, contribution) pairs and of routes.
+A representative may have to be invariant itself under automorphisms (`TranslatedChunks.stabilizer_group`; recursive
+doubling looks the same from every rank). That leaves one variable for each orbit of (rank, contribution) pairs and of
+routes.
 """
 
 from __future__ import annotations

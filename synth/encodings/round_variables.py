@@ -27,17 +27,17 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
         for low, high in pairwise(row):
             model.clause([low, -high])
     for load in loads:
-        ceiling = load.most(maximum)
+        ceiling = load.max_count(maximum)
         for t in range(steps):
             literals = [x for r, w in load.weights for x in sends[t].get(r, ()) for _ in range(w)]
-            if len(literals) <= load.most(1):
+            if len(literals) <= load.max_count(1):
                 continue
             counts = model.count(literals, ceiling + 1)
             if len(counts) > ceiling:
                 model.clause([-counts[ceiling]])
             for j in range(1, maximum):
-                if load.most(j) < len(counts):
-                    model.clause([-counts[load.most(j)], bits[t][j - 1]])
+                if load.max_count(j) < len(counts):
+                    model.clause([-counts[load.max_count(j)], bits[t][j - 1]])
     extra = [x for row in bits for x in row]
     if len(extra) > rounds - steps:
         counts = model.count(extra, rounds - steps + 1)
@@ -51,8 +51,8 @@ def counting(loads: Iterable[Load], sends: int, steps: int, rounds: int) -> int:
     clauses = _totalizer_clauses(steps * (maximum - 1), rounds - steps + 1)
     for load in loads:
         literals = sends * sum(w for _, w in load.weights)
-        if literals > load.most(1):
-            clauses += steps * (_totalizer_clauses(literals, load.most(maximum) + 1) + maximum)
+        if literals > load.max_count(1):
+            clauses += steps * (_totalizer_clauses(literals, load.max_count(maximum) + 1) + maximum)
     return clauses
 
 

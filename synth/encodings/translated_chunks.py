@@ -33,7 +33,7 @@ class Load:
     units: int
     divisor: int
 
-    def most(self, rounds: int) -> int:
+    def max_count(self, rounds: int) -> int:
         """Return the greatest weighted count that `rounds` rounds allow."""
         return self.units * rounds // self.divisor
 
@@ -52,30 +52,31 @@ class TranslatedChunks:
     """Chunks of every unit as images of representatives.
 
     Attributes:
-        moves: a group of automorphisms, or for a collective of one unit any list of automorphisms.
+        translations: automorphisms, one for each image of a representative: a group, or any list for a collective of
+            one unit.
         chunks: number of chunks of each unit.
         copies: number of times that each image occurs.
-        inner: generators under which each representative is invariant itself (collectives of one unit only).
+        stabilizer_group: generators under which each representative is invariant itself (collectives of one unit only).
     """
 
     network: Network
     collective: Collective
-    moves: tuple[Generator, ...]
+    translations: tuple[Generator, ...]
     chunks: int
     copies: int = 1
-    inner: tuple[Generator, ...] = ()
+    stabilizer_group: tuple[Generator, ...] = ()
 
     @cached_property
     def classes(self) -> Classes:
-        """Orbits of ranks, routes and (rank, rank) pairs under `inner`."""
+        """Orbits of ranks, routes and (rank, rank) pairs under `stabilizer_group`."""
         n = self.network.ranks
         pair_moves: list[Perm] = []
-        for m in self.inner:
+        for m in self.stabilizer_group:
             pair_moves.append(tuple(m.ranks[x // n] * n + m.ranks[x % n] for x in range(n * n)))
         pairs = _orbits(n * n, pair_moves)
         return Classes(
-            _orbits(n, [m.ranks for m in self.inner]),
-            _orbits(len(self.network.routes), [m.routes for m in self.inner]),
+            _orbits(n, [m.ranks for m in self.stabilizer_group]),
+            _orbits(len(self.network.routes), [m.routes for m in self.stabilizer_group]),
             {(x // n, x % n): (rep // n, rep % n) for x, rep in enumerate(pairs)},
         )
 
@@ -86,8 +87,8 @@ class TranslatedChunks:
         orders: dict[int, int] = {}
         for u in range(self.collective.units):
             if u not in seen:
-                seen.update(m.units[u] for m in self.moves)
-                orders[u] = sum(m.units[u] == u for m in self.moves)
+                seen.update(m.units[u] for m in self.translations)
+                orders[u] = sum(m.units[u] == u for m in self.translations)
         return orders
 
     @property
@@ -105,11 +106,11 @@ class TranslatedChunks:
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """Load limits: one for each orbit of routes and of shared limits, on representatives under `inner`."""
+        """Load limits on representatives: one for each orbit of routes and of shared limits."""
         tightest: dict[tuple, tuple[int, int]] = {}
         resources = [((i,), r.units) for i, r in enumerate(self.network.routes)]
         resources += [(c.routes, c.units) for c in self.network.caps]
-        back = [sorted(range(len(m.routes)), key=m.routes.__getitem__) for m in self.moves]
+        back = [sorted(range(len(m.routes)), key=m.routes.__getitem__) for m in self.translations]
         for routes, units in resources:
             weight: dict[int, int] = {}
             for inverse in back:
@@ -139,7 +140,7 @@ class TranslatedChunks:
         sends: list[list[Send]] = [[] for _ in steps]
         used_chunks = [0] * self.collective.units
         for rep, unit in enumerate(self.representatives):
-            for m in self.moves * self.copies:
+            for m in self.translations * self.copies:
                 target = m.units[unit]
                 chunk = target * self.chunks + used_chunks[target]
                 used_chunks[target] += 1

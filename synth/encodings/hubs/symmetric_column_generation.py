@@ -153,31 +153,31 @@ def rounds_of(rounds: int, steps: int) -> list[int]:
 def solve(translation: TranslatedChunks, steps: int, rounds: int, starts: int, seed: int) -> HubSearchResult:
     """Search for an allreduce schedule of the chunks of `translation` with `rounds_of` rounds in each step.
 
-    `translation` has no inner symmetry. If routes are alike in both directions and the numbers allow it, half of the
+    `translation` has no stabilizer group. If routes are alike in both directions and the numbers allow it, half of the
     chunks are the other half reversed in time, which leaves about half as much to search. The search begins at most
     `starts` times, each time from other fractions. Deterministic.
     """
     work, rounds_of_step, count = 0.0, rounds_of(rounds, steps), len(translation.representatives)
     limits, back = _limits(translation, rounds_of_step)
     for start in range(starts):
-        ways = SymmetricHubPathPricer(translation.network, steps)
-        share, spent = fractions(ways, translation, rounds_of_step, seed + start)
+        pricer = SymmetricHubPathPricer(translation.network, steps)
+        share, spent = fractions(pricer, translation, rounds_of_step, seed + start)
         work += spent
         if share is None:
-            free, spent = fractions(ways, translation, rounds_of_step, seed, exact=False)
+            free, spent = fractions(pricer, translation, rounds_of_step, seed, exact=False)
             return HubSearchResult(free is not None, None, work + spent)
         trees = _rounded(share, count // 2 if back else count)
-        fits, spent = _kinds_fit(ways, translation, trees, rounds_of_step, bool(back))
+        fits, spent = _kinds_fit(pricer, translation, trees, rounds_of_step, bool(back))
         work += spent
         for run in range(RUNS if fits else 0):
-            chunks = [ways.chunk(tree) for tree in trees]
+            chunks = [pricer.chunk(tree) for tree in trees]
             run_seed = RUNS * (seed + start) + run
             done, spent = anneal_loads(chunks, translation.network, steps, limits, PROPOSALS, run_seed)
             work += spent
             if done:
                 if back:
                     chunks += [chunk.mirrored(steps, back) for chunk in chunks]
-                return HubSearchResult(True, _schedule(translation, steps, chunks, ways.route), work)
+                return HubSearchResult(True, _schedule(translation, steps, chunks, pricer.route), work)
     return HubSearchResult(True, None, work)
 
 
@@ -191,7 +191,7 @@ def _limits(translation: TranslatedChunks, rounds: Sequence[int]) -> tuple[LoadL
     weights = [dict(load.weights) for load in translation.loads]
     maximum = []
     for load in translation.loads:
-        maximum.append([load.most(r) for r in rounds])
+        maximum.append([load.max_count(r) for r in rounds])
     ends = {(r.src, r.dst, r.units): i for i, r in enumerate(network.routes)}
     back = [ends.get((r.dst, r.src, r.units), -1) for r in network.routes]
     reversed_load = []  # of each load, -1 where there is none
@@ -240,25 +240,25 @@ def _schedule(
 
 
 def fractions(
-    ways: SymmetricHubPathPricer, translation: TranslatedChunks, rounds: Sequence[int], seed: int, exact: bool = True
+    pricer: SymmetricHubPathPricer, translation: TranslatedChunks, rounds: Sequence[int], seed: int, exact: bool = True
 ) -> tuple[dict[Tree, float] | None, float]:  # fmt: skip
     """Return the share of the data on each tree, None if it does not fit into `rounds` of each step, and the work.
 
     Without `exact` the rounds may be divided among the steps freely. Then None means that no schedule through hubs has
     so few rounds (in floats).
     """
-    folded, copies, steps = _stand_in(translation, 1), len(translation.moves), ways.steps
+    folded, copies, steps = _stand_in(translation, 1), len(translation.translations), pricer.steps
     floors = [copies * r / translation.chunks for r in rounds]
     goal = sum(floors)
     master = RestrictedMaster(folded, steps, 0.0)
     if exact:
         master.set_demand({0: 1.0}, np.zeros((len(folded.capacity), steps)), floors)
     centre = np.random.default_rng(seed).random((len(folded.capacity), steps)) / folded.capacity.sum()
-    for path in ways.price(folded.use @ centre):
-        master.add(0, ways.tree(path))
+    for path in pricer.price(folded.use @ centre):
+        master.add(0, pricer.tree(path))
 
     def cheapest(price: np.ndarray) -> Iterator[tuple[float, Tree]]:
-        return ((path.cost, ways.tree(path)) for path in ways.price(price)[:NEW])
+        return ((path.cost, pricer.tree(path)) for path in pricer.price(price)[:NEW])
 
     reached, turns = improve(master, centre, goal, ITERATIONS, cheapest)
     return (dict(zip(master.trees[0], master.share[0], strict=True)) if reached else None), turns * A_TURN
@@ -301,32 +301,36 @@ def improve(
 
 
 def _kinds_fit(
-    ways: SymmetricHubPathPricer, translation: TranslatedChunks, trees: list[Tree], rounds: Sequence[int], paired: bool
+    pricer: SymmetricHubPathPricer,
+    translation: TranslatedChunks,
+    trees: list[Tree],
+    rounds: Sequence[int],
+    paired: bool,
 ) -> tuple[bool, float]:
     """Return True if fractional chunks of the same kinds as `trees` fit, and the work.
 
     The kind of a chunk is the orbit of its hubs and the step of its swap. With `paired` the reversals in time count
     too. Annealing changes hardly any kind, so there is no use in it otherwise.
     """
-    orbits: dict[tuple[int, ...], tuple[int, ...]] = {path.hubs: () for path in ways.path_of.values()}
+    orbits: dict[tuple[int, ...], tuple[int, ...]] = {path.hubs: () for path in pricer.path_of.values()}
     for hubs in orbits:
         images: list[tuple[int, ...]] = []
-        for g in translation.moves:
+        for g in translation.translations:
             images.append(tuple(sorted(g.ranks[n] for n in hubs)))
         orbits[hubs] = min(images)
 
     def kind(path: HubPath) -> tuple[int, tuple[int, ...]]:
         return path.middle if len(path.hubs) == 2 else 0, orbits.get(path.hubs, ())
 
-    kinds = [kind(ways.path_of[tree]) for tree in trees]
+    kinds = [kind(pricer.path_of[tree]) for tree in trees]
     if paired:
-        kinds += [(swap and ways.steps + 1 - swap, hubs) for swap, hubs in kinds]
+        kinds += [(swap and pricer.steps + 1 - swap, hubs) for swap, hubs in kinds]
     counts = Counter(kinds)
-    copies, steps = len(translation.moves), ways.steps
+    copies, steps = len(translation.translations), pricer.steps
     folded = _stand_in(translation, len(counts))
     unit = dict(zip(sorted(counts), folded.units, strict=True))
     master = RestrictedMaster(folded, steps, 0.0)
-    for tree, path in ways.path_of.items():
+    for tree, path in pricer.path_of.items():
         if kind(path) in unit:
             master.add(unit[kind(path)], tree)
     no_loads = np.zeros((len(folded.capacity), steps))
@@ -339,11 +343,11 @@ def _kinds_fit(
         if master.value <= sum(rounds) * (1 + SURE):
             return True, turn * A_TURN
         added = 0
-        for path in ways.price(folded.use @ master.prices):
+        for path in pricer.price(folded.use @ master.prices):
             u = unit.get(kind(path))
             if u is not None and path.cost * copies < master.unit_duals[u] - SURE:
-                tree = ways.tree(path)
-                added += kind(ways.path_of[tree]) == kind(path) and master.add(u, tree)
+                tree = pricer.tree(path)
+                added += kind(pricer.path_of[tree]) == kind(path) and master.add(u, tree)
         if not added:
             break
     return False, turn * A_TURN
@@ -355,11 +359,11 @@ def _stand_in(translation: TranslatedChunks, kinds: int) -> FoldedProblem:
 
     The trees of these units come from `SymmetricHubPathPricer`, not from the stand-in's holders.
     """
-    at = {g.ranks: k for k, g in enumerate(translation.moves)}
+    at = {g.ranks: k for k, g in enumerate(translation.translations)}
     copies, everyone = len(at), frozenset(range(translation.network.ranks))
     generators = []
-    for g in translation.moves:
-        images = [at[compose(h.ranks, g.ranks)] for h in translation.moves]
+    for g in translation.translations:
+        images = [at[compose(h.ranks, g.ranks)] for h in translation.translations]
         units: list[int] = []
         for kind in range(kinds):
             units += [kind * copies + k for k in images]

@@ -94,7 +94,7 @@ def schedules(
     deadline = Deadline.after(None if current_deadline().limited or whole else EFFORT)
 
     with time_limited(deadline):
-        plans = assembly.ways
+        plans = assembly.single_chunk_plans
     if not plans:
         return
     fewest = min(plan.steps for plan in plans)
@@ -126,7 +126,7 @@ class ChunkAssembly:
         return np.array([resource.units for resource in resources], dtype=np.int64)
 
     @cached_property
-    def ways(self) -> list[Plan]:
+    def single_chunk_plans(self) -> list[Plan]:
         """Best plans: at most `KEPT` of those that no other plan dominates."""
         best: list[Plan] = []
         with suppress(TimeUp), time_limited(current_deadline().share(PLANNED)):
@@ -224,7 +224,7 @@ class ChunkAssembly:
         The number of chunks is the one with the fewest rounds per chunk, or `chunks` of each unit, if given and if the
         time allows it. Returns None if every plan has more than `steps` steps.
         """
-        shifted_plans = [(plan, begin) for plan in self.ways for begin in range(steps - plan.steps + 1)]
+        shifted_plans = [(plan, begin) for plan in self.single_chunk_plans for begin in range(steps - plan.steps + 1)]
         if not shifted_plans:
             return None
         load = np.zeros((len(self.units), steps), dtype=np.int64)

@@ -80,7 +80,7 @@ class Candidate:
     def complete(self) -> bool:
         """True where the formula admits every schedule with its C, S and R: each chunk is its own representative."""
         translation = self.translation
-        trivial = len(translation.moves) == 1 and translation.copies == 1 and not translation.inner
+        trivial = len(translation.translations) == 1 and translation.copies == 1 and not translation.stabilizer_group
         return self.engine == "direct" and trivial
 
     @property
@@ -154,7 +154,7 @@ class Candidates:
         """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply."""
         from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
 
-        symmetry = next((s for s in self._symmetries if not s.inner), None)
+        symmetry = next((s for s in self._symmetries if not s.stabilizer_group), None)
         if (
             symmetry is None
             or self.hub_steps is None
@@ -191,7 +191,7 @@ class Candidates:
         candidates = []
         for symmetry in self._symmetries:
             repeats = Fraction(chunks, self._chunks(symmetry, 1))
-            alone = len(symmetry.moves) == 1 and not symmetry.inner
+            alone = len(symmetry.translations) == 1 and not symmetry.stabilizer_group
             counts = [n for n in range(1, SETTINGS.representatives + 1) if repeats % n == 0]
             if alone and chunks > SETTINGS.representatives:
                 counts.append(chunks)
@@ -233,15 +233,24 @@ class Candidates:
                         yield engine, symmetry, count
 
     def _allows(self, engine: str, symmetry: SymmetryCandidate, steps: int) -> bool:
-        return engine == "direct" or (self.hub_steps is not None and steps >= self.hub_steps and not symmetry.inner)
+        return engine == "direct" or (
+            self.hub_steps is not None and steps >= self.hub_steps and not symmetry.stabilizer_group
+        )
 
     def _candidate(
         self, engine: str, symmetry: SymmetryCandidate, chunks: int, copies: int, steps: int, rounds: Fraction | int
     ) -> Candidate:
-        translation = TranslatedChunks(self.network, self.collective, symmetry.moves, chunks, copies, symmetry.inner)
+        translation = TranslatedChunks(
+            self.network, self.collective, symmetry.translations, chunks, copies, symmetry.stabilizer_group
+        )
         cost = self._cost(engine, symmetry, len(translation.representatives), steps)
         return Candidate(
-            engine, translation, steps, int(rounds), cost, len(self._single(symmetry, bool(symmetry.inner)).loads)
+            engine,
+            translation,
+            steps,
+            int(rounds),
+            cost,
+            len(self._single(symmetry, bool(symmetry.stabilizer_group)).loads),
         )
 
     def _cost(self, engine: str, symmetry: SymmetryCandidate, count: int, steps: int) -> int:
@@ -255,16 +264,21 @@ class Candidates:
     def _symmetries(self) -> tuple[SymmetryCandidate, ...]:
         return symmetry_candidates(self.network, self.collective, self.seed)
 
-    def _single(self, symmetry: SymmetryCandidate, inner: bool = False) -> TranslatedChunks:
-        """Return the cached translation of one chunk per unit by the moves, and with `inner` by the inner group.
+    def _single(self, symmetry: SymmetryCandidate, stabilized: bool = False) -> TranslatedChunks:
+        """Return the translated chunks with one per unit; with `stabilized`, invariant under the stabilizer group.
 
         It is cached because its loads take long to compute.
         """
         check_deadline()
-        key = id(symmetry), inner
+        key = id(symmetry), stabilized
         if key not in self._singles:
             self._singles[key] = TranslatedChunks(
-                self.network, self.collective, symmetry.moves, 1, 1, symmetry.inner if inner else ()
+                self.network,
+                self.collective,
+                symmetry.translations,
+                1,
+                1,
+                symmetry.stabilizer_group if stabilized else (),
             )
         return self._singles[key]
 

@@ -90,7 +90,7 @@ def _planned(problem: Problem, seconds: float | None) -> Schedule | None:
         return None
     assembly = chunk_assembly.ChunkAssembly(problem.network, problem.collective)
     with time_limited(Deadline.after(seconds).share(PLANNING_SHARE)):
-        for single_chunk in assembly.ways:
+        for single_chunk in assembly.single_chunk_plans:
             if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
                 return fitting
         superposed = assembly.together(problem.steps, problem.chunks)

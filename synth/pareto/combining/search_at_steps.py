@@ -358,7 +358,7 @@ class SearchAtSteps:
         candidate = None if self._hubs_exceed_bound else self.context.candidates.mixture(self.steps, self.bound)
         if (
             candidate is not None
-            and len(candidate.translation.moves) == 1
+            and len(candidate.translation.translations) == 1
             and self.context.candidates.sharing(self.steps) is not None
         ):
             return

@@ -1,11 +1,10 @@
-"""Symmetries to search a combining schedule with: a group that moves representatives, and one within each.
+"""Symmetries to search a combining schedule with: translations of representatives, and a stabilizer of each.
 
-    SymmetryCandidate   inner moves orbits order   chunks are the images of representatives under `moves`, and each
-                                                   representative is invariant under `inner` (generators of a group of
-                                                   `order` elements), with `orbits` orbits of routes
+Chunks are the images of representatives under the `translations` of a `SymmetryCandidate`. Each representative is
+invariant under its `stabilizer_group` (generators of a group of `order` elements). There are `orbits` orbits of routes.
 
-A search is the easier, the fewer orbits of routes there are, over which loads are averaged, and the fewer moves, each
-of which makes a chunk.
+A search is easier with fewer orbits of routes, over which loads are averaged, and with fewer translations, each of
+which makes a chunk.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ class SymmetryCandidateSettings:
     """Limits of the search for groups of symmetries.
 
     Attributes:
-        largest: Maximum number of elements of a group of moves. Each of them makes a chunk.
+        largest: Maximum number of elements of a group of translations. Each of them makes a chunk.
         samples: Number of random pairs, and of random triples, of elements that are tried as generators of a
             subgroup.
         walk: Number of group elements that the random generators are drawn from.
-        outer: Maximum number of groups to move representatives by.
-        inner: Maximum number of groups, for each group of moves, that a representative may be invariant under.
+        outer: Maximum number of groups of translations.
+        inner: Maximum number of groups, for each group of translations, that a representative may be invariant under.
     """
 
     largest: int = 64
@@ -46,10 +45,10 @@ SETTINGS = SymmetryCandidateSettings()
 
 @dataclass(frozen=True)
 class SymmetryCandidate:
-    """A pair of groups (see the module). `order` is the number of elements of the inner group."""
+    """A pair of groups (see the module). `order` is the number of elements of the stabilizer group."""
 
-    inner: tuple[Generator, ...]
-    moves: tuple[Generator, ...]
+    stabilizer_group: tuple[Generator, ...]
+    translations: tuple[Generator, ...]
     orbits: int
     order: int = 1
 
@@ -152,7 +151,7 @@ def _outer(groups: Iterable[tuple[Generator, ...]]) -> list[tuple[int, tuple[Gen
 def _with_inner(
     group: tuple[Generator, ...], count: int, groups: Iterable[tuple[Generator, ...]]
 ) -> list[SymmetryCandidate]:
-    """Return candidates with these moves and representatives invariant under a subgroup that fixes no rank.
+    """Return candidates with translations in `group` and representatives invariant under a subgroup that fixes no rank.
 
     For each order the two subgroups with the fewest orbits are taken, the first of every order before any second one.
     """
@@ -172,12 +171,12 @@ def _with_inner(
     return [SymmetryCandidate(k[1:], _cosets(group, k), count, len(k)) for k in chosen[: SETTINGS.inner]]
 
 
-def _cosets(group: tuple[Generator, ...], inner: tuple[Generator, ...]) -> tuple[Generator, ...]:
-    """Return one move for each distinct image of a representative that is invariant under `inner`."""
+def _cosets(group: tuple[Generator, ...], stabilizer: tuple[Generator, ...]) -> tuple[Generator, ...]:
+    """Return one element of each coset of `stabilizer`: they carry a representative to distinct images."""
     seen: set[Permutation] = set()
-    moves = []
+    translations = []
     for g in group:
         if g.ranks not in seen:
-            moves.append(g)
-            seen |= {compose(k.ranks, g.ranks) for k in inner}
-    return tuple(moves)
+            translations.append(g)
+            seen |= {compose(k.ranks, g.ranks) for k in stabilizer}
+    return tuple(translations)

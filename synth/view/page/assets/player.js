@@ -8,7 +8,7 @@ function playerOf(machine, schedule) {
   const steps = schedule.steps.length, links = machine.links.length;
   const state = { at: Math.min(1, steps), share: null, playing: false, total: false, unit: null, speed: 1, stuck: null };
   let clock = null, last = 0;
-  const info = make("p", { class: "info", role: "status", id: "info" }), told = make("strong", { id: "told" });
+  const info = make("p", { class: "info", role: "status", id: "info" }), position = make("strong", { id: "step-text" });
   const list = make("div", { class: "sends tall", role: "group", "aria-label": "sends of this step", id: "sends" });
   const view = machineView(machine, (what, stay) => { if (stay) state.stuck = what; point(what ?? rest()); });
   const grid = heatGrid(machine, schedule, (text) => { info.textContent = text; }, (step) => (step === null ? setTotal(true) : (setTotal(false), go(step))));
@@ -48,7 +48,7 @@ function playerOf(machine, schedule) {
     mark(riders.map(([r]) => r));
   }
 
-  /** What is told of while nothing is pointed at: what was pressed, else the send that has the focus. */
+  /** The thing described while nothing is pointed at: the pressed one, else the send that has the focus. */
   function rest() {
     const route = list.contains(document.activeElement) ? document.activeElement.dataset.route : undefined;
     return state.stuck ?? (route === undefined ? null : { route: Number(route) });
@@ -77,9 +77,9 @@ function playerOf(machine, schedule) {
   function show() {
     state.stuck = null;
     const step = schedule.steps[state.at - 1];
-    told.textContent = step ? `step ${state.at} of ${steps}: ${plural(step.rounds, "round")}, ${plural(step.sends.length, "send")}` : `before step 1 of ${steps}`;
+    position.textContent = step ? `step ${state.at} of ${steps}: ${plural(step.rounds, "round")}, ${plural(step.sends.length, "send")}` : `before step 1 of ${steps}`;
     slider.value = state.at;
-    slider.setAttribute("aria-valuetext", told.textContent);
+    slider.setAttribute("aria-valuetext", position.textContent);
     back.disabled = first.disabled = state.at === 0;
     forth.disabled = end.disabled = state.at === steps;
     const loads = state.total ? schedule.total : state.at ? schedule.loads[state.at - 1] : schedule.total.map(() => 0);
@@ -148,7 +148,7 @@ function playerOf(machine, schedule) {
 
   const element = make("div", { id: "player", onkeydown: keys },
     make("div", { class: "bar", role: "toolbar", "aria-label": "steps" }, first, back, play, forth, end, speed, loads, units),
-    make("p", { role: "status" }, told), slider,
+    make("p", { role: "status" }, position), slider,
     make("div", { class: "pair uneven" }, make("div", {}, make("div", { class: "scroll" }, view.svg), heatKey(), info), list),
     make("h3", {}, "Load of links by step"), grid.element);
 

@@ -71,9 +71,9 @@ function holdings(schedule, machine) {
     rows[at % ranks][0] += ones(bits & asked) - ones((state.get(at) ?? 0n) & asked);
     state.set(at, bits);
   };
-  const told = () => rows.map((row) => [...row]);
+  const snapshot = () => rows.map((row) => [...row]);
   for (const [at, bits] of own) land(at, bits);
-  const held = [told()];
+  const held = [snapshot()];
   for (const { sends, own: local } of schedule.steps) {
     const moves = [...sends.map((send) => [machine.routes[send.route], send]), ...local.map((send) => [[send.route, send.route], send])];
     const landed = moves.map(([[src, dst], { chunk, kind }]) => {
@@ -81,7 +81,7 @@ function holdings(schedule, machine) {
     });
     for (const { at, bits, adds } of landed) if (!adds) land(at, bits);
     for (const { at, bits, adds } of landed) if (adds) land(at, (state.get(at) ?? 0n) | bits);
-    held.push(told());
+    held.push(snapshot());
   }
   return held;
 }

@@ -71,10 +71,10 @@ function timesPanel(sheet, chosen) {
   const notes = times.notes.map((note) => make("p", { class: "note" }, note));
   if (!span) return { element: notes.length ? panel("Time against size", notes) : null, again() {} };
   let size = Math.min(Math.max(2 ** 20, span.low), span.high);
-  const host = make("div"), table_ = make("div", { "aria-live": "polite" }), told = make("output", { for: "size" });
+  const host = make("div"), table_ = make("div", { "aria-live": "polite" }), shown = make("output", { for: "size" });
   const again = fitted(host, (width) => timesPlot(sheet, width, size, chosen()));
   const read = () => {
-    told.textContent = sizeText(size);
+    shown.textContent = sizeText(size);
     slider.setAttribute("aria-valuetext", sizeText(size));
     const rows = readings(sheet, size);
     const key = (i) => ({ lead: make("td", {}, make("span", { class: `key ${tint(rows[i].k)}` })) });
@@ -89,6 +89,6 @@ function timesPanel(sheet, chosen) {
     make("li", {}, make("span", { class: `key ${tint(k ?? i)}` }), `${rangeText(from, to)}: ${name}`)))] : null);
   const says = [...new Set(times.marks.map((mark) => mark.says))].map((text) => make("p", { class: "note" }, `Points: ${text}.`));
   const key = "lines: predicted · grey: proved impossible in the cost model · filled points: measured, hollow: modelled · strips: who is best";
-  return { again, element: panel("Time against size", host, make("label", { for: "size" }, "size: ", told), slider, table_, make("p", { class: "note" }, key),
+  return { again, element: panel("Time against size", host, make("label", { for: "size" }, "size: ", shown), slider, table_, make("p", { class: "note" }, key),
     says, notes, wins(times.title, times.wins), wins("Best as measured", times.measured)) };
 }

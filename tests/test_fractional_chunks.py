@@ -60,11 +60,11 @@ def test_schedules_with_fewer_steps_say_how_chunks_may_go() -> None:
     """With no effort of its own, what it begins with is what it has: the chunks of a schedule, each with a pause
     anywhere."""
     first = made(blended(DGX1, SCAN, 3, 4 * FEW))
-    alone, told = (
+    alone, informed = (
         verify.schedule(made(blended(DGX1, SCAN, 4, 0, None, *start))).rounds_per_chunk for start in ((), (first,))
     )
-    assert told < alone
-    assert told <= first.rounds_per_chunk
+    assert informed < alone
+    assert informed <= first.rounds_per_chunk
 
 
 def test_the_chunks_of_a_schedule_are_taken_apart_and_put_together_again() -> None:

@@ -185,7 +185,7 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
 
 
 def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
-    """What was found meets the bound at its S, which rested."""
+    """The schedule found meets the bound at its S, whose search was suspended."""
     task = collective("allreduce", 9)
     monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, steps_share=0.0))
     monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)

@@ -129,12 +129,12 @@ def test_the_quick_solver_goes_first_except_on_large_problems():
     assert set(names) >= set(large)
 
 
-def test_solvers_of_one_library_share_a_nursery():
+def test_solvers_of_one_library_share_a_fork_server():
     assert members.Member("step", "minicard").imports == members.Member("quotient", "cadical", 0).imports
     assert members.Member("step", "minicard").imports != members.Member("step", "z3").imports
 
 
-def test_nursery_jobs_fail_alone():
+def test_fork_server_jobs_fail_alone():
     server = ForkServer(())
     try:
         bad, good = server.start(1, fail, (), None), server.start(2, max, (3, 4), None)

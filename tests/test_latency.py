@@ -40,9 +40,10 @@ def test_links_of_one_way_add_up(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("torus:9x16", "1 µs"), ("fat-tree:8", "2 µs")]
+    ("name", "message"),
+    [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("torus:9x16", "1 µs"), ("fat-tree:8", "2 µs")],
 )
-def test_the_title_of_explain_shows_it_at_any_size(name, told):
+def test_the_title_of_explain_shows_it_at_any_size(name, message):
     machine = topology(name)
-    assert rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3])).endswith(f"latency {told}")
+    assert rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3])).endswith(f"latency {message}")
     assert " from 3 on " in rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3]))

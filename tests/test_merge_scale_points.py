@@ -23,7 +23,7 @@ from synth.view import frontier_text
 
 
 def left_open(name, coll, *points):
-    """What exact synthesis says that found `points` (steps, schedule) and then had no time left."""
+    """Return the frontier of exact synthesis that found `points` (steps, schedule) and then had no time left."""
     machine = topology(name)
     network = machine.network()
     task = collective(coll, network.ranks, (2,) if coll in ("broadcast", "reduce") else ())
@@ -151,7 +151,7 @@ def test_what_is_too_long_is_not_made(monkeypatch):
     assert merge_scale_points.merge_scale_points(found, machine, "allreduce").points == ()
 
 
-def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
+def test_what_is_too_long_to_be_written_out_is_reported(monkeypatch):
     """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of
     it."""
     monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 2_000)
@@ -165,7 +165,7 @@ def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
     assert "stand beside" in made.notes[-1]
 
 
-def test_what_the_time_does_not_allow_to_be_written_out_is_told(monkeypatch):
+def test_what_the_time_does_not_allow_to_be_written_out_is_reported(monkeypatch):
     """A point that would take longer than is left is not begun."""
     monkeypatch.setattr(merge_scale_points, "SECONDS_PER_SEND", 1e3)
     machine, found = left_open("torus:4x3", "allreduce")

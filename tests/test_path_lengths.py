@@ -64,7 +64,7 @@ def test_distances_are_those_of_dijkstra(together, each, monkeypatch):
 
 
 @pytest.mark.parametrize("price", [(1 << 14) // 6, (1 << 14) // 6 + 1, (1 << 30) // 6, (1 << 30) // 6 + 1])
-def test_a_rank_that_is_not_reached_is_told_whatever_the_integers(price):
+def test_a_rank_that_is_not_reached_is_reported_whatever_the_integers(price):
     machine = Topology("apart", 6, tuple(Link(i, i + 1, Fraction(1)) for i in range(5)))
     widths = path_lengths._Widths(machine)
     assert path_lengths._distances(widths, np.full(5, price), np.arange(1), 6, 6) == [15 * price]

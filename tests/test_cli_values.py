@@ -62,7 +62,7 @@ def test_the_roots_that_nobody_gave_are_said(command):
 
 
 @pytest.mark.parametrize(
-    ("count", "what", "told"),
+    ("count", "what", "message"),
     [
         (1, "rank", "1 rank"),
         (0, "rank", "0 ranks"),
@@ -73,18 +73,18 @@ def test_the_roots_that_nobody_gave_are_said(command):
         (2, "way", "2 ways"),
     ],
 )
-def test_what_is_counted_agrees_with_its_number(count, what, told):
-    assert counted(count, what) == told
+def test_what_is_counted_agrees_with_its_number(count, what, message):
+    assert counted(count, what) == message
 
 
 @pytest.mark.parametrize(
-    ("coll", "roots", "told"),
+    ("coll", "roots", "message"),
     [("broadcast", "7", "root 7 is not a rank of 0..3"), ("multi-broadcast", "7,9", "roots 7, 9 are not ranks of 0..3"),
      ("multi-broadcast", "0,8", "root 8 is not a rank of 0..3")],
 )  # fmt: skip
-def test_roots_that_are_no_ranks(coll, roots, told):
+def test_roots_that_are_no_ranks(coll, roots, message):
     found = said(f"pareto --topo ring:4 --coll {coll} --root {roots}")
-    assert found.exit_code == 2 and told in found.stderr, found.stderr
+    assert found.exit_code == 2 and message in found.stderr, found.stderr
 
 
 def test_one_group_is_one_group(tmp_path):

@@ -125,11 +125,11 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_it_may_not_say(tmp_path, case):
-    text, told = BAD[case]
+    text, message = BAD[case]
     with pytest.raises(FormatError) as error:
         load(tmp_path, text)
     assert str(error.value).startswith(f"{tmp_path / 'fleet.yaml'}:")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 # Words that only the machines can judge: found when the tasks are made, and said with the same line and key.
@@ -171,11 +171,11 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_the_machines_do_not_have(tmp_path, case):
-    text, told = WRONG[case]
+    text, message = WRONG[case]
     found = load(tmp_path, text)
     with pytest.raises(FormatError) as error:
         plan.tasks(found)
-    assert str(error.value).startswith(f"{tmp_path / 'fleet.yaml'}:{told}")
+    assert str(error.value).startswith(f"{tmp_path / 'fleet.yaml'}:{message}")
 
 
 def test_its_size_is_limited(tmp_path):

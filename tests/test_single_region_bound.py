@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_strength import best, leaving
+from test_graph_strength import best, leaving
 
 from synth import api, bounds
 from synth.checker.certificates import throughput_cuts
@@ -100,7 +100,7 @@ def test_no_schedule_is_faster(given):
 @settings(max_examples=10, deadline=None)
 @given(machines(most=4, switches=0))
 def test_no_more_than_a_reduction_and_then_a_broadcast_take(given):
-    """What arborescences into the best rank, and then others out of it, reach is attained: no bound is above."""
+    """Arborescences into the best rank, and others out of it, attain a rate: no bound is above it."""
     exact = bounds.allreduce(given.network(), collective("allreduce", given.ranks), None).value
     assert search.bound(given, "allreduce").bound <= _mixed(given) * given.unit_bandwidth()
     assert exact <= _mixed(given) * given.unit_bandwidth()
@@ -243,8 +243,8 @@ def test_explain_takes_the_lesser_of_both_bounds(factor):
     found = search.bound(given, "allreduce")
     whole = explain(given, "allreduce").ways[0]
     assert whole.name == "upper bound" and whole.units == found.bound_gbps
-    told = explain(
+    comparison = explain(
         given, "allreduce", scale_bound=lambda name: replace(search.bound(given, name), bound=found.bound / factor)
     )
-    assert told.ways[0].units == found.bound_gbps * min(factor, 1)
-    assert ("linear program" in told.limit) == (factor > 1)
+    assert comparison.ways[0].units == found.bound_gbps * min(factor, 1)
+    assert ("linear program" in comparison.limit) == (factor > 1)

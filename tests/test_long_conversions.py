@@ -1,4 +1,4 @@
-"""What a user sees of long conversions: progress after a moment, and a limit that is said before minutes are spent."""
+"""Long conversions: they show progress after a moment, and a limit is reported before minutes are spent."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ from synth.errors import UsageError
 from synth.program import checked_lowering
 
 
-def test_a_terminal_is_told_what_takes_longer_than_a_moment(monkeypatch, capsys):
+def test_a_terminal_shows_what_takes_longer_than_a_moment(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
     whole, shown = progress.progress, threading.Event()

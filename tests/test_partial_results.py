@@ -1,4 +1,4 @@
-"""What time limits and Ctrl-C cut short: nothing that was held by then is lost, and every stage is named once."""
+"""Results after a time limit or Ctrl-C: no result so far is lost, and every unfinished stage is named once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from synth.topologies import topology
 
 
 def empty(name: str, coll: str):
-    """What exact synthesis says that has a bound and had no time for more."""
+    """Return the frontier of exact synthesis that has a bound and had no time for more."""
     machine = topology(name)
     network, task = machine.network(), collective(coll, machine.ranks)
     least, floor = bounds.steps(network, task), bounds.flow(network, task, None)
@@ -81,7 +81,7 @@ def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [TimeUp, KeyboardInterrupt])
-def test_a_sharper_bound_is_kept_when_the_search_for_a_forest_ends(error, monkeypatch):
+def test_a_stronger_bound_is_kept_when_the_search_for_a_forest_ends(error, monkeypatch):
     machine = topology("dgx2*2")
     whole = search.frontier(machine, "allgather")
     assert whole.certificate["kind"] == "throughput-cuts"

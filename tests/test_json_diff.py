@@ -17,7 +17,7 @@ from synth.topologies import modify, topology
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "told"),
+    ("here", "there", "message"),
     [
         ({"a": 1}, {"a": 2}, "a is 1, there 2"),
         ({"a": 1}, {}, "a stands, there is missing"),
@@ -28,8 +28,8 @@ from synth.topologies import modify, topology
         ({"a": [1]}, {"a": [1]}, "nothing that differs from it there"),
     ],
 )
-def test_the_first_difference_is_named(here, there, told):
-    assert json_diff.describe(here, there, "there") == told
+def test_the_first_difference_is_named(here, there, message):
+    assert json_diff.describe(here, there, "there") == message
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +63,17 @@ def test_a_certificate_for_the_machine_of_that_name():
     doc = _doc()
     doc["topology"]["name"] = "dgx1-v100"
     doc["bound"] = bound(topology("dgx1"), "allgather").to_json()["bound"]
-    told = r"bound.certificate.topology: speaks about dgx1-v100, not about the machine written in the document: "
-    told += r"links\[0\] is \[0, 1, '25'\], in dgx1-v100 \[0, 1, '50'\]"
-    with pytest.raises(VerificationError, match=told):
+    message = r"bound.certificate.topology: speaks about dgx1-v100, not about the machine written in the document: "
+    message += r"links\[0\] is \[0, 1, '25'\], in dgx1-v100 \[0, 1, '50'\]"
+    with pytest.raises(VerificationError, match=message):
         api.verify(doc)
 
 
 def test_a_certificate_for_none_that_is_known():
     doc = _doc()
     doc["topology"]["sorts"][0][0] = "75"
-    told = r"^bound.certificate: topology: speaks about another topology than these 8 ranks, 0 switches, "
-    with pytest.raises(VerificationError, match=told):
+    message = r"^bound.certificate: topology: speaks about another topology than these 8 ranks, 0 switches, "
+    with pytest.raises(VerificationError, match=message):
         api.verify(doc)
 
 

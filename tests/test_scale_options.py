@@ -64,7 +64,7 @@ def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"encoding": "path"}, "have no --encoding;"),
         ({"solver": "z3"}, "no --solver"),
@@ -72,8 +72,8 @@ def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
         ({"encoding": "path", "solver": "z3"}, "no --encoding and no --solver"),
     ],
 )
-def test_engines_of_exact_synthesis_are_refused(given, told):
-    with pytest.raises(UsageError, match=told):
+def test_engines_of_exact_synthesis_are_refused(given, message):
+    with pytest.raises(UsageError, match=message):
         api.frontier(MACHINE, "allgather", engine="flow", **given)
     with pytest.raises(UsageError, match="which are taken above 64 ranks, have no"):
         api.frontier("torus:9x9", "allgather", **given)
@@ -91,29 +91,29 @@ def test_an_alltoall_of_many_pairs_is_for_flow_methods():
 
 
 @pytest.mark.parametrize(
-    ("links", "collective", "told"),
+    ("links", "collective", "message"),
     [
         ([[0, 1, 1], [1, 0, 4]], "allgather", "what rank 0 must send to 1"),
         ([[0, 1, 2], [1, 0, 2]], "broadcast", "takes fewer than 1 round per"),
     ],
 )
-def test_one_is_no_plural(tmp_path, links, collective, told):
+def test_one_is_no_plural(tmp_path, links, collective, message):
     file = tmp_path / "two.json"
     listed = [{"src": a, "dst": b, "bandwidth": width} for a, b, width in links]
     file.write_text(json.dumps({"name": "two", "ranks": 2, "links": listed}))
     words = ["--topo-file", str(file), "--coll", collective, "--engine", "flow"]
     printed = "".join(CliRunner().invoke(root, [what, *words]).stdout for what in ("bound", "pareto"))
-    assert told in printed
+    assert message in printed
 
 
 def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
     monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("was computed"))
-    for words, told in (
+    for words, message in (
         (["--plot", "a.svg", "--engine", "flow"], "--plot draws what exact synthesis finds"),
         (["--plot", "a.bmp"], "'.bmp'"),
     ):
         found = synth(*words)
-        assert found.exit_code == 2 and told in found.stderr, found.stderr
+        assert found.exit_code == 2 and message in found.stderr, found.stderr
 
 
 @pytest.mark.parametrize("machine", ["dgx1", "ring:5", "dgx-a100*2"])

@@ -1,5 +1,4 @@
-"""The bound on allreduce by partitions: the best of all of them, found without being told, against all of them
-listed."""
+"""The bound on allreduce by partitions: the partition of the algorithm against all partitions, listed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
-    """The least R/C by S of what is woven on a topology; every schedule replayed."""
+    """Return the least R/C by S of planned chunks on a topology; every schedule is replayed."""
     network = topology(name).network()
     asked = collective(task, network.ranks)
     found: dict[int, Fraction] = {}
@@ -148,7 +148,7 @@ def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_what_is_the_same_each_time_has_no_end_in_time(monkeypatch: pytest.MonkeyPatch, deterministic: bool) -> None:
-    """Neither of its weaving nor of its search."""
+    """Neither the assembly of chunks nor the search is run."""
     given: list[bool] = []
     monkeypatch.setattr(chunk_assembly, "schedules", lambda network, task, whole: given.append(whole) or [])
     monkeypatch.setattr(
@@ -180,7 +180,7 @@ def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest
     assert [bound.value for steps, bound in found if steps != 0] == [Fraction(1, 2)] * 2
 
 
-def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assembly_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit of the caller's, and with one, which is left as it was."""
     network, asked = topology("torus:6x6").network(), collective("scan", 36)
     monkeypatch.setattr(chunk_assembly, "EFFORT", 0.0)

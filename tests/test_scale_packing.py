@@ -89,7 +89,7 @@ def test_random_fabrics_reach_the_bound(seed: int) -> None:
 
 
 def needs_longer_ways(machine: Topology, collective: str, time: Fraction) -> bool:
-    """Whether no schedule over shortest ways through switches takes so little time."""
+    """Return True if no schedule over shortest paths through switches takes so little time."""
     network = machine.network()
     return bounds.flow(network, task(collective, machine.ranks), None).value / network.unit > time
 

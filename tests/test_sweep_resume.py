@@ -1,5 +1,5 @@
-"""What a time limit leaves at the end of a sweep goes to the intervals that are open, and the reason says how their
-search ended."""
+"""Time left at the end of a sweep goes to the open intervals, and the reason says how
+their search ended."""
 
 from __future__ import annotations
 

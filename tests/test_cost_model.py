@@ -1,5 +1,5 @@
 """The cost model: planted coefficients are found again, terms are those of the schedule, residuals and blanks are
-told."""
+message."""
 
 import json
 from dataclasses import replace
@@ -117,7 +117,7 @@ def test_noise_of_a_share_is_off_by_no_more_than_that_share(step, wire, launch, 
     assert found.typical <= found.greatest
 
 
-def test_what_cannot_be_told_apart_is_left_out_and_said():
+def test_what_cannot_be_distinguished_is_left_out_and_said():
     alone = [flat(3, 2e-11)]
     found = fit(rows(PLANTED, alone))
     assert found.left_out == ("launch",)  # one schedule: 3 steps and a launch come always together

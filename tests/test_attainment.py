@@ -1,4 +1,4 @@
-"""A least R/C that no number of steps attains is told from one that some number does."""
+"""A least R/C that no number of steps attains is distinguished from one that some number attains."""
 
 from __future__ import annotations
 

@@ -145,7 +145,10 @@ def test_fractions_meet_the_bound_and_go_no_lower(steps):
 def test_too_few_steps_for_hubs():
     network = net("ring:8")
     translation = TranslatedChunks(
-        network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._symmetries[0].moves, 16
+        network,
+        collective("allreduce", 8),
+        Candidates(network, collective("allreduce", 8), 0)._symmetries[0].translations,
+        16,
     )
     assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.HubSearchResult(
         False, None, 0.0

@@ -1,4 +1,4 @@
-"""What engines return holds no send that changes nothing: a rank's own input over that input, say."""
+"""Schedules of all engines hold no dead send: a rank's own input over that input, say."""
 
 from __future__ import annotations
 

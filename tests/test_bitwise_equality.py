@@ -38,7 +38,7 @@ def programs(schedule: Schedule) -> list[Program]:
 
 
 def alike(program: Program, schedule: Schedule, seed: int) -> bool:
-    """Whether ranks that want the same contributions end with the same bytes, for numbers of very different sizes."""
+    """Return True if ranks that want the same contributions end with the same bytes, for large and small numbers."""
     rng, chunks = np.random.default_rng(seed), schedule.chunks
     given = [
         (rng.standard_normal((gpu.input, 8)) * 10.0 ** rng.uniform(-3, 3, (gpu.input, 8))).astype(np.float32)
