@@ -112,7 +112,7 @@ def _checked(
     """Return the bound with the value that the checker computes, so that every bound has been checked."""
     from synth.checker.certificates.cuts import check
 
-    value = check(certificate, network.to_json(), collective.to_json(1), steps=steps, chunks=chunks)
+    value = check(certificate, network.document, collective.document, steps=steps, chunks=chunks)
     return LowerBound(value, certificate, "any-chunks" if chunks is None else "this-chunks")
 
 

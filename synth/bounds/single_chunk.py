@@ -78,7 +78,7 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
         **found,
     }
     try:
-        value = cuts.check(certificate, network.to_json(), collective.to_json(1), steps=steps)
+        value = cuts.check(certificate, network.document, collective.document, steps=steps)
     except VerificationError:  # the proof is too long
         return None
     return LowerBound(value, certificate) if value > above else None
@@ -93,7 +93,7 @@ def too_few(network: Network, collective: Collective, steps: int) -> LowerBound 
     if not _small(network, collective, steps):
         return None
     try:
-        problem = Instance(network.to_json(), collective.to_json(1), False)
+        problem = Instance(network.document, collective.document, False)
         model = Model()
         model.clauses = list(single_chunk.formula(problem, 0, steps))
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
@@ -104,7 +104,7 @@ def too_few(network: Network, collective: Collective, steps: int) -> LowerBound 
             "kind": "too-few-steps", "problem": problem_fingerprint(network, collective), "steps": steps, "unit": 0,
             "proof": single_chunk.packed(lines),
         }  # fmt: skip
-        return LowerBound(cuts.check(certificate, network.to_json(), collective.to_json(1)), certificate)
+        return LowerBound(cuts.check(certificate, network.document, collective.document), certificate)
     except SynthError:  # a step of the proof came without its reasons, or it is too long
         return None
 
@@ -136,7 +136,7 @@ class _Generation:
 
     def __init__(self, network: Network, collective: Collective, steps: int) -> None:
         self.network, self.collective, self.steps = network, collective, steps
-        self.problem = Instance(network.to_json(), collective.to_json(1), False)
+        self.problem = Instance(network.document, collective.document, False)
         self.names = single_chunk.Variables(self.problem, 0, steps)
         self.resources = [((i,), r.units) for i, r in enumerate(network.routes)]
         self.resources += [(c.routes, c.units) for c in network.caps]

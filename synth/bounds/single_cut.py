@@ -58,7 +58,7 @@ def single_cut_bound(network: Network, collective: Collective) -> LowerBound | N
         "cuts": {"0": [[weight, *theta]]},
         "generators": [],
     }
-    return LowerBound(check(certificate, network.to_json(), collective.to_json(1)), certificate)
+    return LowerBound(check(certificate, network.document, collective.document), certificate)
 
 
 def _candidate_sets(ranks: int) -> Iterator[frozenset[int]]:

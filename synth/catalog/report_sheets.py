@@ -204,7 +204,7 @@ def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
     frontier, certificate = entry.frontier, entry.certificate
     if context.verify and certificate and isinstance(frontier, Frontier):
         try:
-            cuts.check(certificate, frontier.network.to_json(), frontier.collective.to_json(1))
+            cuts.check(certificate, frontier.network.document, frontier.collective.document)
         except VerificationError as error:
             return wrong(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()

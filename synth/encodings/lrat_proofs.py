@@ -22,7 +22,7 @@ def formula(problem: Problem) -> tuple[int, list[list[int]]]:
     Raises VerificationError for sums that are no reversal of copies, UncheckedError where it would be too large.
     """
     size = Size(problem.chunks, problem.steps, problem.rounds)
-    return step_formula.formula(problem.network.to_json(), problem.collective.to_json(1), size)
+    return step_formula.formula(problem.network.document, problem.collective.document, size)
 
 
 def write_proof(problem: Problem, folder: Path) -> dict:

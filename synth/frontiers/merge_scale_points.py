@@ -142,8 +142,7 @@ def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:
 def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
     try:
         return (
-            cuts.check(bound.certificate, found.network.to_json(), found.collective.to_json(1), steps=steps)
-            == bound.value
+            cuts.check(bound.certificate, found.network.document, found.collective.document, steps=steps) == bound.value
         )
     except SynthError:
         return False

@@ -53,21 +53,11 @@ def canonical(doc: object) -> bytes:
     return json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-def problem_document(network: Network, collective: Collective) -> dict:
-    """Return the document that a certificate speaks about: links, limits, pre and post with one chunk per unit."""
-    net, coll = network.to_json(), collective.to_json(1)
-    return {
-        "links": net["links"],
-        "limits": net["limits"],
-        "pre": coll["pre"],
-        "post": coll["post"],
-        "combining": collective.combining,
-    }
-
-
 def problem_fingerprint(network: Network, collective: Collective) -> str:
-    """SHA-256 of the canonical `problem_document`."""
-    return hashlib.sha256(canonical(problem_document(network, collective))).hexdigest()
+    """SHA-256 of the document that a certificate speaks about: links, limits, pre and post with one chunk per unit."""
+    held = network.document | collective.document
+    doc = {key: held[key] for key in ("links", "limits", "pre", "post", "combining")}
+    return hashlib.sha256(canonical(doc)).hexdigest()
 
 
 @dataclass(frozen=True)

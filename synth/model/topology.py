@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -166,6 +167,11 @@ class Network:
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
+        return deepcopy(self.document)
+
+    @cached_property
+    def document(self) -> dict:
+        """`to_json()` without a copy, for readers that change nothing in it."""
         doc: dict = {"name": self.name, "ranks": self.ranks}
         doc["links"] = [[r.src, r.dst, r.units, *_via(r)] for r in self.routes]
         doc["limits"] = []

@@ -25,7 +25,7 @@ def resumed(network: Network, collective: Collective, records: Iterable[dict]) -
             except BROKEN:
                 continue
             schedule = point.schedule
-            if schedule.network.to_json() == network.to_json():
+            if schedule.network.document == network.document:
                 schedule = Schedule(network, collective, schedule.chunks, schedule.steps)
                 yield Point(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
 
@@ -69,7 +69,7 @@ def _floor(network: Network, collective: Collective, records: Iterable[dict]) ->
         if record.get("kind") == "floor":
             try:
                 bound = LowerBound.from_json(record["bound"])
-                if cuts.check(bound.certificate, network.to_json(), collective.to_json(1)) == bound.value:
+                if cuts.check(bound.certificate, network.document, collective.document) == bound.value:
                     return bound
             except BROKEN:
                 continue

@@ -91,7 +91,7 @@ def _collective_text(task: Collective | None) -> str:
         return f"{task.name} ranks {task.ranks}{roots}"
     if task.name in ("allgather", "reduce-scatter", "alltoall") and collective(task.name, task.ranks) == task:
         return f"{task.name} ranks {task.ranks}"
-    return json.dumps(task.to_json(1), separators=(",", ":"), sort_keys=True)
+    return json.dumps(task.document, separators=(",", ":"), sort_keys=True)
 
 
 def _block_text(number: int, block: Block) -> str:

@@ -34,8 +34,8 @@ class Alias:
     def packed(self, problem: str) -> tuple[str, Blob]:
         """Return the alias's fingerprint, which hashes the `problem`'s fingerprint and the machine, and its blob."""
         doc: dict[str, Any] = {
-            "topology": self.network.to_json(),
-            "collective": self.collective.to_json(1),
+            "topology": self.network.document,
+            "collective": self.collective.document,
             "labels": list(self.labels),
         }
         fingerprint = hashlib.sha256(canonical([problem, doc])).hexdigest()
@@ -117,7 +117,7 @@ def check_entry(entry: Entry) -> list[str]:
     if entry.certificate:
         from synth.checker.certificates import cuts
 
-        cuts.check(entry.certificate, frontier.network.to_json(), frontier.collective.to_json(1))
+        cuts.check(entry.certificate, frontier.network.document, frontier.collective.document)
         lines.append(f"{entry.state}: {entry.certificate.get('kind')} certificate checked")
     return lines
 

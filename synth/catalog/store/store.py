@@ -199,4 +199,4 @@ def _is_of_machine(entry: Entry, alias: Alias) -> bool:
     frontier = entry.frontier
     if not isinstance(frontier, Frontier) or frontier.labels != alias.labels:
         return False
-    return frontier.network.to_json() == alias.network.to_json()
+    return frontier.network.document == alias.network.document

@@ -30,7 +30,7 @@ FIELDS = {"schema", "topology", "collective", "chunks", "steps", "rounds", "cert
 def write(problem: Problem, certificate: dict, folder: Path) -> Path:
     """Write the document into `folder`, beside the proof file if it has one, and return its path."""
     doc = {
-        "schema": SCHEMA, "topology": problem.network.to_json(), "collective": problem.collective.to_json(1),
+        "schema": SCHEMA, "topology": problem.network.document, "collective": problem.collective.document,
         "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds, "certificate": certificate,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
