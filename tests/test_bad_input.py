@@ -18,6 +18,7 @@ from synth.errors import FormatError, SynthError, UsageError
 from synth.model.collective_files import load
 from synth.model.schedule import Schedule
 from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.text import parse
 from synth.topologies import importers
@@ -52,9 +53,9 @@ def test_more_copies_than_any_runtime_has_channels_are_refused(command, schedule
 def test_copies_are_counted_however_a_schedule_is_lowered(schedule):
     made = Schedule.from_json(json.loads(schedule.read_text()))
     for lowering in (lower, onesided):
-        assert lowering(made, instances=2)
+        assert lowering(made, LoweringOptions(instances=2))
         with pytest.raises(UsageError, match="at most 256"):
-            lowering(made, instances=257)
+            lowering(made, LoweringOptions(instances=257))
 
 
 def test_a_seed_of_random_data_is_not_negative(schedule):

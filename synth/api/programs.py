@@ -261,6 +261,7 @@ def placed(
 def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:
     """The events of a run of the reference executor, for its time alone."""
     from synth.runtime import call as calls
+    from synth.runtime.run_request import RunRequest
 
-    call = calls.Call(program, network, size, in_place=program.in_place == "in", values=False, bound=False)
-    return calls.run(call, None, "reference", {"trace": True}).execution.events or ()
+    request = RunRequest(size=size, in_place=program.in_place == "in", data=False, bound=False, options={"trace": True})
+    return calls.run(calls.Call(program, network, request)).execution.events or ()

@@ -16,11 +16,13 @@ from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
+from synth.runtime.run_request import RunRequest
 
 if TYPE_CHECKING:
     from synth.program.program import Program
     from synth.runtime.benchmark.document import Candidate, Measured
     from synth.runtime.benchmark.emulation import EmulationResult
+    from synth.runtime.call import Call
     from synth.runtime.prepared_launch import Prepared
     from synth.runtime.run_result import RunResult
 
@@ -55,62 +57,75 @@ def baseline(
 def run(
     program: Program | Schedule | Frontier | str | Path,
     arrays: Any = None,
-    executor: str = "reference",
+    executor: str = RunRequest.executor,
     *,
     outputs: Any = None,
     stream: Any = None,
-    size: int | None = None,
-    dtype: str = "float32",
-    op: str = "sum",
-    in_place: bool = False,
-    topology: str | Path | Topology | None = None,
-    collective: str | Path | Collective | None = None,
-    roots: Sequence[int] = (),
-    point: int | None = None,
-    runtime: str | None = None,
-    protocol: str | None = None,
-    instances: int = 1,
-    seed: int = 0,
-    data: bool = True,
-    bound: bool = True,
+    size: int | None = RunRequest.size,
+    dtype: str = RunRequest.dtype,
+    op: str = RunRequest.op,
+    in_place: bool = RunRequest.in_place,
+    topology: str | Path | Topology | None = RunRequest.topology,
+    collective: str | Path | Collective | None = RunRequest.collective,
+    roots: Sequence[int] = RunRequest.roots,
+    point: int | None = RunRequest.point,
+    runtime: str | None = RunRequest.runtime,
+    protocol: str | None = RunRequest.protocol,
+    instances: int = RunRequest.instances,
+    seed: int = RunRequest.seed,
+    data: bool = RunRequest.data,
+    bound: bool = RunRequest.bound,
     **options: object,
 ) -> RunResult:
     """Run a program once and compare every element of every output with the definition of its collective.
 
     `arrays`: the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack
-    (their type and size count), else random ones of `size` bytes (default: 1 MiB, or the next size that divides).
-    `outputs`: the same for the results, which are then put there too. Arrays in a GPU's memory are worked on where they
-    are, on the caller's
-    `stream` (their library's current one unless given); `prepare` launches again without looking at them. A schedule,
-    or `point` of a frontier (from 1; default: the best at that size), is lowered first, for `runtime`, with `protocol`
-    and
-    `instances`, and brings its network; anything else takes times from `topology`, if given. `collective`, `roots`:
-    what a file computes where it does not say. `runtime` also gives the bytes of a FIFO operation. `data=False`: only
-    the time.
-    `options` are the executor's: for reference depth, part, local, delays, trace.
+    (their type and size count), else random ones. `outputs`: the same for the results, which are then put there too.
+    Arrays in a GPU's memory are worked on where they are, on the caller's `stream` (their library's current one unless
+    given); `prepare` launches again without looking at them. `options` are the executor's: for reference depth, part,
+    local, delays, trace. The others are those of synth.runtime.run_request.RunRequest. A schedule, or a point of a
+    frontier, is lowered first and brings its network; anything else takes times from `topology`, if given.
 
     Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
     cycle), SynthError for a size that does not divide.
     """
+    request = RunRequest(
+        executor, size, dtype, op, in_place, topology, collective, roots, point, runtime, protocol, instances, seed,
+        data, bound, options,
+    )  # fmt: skip
+    return run_request(program, request, arrays, outputs, stream)
+
+
+def run_request(
+    program: Program | Schedule | Frontier | str | Path,
+    request: RunRequest,
+    arrays: Any = None,
+    outputs: Any = None,
+    stream: Any = None,
+) -> RunResult:
+    """Run a program once, as `run` does, with all options as one value."""
     from synth.runtime import call as calls
     from synth.runtime import dlpack, prepared_launch
 
-    machine = None if topology is None else named_topology(topology)
-    found = _opened(program, runtime, collective, roots)
-    found, network = lowered(found, point, size, LoweringOptions(runtime or "synth", protocol or "Simple", instances))
-    given = {"runtime": runtime, "protocol": protocol} | options
-    given = {name: value for name, value in given.items() if value is not None}
-    call = calls.Call(
-        found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound
-    )
+    call = _call(program, request)
     if arrays is not None and dlpack.is_device(arrays):
-        return prepared_launch.run_on_gpu(call, arrays, outputs, stream, executor, given)
+        return prepared_launch.run_on_gpu(call, arrays, outputs, stream)
     if stream is not None:
         raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
-    done = calls.run(call, arrays, executor, given)
+    done = calls.run(call, arrays)
     if outputs is not None:
         prepared_launch.deliver(done, outputs)
     return done
+
+
+def _call(program: object, request: RunRequest) -> Call:
+    """Return the program that is to run, lowered, with the network that gives its times."""
+    from synth.runtime.call import Call
+
+    machine = None if request.topology is None else named_topology(request.topology)
+    found = _opened(program, request.runtime, request.collective, request.roots)
+    found, network = lowered(found, request.point, request.size, request.lowering)
+    return Call(found, network if machine is None else machine.network(), request)
 
 
 def prepare(
@@ -119,13 +134,13 @@ def prepare(
     outputs: Any,
     executor: str = "cuda",
     *,
-    op: str = "sum",
-    in_place: bool = False,
-    point: int | None = None,
-    collective: str | Path | Collective | None = None,
-    roots: Sequence[int] = (),
-    protocol: str | None = None,
-    instances: int = 1,
+    op: str = RunRequest.op,
+    in_place: bool = RunRequest.in_place,
+    point: int | None = RunRequest.point,
+    collective: str | Path | Collective | None = RunRequest.collective,
+    roots: Sequence[int] = RunRequest.roots,
+    protocol: str | None = RunRequest.protocol,
+    instances: int = RunRequest.instances,
     **options: object,
 ) -> Prepared:
     """A program with the caller's `arrays` and `outputs`, compiled and allocated for: its `launch(stream)` neither
@@ -136,15 +151,13 @@ def prepare(
     Raises UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to
     its elements.
     """
-    from synth.runtime import call as calls
     from synth.runtime import prepared_launch
 
-    found = _opened(program, None, collective, roots)
-    found, network = lowered(found, point, None, LoweringOptions("synth", protocol or "Simple", instances))
-    given = {name: value for name, value in ({"protocol": protocol} | options).items() if value is not None}
-    return prepared_launch.prepare(
-        calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given
-    )
+    request = RunRequest(
+        executor, op=op, in_place=in_place, point=point, collective=collective, roots=roots, protocol=protocol,
+        instances=instances, options=options,
+    )  # fmt: skip
+    return prepared_launch.prepare(_call(program, request), arrays, outputs)
 
 
 def bench(

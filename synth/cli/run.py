@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,28 +32,11 @@ from synth.model.rational import rational
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 
-# options that api.run calls the same
+# options that RunRequest calls the same, and those of some executors alone
 SAME = (
-    "executor",
-    "size",
-    "dtype",
-    "op",
-    "in_place",
-    "point",
-    "runtime",
-    "protocol",
-    "instances",
-    "seed",
-    "depth",
-    "part",
-    "delays",
-    "processes",
-    "threads",
-    "timeout",
-    "clock",
-    "stretch",
-    "ranks_on",
-)
+    "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed",
+)  # fmt: skip
+EXECUTOR = ("depth", "part", "delays", "processes", "threads", "timeout", "clock", "stretch", "ranks_on")
 
 
 class AnySize(Size):
@@ -140,41 +124,38 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """
     from synth import api
+    from synth.api import running
     from synth.runtime.mpi.environment import reports_to_user
+    from synth.runtime.run_request import RunRequest
     from synth.runtime.slicing import IndivisibleError
     from synth.view.run_table import execution
     from synth.view.tables import print_report
 
     check_writable(output, given["trace"])
     machine = machine_if_named(given)
-    same = {key: given[key] for key in SAME}
     source, named = (file, given["coll"]) if given["baseline"] is None else (_baseline(file, given, machine), None)
     if source is None:
         raise UsageError("nothing to run: give a FILE, or --baseline NAME with --topo and --coll")
-
-    def carried_out() -> Any:
-        return api.run(
-            source,
-            topology=machine,
-            collective=named,
-            roots=(given["root"] or ()) if file else (),
-            data=not given["no_data"],
-            bound=not given["no_bound"],
-            local=_speed(given["block_gbps"]),
-            trace=True if given["trace"] else None,
-            **same,
-        )
-
+    options = {key: given[key] for key in EXECUTOR}
+    options |= {"local": _speed(given["block_gbps"]), "trace": True if given["trace"] else None}
+    request = RunRequest(
+        **{key: given[key] for key in SAME},
+        topology=machine,
+        collective=named,
+        roots=(given["root"] or ()) if file else (),
+        data=not given["no_data"],
+        bound=not given["no_bound"],
+        options=options,
+    )
     try:
         try:
-            done = carried_out()
+            done = running.run_request(source, request)
         except IndivisibleError as odd:
             if given["exact_size"] or not odd.nearest:
                 raise
             if reports_to_user():
                 note(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
-            same["size"] = odd.nearest
-            done = carried_out()
+            done = running.run_request(source, replace(request, size=odd.nearest))
     except SynthError:
         if reports_to_user():
             raise

@@ -15,6 +15,7 @@ from synth.program.program import Program
 from synth.runtime import EXECUTORS, reference_data
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
+from synth.runtime.run_request import RunRequest
 from synth.runtime.run_result import RunResult, rows_of
 from synth.runtime.slicing import padding
 from synth.runtime.time_bound import certified_time_bound
@@ -23,58 +24,58 @@ DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to wh
 
 
 class Call(NamedTuple):
-    """The arguments of `synth run`.
-
-    `size`: bytes as nccl-tests counts them; None: `DEFAULT_BYTES`, or the next size that divides. `values`: move and
-    check data; False: only the time. `bound`: compute the certified bound too.
-    """
+    """A lowered program, the network that gives its times (None: no times), and the options of its run."""
 
     program: Program
     network: Network | None
-    size: int | None = None
-    dtype: str = "float32"
-    op: str = "sum"
-    in_place: bool = False
-    seed: int = 0
-    values: bool = True
-    bound: bool = True
+    request: RunRequest
 
 
-def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str, Any]) -> RunResult:
-    """Run `call` by the executor of that name on `arrays`, or on random data where they are None.
+def run(call: Call, arrays: Sequence | None = None) -> RunResult:
+    """Run `call` by the executor of its request on `arrays`, or on random data where they are None.
 
-    `options` are the executor's. Raises VerificationError where an output is wrong, DeadlockError, SynthError for a
+    Raises VerificationError where an output is wrong, DeadlockError, SynthError for a
     size that no call has, UsageError for arguments that contradict each other.
     """
-    program, op, collective = call.program, operator(call.op), _collective(call)
+    program, request, collective = call.program, call.request, _collective(call)
+    op = operator(request.op)
     layout = Layout(collective, program.chunks)
     inputs: list = []
     if arrays is None:
-        kind = dtype(call.dtype)
-        parts = padding(program, call.size if call.size is not None else _default(program, kind), kind)
-        if call.values:
+        kind = dtype(request.dtype)
+        parts = padding(program, request.size if request.size is not None else _default(program, kind), kind)
+        if request.data:
             check_memory(
-                sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(executor)
+                sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(request.executor)
             )
             elements = parts.unit if parts.padded else parts.elements
-            values = reference_data.inputs(parts.layout(collective), elements, kind, op, call.seed)
+            values = reference_data.inputs(parts.layout(collective), elements, kind, op, request.seed)
             inputs = [parts.rows(rows, len(chunks)) for rows, chunks in zip(values, layout.inputs, strict=True)]
     else:
         inputs, parts = rows_of(arrays, layout)
         kind = _common(inputs)
         inputs = [rows.astype(kind.numpy, copy=False) for rows in inputs]
-    runner = make_executor(executor, {"network": call.network, **options})
-    if call.values:
-        execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=call.in_place)
+    runner = make_executor(request.executor, {"network": call.network, **request.executor_options})
+    if request.data:
+        execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=request.in_place)
         execution = replace(execution, outputs=tuple(map(parts.units, execution.outputs)))
         units = list(map(parts.units, inputs))
         checked = reference_data.check(parts.layout(collective), kind, op, units, execution.outputs)
     else:
-        execution, checked = runner.time(program, parts.elements, dtype=kind.name, in_place=call.in_place), None
+        execution, checked = runner.time(program, parts.elements, dtype=kind.name, in_place=request.in_place), None
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
     bound = _bound(call, collective, size) if execution.picoseconds is not None else None
     return RunResult(
-        program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound
+        program,
+        call.network,
+        request.executor.lower(),
+        size,
+        kind.name,
+        op,
+        request.in_place,
+        execution,
+        checked,
+        bound,
     )
 
 
@@ -89,9 +90,9 @@ def _collective(call: Call) -> Collective:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     if program.collective.ranks != program.ranks:
         raise SynthError(f"{program.name} has {program.ranks} ranks, its collective {program.collective.ranks}")
-    if call.in_place and program.in_place == "out":
+    if call.request.in_place and program.in_place == "out":
         raise UsageError(f"{program.name} is for calls out of place only")
-    if not call.in_place and program.in_place == "in":
+    if not call.request.in_place and program.in_place == "in":
         raise UsageError(f"{program.name} is for calls in place only; add --in-place")
     return program.collective
 
@@ -135,7 +136,7 @@ def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
 
 
 def _bound(call: Call, collective: Collective, size: int) -> Any:
-    if call.network is None or not call.bound:
+    if call.network is None or not call.request.bound:
         return None
     try:
         return certified_time_bound(call.network, collective, size)

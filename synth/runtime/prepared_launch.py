@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -96,47 +96,46 @@ class Prepared:
         return stream
 
 
-def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options: Mapping[str, Any]) -> Prepared:
+def prepare(call: calls.Call, arrays: Any, outputs: Any) -> Prepared:
     """Prepare `call.program` to read `arrays` and write `outputs`.
 
     Raises UsageError for an executor that cannot be prepared, or for arrays that do not fit.
     """
-    layout = calls.layout(call)
+    layout, request = calls.layout(call), call.request
     facts = array_facts(arrays, layout)
-    runner = calls.make_executor(executor, {"network": call.network, **options})
-    op, prepares = operator(call.op), getattr(runner, "prepare", None)
+    runner = calls.make_executor(request.executor, {"network": call.network, **request.executor_options})
+    op, prepares = operator(request.op), getattr(runner, "prepare", None)
     if isinstance(runner, Host):
-        machine, guard = loaded_program.prepare(runner, call.program, facts.unit, facts.kind.name, op, call.in_place)
+        machine, guard = loaded_program.prepare(runner, call.program, facts.unit, facts.kind.name, op, request.in_place)
     elif prepares:
-        machine, guard = prepares(call.program, facts.unit, dtype=facts.kind.name, op=op, in_place=call.in_place)
+        machine, guard = prepares(call.program, facts.unit, dtype=facts.kind.name, op=op, in_place=request.in_place)
     else:
-        raise UsageError(f"the {executor} executor cannot be prepared for arrays; cuda and host can")
+        raise UsageError(f"the {request.executor} executor cannot be prepared for arrays; cuda and host can")
     prepared = Prepared(call.program, machine, guard, facts.torch and facts.on_gpu)
     prepared.use(arrays, outputs)
     return prepared
 
 
-def run_on_gpu(
-    call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor: str, options: Mapping[str, Any]
-) -> RunResult:
+def run_on_gpu(call: calls.Call, arrays: Any, outputs: Any, stream: Any) -> RunResult:
     """Run `call` once on arrays in GPU memory, on the caller's stream; then fetch and compare every element.
 
     Raises UsageError without `outputs` or for an executor other than cuda, and whatever `calls.run` raises.
     """
     if outputs is None:
         raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
-    layout, op = calls.layout(call), operator(call.op)
+    layout, request = calls.layout(call), call.request
+    op = operator(request.op)
     facts = array_facts(arrays, layout)
     padding = Padding(facts.unit, layout.chunks)
-    if executor.lower() != "cuda":
+    if request.executor.lower() != "cuda":
         raise UsageError(
-            f"the arrays are in a GPU's memory, which the {executor} executor cannot reach: executor='cuda'"
+            f"the arrays are in a GPU's memory, which the {request.executor} executor cannot reach: executor='cuda'"
         )
-    prepared = prepare(call, arrays, outputs, executor, options)
+    prepared = prepare(call, arrays, outputs)
     machine = prepared._machine
     on_stream = prepared._stream(stream)
     inputs = machine.fetch("input", on_stream)
-    if not call.in_place:
+    if not request.in_place:
         machine.spoil(on_stream)
     prepared.launch(stream)
     prepared.finish(stream)
@@ -146,11 +145,11 @@ def run_on_gpu(
     return RunResult(
         call.program,
         call.network,
-        executor.lower(),
+        request.executor.lower(),
         size,
         facts.kind.name,
         op,
-        call.in_place,
+        request.in_place,
         Execution(results, None),
         checked,
     )

@@ -23,19 +23,13 @@ from synth.runtime.call import Call, run
 from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
 from synth.runtime.link_schedule import Key
+from synth.runtime.run_request import RunRequest
 
 # Maximum bytes of all ranks' buffers up to which a kernel's outputs are compared while it keeps the time.
 CHECKED = 256 << 20
 SCHEMA = "synth.emulated/1"
 KERNELS = ("host", "cuda")  # executors that keep logical time in the kernel
 ELEMENT = 4  # bytes of an element: float32, the default everywhere
-
-
-class ExecutorOptions(NamedTuple):
-    """The executor that emulates, and its options."""
-
-    executor: str
-    options: dict[str, Any]
 
 
 class Entry(NamedTuple):
@@ -193,18 +187,21 @@ def emulate(
         raise UsageError(
             f"the {executor} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}"
         )
-    how = ExecutorOptions(name, ({"clock": "logical"} if name in KERNELS else {}) | options)
+    clock = {"clock": "logical"} if name in KERNELS else {}
+    request = RunRequest(name, bound=False, options=clock | options)
     each = lcm(*(entry.program.loop_chunks for entry in entries)) * ELEMENT
     rounded = sorted({-(-size // each) * each for size in sizes})
-    rows = tuple(_sized(network, entries, size, how) for size in rounded)
-    paced = tuple(_paced(network, entries, at, how, stretch) for at in rows for stretch in stretches)
-    return EmulationResult(name, network, tuple(entries), rows, _controls(network, entries, rows, how), paced)
+    rows = tuple(_sized(network, entries, size, request) for size in rounded)
+    paced = tuple(_paced(network, entries, at, request, stretch) for at in rows for stretch in stretches)
+    return EmulationResult(name, network, tuple(entries), rows, _controls(network, entries, rows, request), paced)
 
 
-def _paced(network: Network, entries: Sequence[Entry], at: SizeTimes, how: ExecutorOptions, stretch: int) -> PacedRun:
+def _paced(network: Network, entries: Sequence[Entry], at: SizeTimes, request: RunRequest, stretch: int) -> PacedRun:
     program = entries[at.best].program
-    held = _run(network, program, at.size, how._replace(options=how.options | {"clock": "paced", "stretch": stretch}))
-    free = _run(network, program, at.size, how)
+    held = _run(
+        network, program, at.size, replace(request, options={**request.options, "clock": "paced", "stretch": stretch})
+    )
+    free = _run(network, program, at.size, request)
     return PacedRun(at.size, at.best, stretch, held.picoseconds or 0, held.nanoseconds or 0, free.nanoseconds or 0)
 
 
@@ -214,31 +211,31 @@ def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
     return len(schedule.steps) * network.latency * 10**6 + schedule.rounds_per_chunk * share * 1000 / network.unit
 
 
-def _sized(network: Network, entries: Sequence[Entry], size: int, how: ExecutorOptions) -> SizeTimes:
+def _sized(network: Network, entries: Sequence[Entry], size: int, request: RunRequest) -> SizeTimes:
     costs = tuple(predicted(entry.schedule, network, size) for entry in entries)
-    times = tuple(_time(network, entry.program, size, how)[0] for entry in entries)
+    times = tuple(_time(network, entry.program, size, request)[0] for entry in entries)
     choices = [k for k, entry in enumerate(entries) if entry.choice]
     return SizeTimes(size, costs, times, min(choices, key=lambda k: costs[k]), min(choices, key=lambda k: times[k]))
 
 
-def _time(network: Network, program: Program, size: int, how: ExecutorOptions) -> tuple[int, dict[Key, int]]:
-    done = _run(network, program, size, how)
+def _time(network: Network, program: Program, size: int, request: RunRequest) -> tuple[int, dict[Key, int]]:
+    done = _run(network, program, size, request)
     return done.picoseconds or 0, {used.link: used.bytes for used in done.links}
 
 
-def _run(network: Network, program: Program, size: int, how: ExecutorOptions) -> Execution:
+def _run(network: Network, program: Program, size: int, request: RunRequest) -> Execution:
     """Run `program` once; a kernel moves and checks data up to `CHECKED` bytes, the reference executor moves none."""
     total = 0
     if program.collective:
         layout = Layout(program.collective, program.chunks)
         total = sum(map(len, (*layout.inputs, *layout.outputs))) * size // program.loop_chunks
-    values = how.executor in KERNELS and total <= CHECKED
-    call = Call(program, network, size, in_place=program.in_place == "in", values=values, bound=False)
-    return run(call, None, how.executor, how.options).execution
+    data = request.executor in KERNELS and total <= CHECKED
+    sized = replace(request, size=size, in_place=program.in_place == "in", data=data)
+    return run(Call(program, network, sized)).execution
 
 
 def _controls(
-    network: Network, entries: Sequence[Entry], rows: Sequence[SizeTimes], how: ExecutorOptions
+    network: Network, entries: Sequence[Entry], rows: Sequence[SizeTimes], request: RunRequest
 ) -> tuple[Control, ...]:
     """Run both negative controls.
 
@@ -246,25 +243,27 @@ def _controls(
     multiplied by ten.
     """
     large, small = rows[-1], rows[0]
-    _, carried = _time(network, entries[large.best].program, large.size, how)
+    _, carried = _time(network, entries[large.best].program, large.size, request)
     rates = {(route.src, route.dst, route.via): route.units * network.unit for route in network.routes}
     controls = []
     if carried:  # the floor counts the time of the link alone, as a limit that it shares keeps its bandwidth
         link = max(carried, key=lambda key: (carried[key] / rates[key], key))
         floor = Fraction(2 * carried[link] * 1000) / rates[link]
         name = f"half the bandwidth from rank {link[0]} to rank {link[1]}"
-        controls.append(_control(name, slower(network, link), entries, large, floor, how))
+        controls.append(_control(name, slower(network, link), entries, large, floor, request))
     if network.latency:
         routes = tuple(replace(route, latency=10 * route.latency) for route in network.routes)
         floor = min(route.latency for route in network.routes) * 10**7
-        controls.append(_control("10 times every latency", replace(network, routes=routes), entries, small, floor, how))
+        controls.append(
+            _control("10 times every latency", replace(network, routes=routes), entries, small, floor, request)
+        )
     return tuple(controls)
 
 
 def _control(
-    change: str, network: Network, entries: Sequence[Entry], at: SizeTimes, floor: Fraction, how: ExecutorOptions
+    change: str, network: Network, entries: Sequence[Entry], at: SizeTimes, floor: Fraction, request: RunRequest
 ) -> Control:
-    after = _sized(network, entries, at.size, how)
+    after = _sized(network, entries, at.size, request)
     before, now = at.emulated[at.best], after.emulated[at.best]
     # where the floor is below the time before, the link had slack, and its slower transfers may cost nothing
     heard = now >= floor and (now > before or floor <= before)
