@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from synth import bounds
 from synth.bounds.trees.branch_and_price import Branch, Cases
-from synth.bounds.trees.column_generation import generate
+from synth.bounds.trees.column_generation import FoldedProblem, generate
 from synth.bounds.trees.tree_bound import Prover, tree_bound
 from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay as verify
@@ -52,7 +52,9 @@ def test_column_generation_reaches_the_known_infimum(name, what, steps, value):
     net = network(name)
     coll = collective(what, net.ranks)
     exact = Prover(net, steps, Budget(), time.monotonic()).cheapest
-    found = generate(net, coll, steps, symmetry.generators(net, coll), target=float(Fraction(value)), exact=exact)
+    found = generate(
+        FoldedProblem(net, coll, steps, symmetry.generators(net, coll)), float(Fraction(value)), exact=exact
+    )
     assert found is not None
     assert found.value == pytest.approx(float(Fraction(value)), rel=1e-6)
     for unit, trees in found.trees.items():
@@ -73,7 +75,7 @@ def assert_tree(net, tree, pre, post, steps):
 
 def test_too_few_steps_have_no_trees():
     net = network("ring:6")
-    assert generate(net, collective("allgather", 6), 2) is None
+    assert generate(FoldedProblem(net, collective("allgather", 6), 2)) is None
 
 
 @pytest.mark.slow
@@ -226,7 +228,7 @@ def test_bounds_stay_below_schedules(problem):
     steps = int(bounds.steps(net, coll).value) + 1
     flow = bounds.flow(net, coll, steps).value
     group = symmetry.generators(net, coll)
-    folded, plain = (generate(net, coll, steps, g, target=float(flow)) for g in (group, ()))
+    folded, plain = (generate(FoldedProblem(net, coll, steps, g), float(flow)) for g in (group, ()))
     assert folded is not None and plain is not None
     assert folded.value >= float(flow) * (1 - 1e-6)
     assert folded.value == pytest.approx(plain.value, rel=1e-5)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from synth import bounds
-from synth.bounds.trees.column_generation import generate
+from synth.bounds.trees.column_generation import FoldedProblem, generate
 from synth.checker.schedule import replay
 from synth.encodings.tree_packing import search
 from synth.model import symmetry
@@ -24,7 +24,7 @@ def test_a_search_leaves_the_steps_that_its_first_trees_send_in(name, steps, see
     task = collective("allgather", net.ranks)
     group = symmetry.generators(net, task)
     bound = float(bounds.flow(net, task, steps).value)
-    found = generate(net, task, steps, group, target=bound, seed=seed)
+    found = generate(FoldedProblem(net, task, steps, group), bound, seed=seed)
     assert found is not None
     assert found.value == pytest.approx(bound, rel=1e-6)
     assert found.iterations <= 40

@@ -26,6 +26,7 @@ from synth.model.topology import Network
 from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
+from synth.solvers.column_generation import generate_columns
 from synth.solvers.linear_program import LinearProgram
 
 
@@ -141,23 +142,23 @@ class _Generation:
         self.resources = [((i,), r.units) for i, r in enumerate(network.routes)]
         self.resources += [(c.routes, c.units) for c in network.caps]
         self.columns: list[Loads] = []
+        self.value, self.least, self.scale = float("inf"), 1, 1
+        self.prices = [[0] * steps for _ in self.resources]
 
     def run(self, above: Fraction) -> dict | None:
         """Return prices and the proof, as fields of the certificate; None if that takes too many columns or a mixture
         attains `above`."""
-        scale, prices, least = 1, [[0] * self.steps for _ in self.resources], 1
-        while (loads := self._cheaper(prices, least)) is not None:
-            self.columns.append(loads)
-            mixture = self._mixture()
-            if mixture is None or mixture[0] <= above + SETTINGS.close or len(self.columns) == SETTINGS.columns:
-                return None
-            scale, prices = self._whole(mixture[1])
-            least = min(self._cost(prices, known) for known in self.columns)
-        return self._proved(scale, prices, least) if self.columns and least > above * scale else None
+        generation = generate_columns(
+            self._solve, lambda: self.value <= above + SETTINGS.close, [self._add_cheaper], SETTINGS.columns + 1
+        )
+        proved = generation.ending == "no column" and self.columns and self.least > above * self.scale
+        return self._proved() if proved else None
 
-    def _mixture(self) -> tuple[float, list[float]] | None:
-        """Return the least R/C of a mixture of the known schedules, and the dual price of each resource in each step
-        (resource by resource)."""
+    def _solve(self) -> bool:
+        """Solve the master: sets `value`, the least R/C of a mixture of the known schedules, `prices` of each resource
+        in each step in units of 1 / `scale`, and `least`, the price of the cheapest known schedule."""
+        if not self.columns:
+            return True
         size = len(self.columns)
         program = LinearProgram([0.0] * size + [1.0] * self.steps)
         rows: list[tuple[float | None, dict[int, float], float | None]] = []
@@ -171,7 +172,12 @@ class _Generation:
                 rows.append((0.0, row | {size + t: float(units)}, None))
         program.add_rows([*rows, (1.0, dict.fromkeys(range(size), 1.0), None)])
         solved = program.solve()
-        return None if solved is None else (solved[0], solved[2][:-1])
+        if solved is None:
+            return False
+        self.value, _, duals = solved
+        self.scale, self.prices = self._whole(duals[:-1])
+        self.least = min(self._cost(known) for known in self.columns)
+        return True
 
     def _whole(self, dual: Sequence[float]) -> tuple[int, list[list[int]]]:
         """Return a scale and the dual prices as integers, of total value at most the scale in each step."""
@@ -183,34 +189,35 @@ class _Generation:
         whole = [floor(y * scale + SETTINGS.close) for y in dual]
         return scale, [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
 
-    def _paid(self, prices: Sequence[Sequence[int]]) -> list[list[int]]:
+    def _paid(self) -> list[list[int]]:
         """Return the price of a send over each route, in each step."""
         paid = [[0] * self.steps for _ in self.network.routes]
-        for (routes, _), row in zip(self.resources, prices, strict=True):
+        for (routes, _), row in zip(self.resources, self.prices, strict=True):
             for r in routes:
                 paid[r] = [a + b for a, b in zip(paid[r], row, strict=True)]
         return paid
 
-    def _cost(self, prices: Sequence[Sequence[int]], loads: Loads) -> int:
+    def _cost(self, loads: Loads) -> int:
         cost = 0
-        for row, sends in zip(self._paid(prices), loads, strict=True):
+        for row, sends in zip(self._paid(), loads, strict=True):
             cost += sum(a * b for a, b in zip(row, sends, strict=True))
         return cost
 
-    def _cheaper(self, prices: Sequence[Sequence[int]], least: int) -> Loads | None:
-        """Return the loads of a single-chunk schedule that costs less than `least`; None if there is none. Raises
-        `_Spent`."""
+    def _add_cheaper(self) -> bool:
+        """Add a single-chunk schedule that costs less than `least`; return False if there is none. Raises `_Spent`."""
         model = Model()
-        model.clauses = self._clauses(prices, least)
+        model.clauses = self._clauses()
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
         answer = Cadical(0, SETTINGS.conflicts).solve(model)
         if answer.status not in ("sat", "unsat"):
             raise _Spent
-        return self._loads(answer.values) if answer.status == "sat" else None
+        if answer.status == "sat":
+            self.columns.append(self._loads(answer.values))
+        return answer.status == "sat"
 
-    def _clauses(self, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
+    def _clauses(self) -> list[list[int]]:
         self.problem.work = MOST_WORK  # the checker's limit holds for each query by itself
-        return single_chunk.clauses(self.problem, 0, self.steps, self._paid(prices), least)
+        return single_chunk.clauses(self.problem, 0, self.steps, self._paid(), self.least)
 
     def _loads(self, true: Sequence[bool]) -> Loads:
         """Return the loads of a model, without dead sends."""
@@ -225,9 +232,9 @@ class _Generation:
             needed = before
         return tuple(map(tuple, loads))
 
-    def _proved(self, scale: int, prices: Sequence[Sequence[int]], least: int) -> dict | None:
+    def _proved(self) -> dict | None:
         try:
-            lines = refute(self._clauses(prices, least))
+            lines = refute(self._clauses())
         except SynthError:  # a step of the proof came without its reasons
             return None
         if lines is None:
@@ -236,5 +243,5 @@ class _Generation:
         for r in self.network.routes:
             links.append(["link", r.src, r.dst, *([list(r.via)] if r.via else [])])
         limits = [["limit", k] for k in range(len(self.network.caps))]
-        rows = [[*name, *row] for name, row in zip([*links, *limits], prices, strict=True) if any(row)]
-        return {"scale": scale, "prices": rows, "chunk": {"0": [least, single_chunk.packed(lines)]}}
+        rows = [[*name, *row] for name, row in zip([*links, *limits], self.prices, strict=True) if any(row)]
+        return {"scale": self.scale, "prices": rows, "chunk": {"0": [self.least, single_chunk.packed(lines)]}}

@@ -186,14 +186,12 @@ def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float)
 
     Where a packing meets the bound, trees prove no higher one.
     """
-    from synth.bounds.trees.column_generation import generate
+    from synth.bounds.trees.column_generation import FoldedProblem, generate
     from synth.model import symmetry
 
     network, collective = state.forwards()
-    group = symmetry.generators(network, collective)
-    columns = generate(
-        network, collective, steps, group, target=float(bound.value), seconds=seconds, seed=state.options.seed
-    )
+    folded = FoldedProblem(network, collective, steps, symmetry.generators(network, collective))
+    columns = generate(folded, float(bound.value), seconds=seconds, seed=state.options.seed)
     if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
         return False, []
     q = bound.value.denominator

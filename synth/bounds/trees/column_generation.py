@@ -10,22 +10,24 @@ optimum is the infimum of R/C over all C, as soon as R ≥ S. Averaging over aut
 therefore kept for each orbit of constraints, and trees for one representative unit of each orbit of units.
 
 The restricted master is solved in its dual form, where a new tree is a new row and the last basis stays feasible for
-the dual simplex method. Prices are smoothed towards the best seen so far (Wentges, Int. Trans. Oper. Res. 4, 1997).
+the dual simplex method. The loop is that of `synth.solvers.column_generation`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import make_pricer
-from synth.bounds.trees.time_expanded_trees import Tree
+from synth.bounds.trees.cheapest_trees import SteinerTreeDP, make_pricer
+from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbits
 from synth.model.topology import Network
+from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.linear_program import LinearProgram
 
 
@@ -34,28 +36,27 @@ class ColumnGenerationSettings:
     """Limits of column generation over trees.
 
     Attributes:
-        smoothing: Weight of the best prices so far against the master's prices, at which trees are priced.
         epsilon: Relative tolerance for float comparisons of costs.
         most_new: Maximum number of trees of one unit that join the master in one round of pricing.
         pool: Number of trees that a heuristic search improves at once; many cost hardly more time than few.
         known: Maximum number of known trees that such a search starts from.
-        most_effort: Number of turns of a heuristic search beyond which it is not extended when it finds nothing
-            new.
+        efforts: Numbers of turns of a heuristic search, the next where one finds nothing new.
+        iterations: Maximum number of times that the restricted master is solved.
     """
 
-    smoothing: float = 0.7
     epsilon: float = 1e-7
     most_new: int = 60
     pool: int = 96
     known: int = 72
-    most_effort: int = 48
+    efforts: tuple[int, ...] = (1, 4, 16, 64)
+    iterations: int = 400
 
 
 SETTINGS = ColumnGenerationSettings()
 
 
 class FoldedProblem:
-    """Bandwidth constraints and units of a problem, one for each orbit of an automorphism group.
+    """Bandwidth constraints and units of a problem at `steps` steps, one for each orbit of an automorphism group.
 
     Attributes:
         constraints: ``(routes, units)`` of each constraint: the routes one by one, then the shared limits.
@@ -66,8 +67,10 @@ class FoldedProblem:
         weight: size of the orbit of each representative.
     """
 
-    def __init__(self, network: Network, collective: Collective, generators: Sequence[Generator]) -> None:
-        self.network, self.collective, self.generators = network, collective, tuple(generators)
+    def __init__(
+        self, network: Network, collective: Collective, steps: int, generators: Sequence[Generator] = ()
+    ) -> None:
+        self.network, self.collective, self.steps, self.generators = network, collective, steps, tuple(generators)
         routes = len(network.routes)
         self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)]
         self.constraints += [(c.routes, c.units) for c in network.caps]
@@ -93,19 +96,28 @@ class FoldedProblem:
         self.units = sorted({home[u] for u in active})
         self.weight = {u: home.count(u) for u in self.units}
 
-    def loads(self, tree: Tree, steps: int) -> np.ndarray:
+    def pricer(self, unit: int, seed: int) -> SteinerTreeDP | TreeSearch:
+        """Return a pricer of the trees of `unit`, from its holders to all ranks that want it."""
+        pre, post = self.collective.pre[unit], self.collective.post[unit]
+        return make_pricer(self.network, self.steps, pre, post, seed)
+
+    def no_loads(self) -> np.ndarray:
+        """Return ``loads[o, t - 1]`` = 0 for each constraint orbit o and step t."""
+        return np.zeros((len(self.capacity), self.steps))
+
+    def loads(self, tree: Tree) -> np.ndarray:
         """Return ``loads[o, t - 1]``, the load of one chunk on `tree` on constraint orbit o in step t."""
-        loads = np.zeros((self.use.shape[1], steps))
-        for place, amount in self.sparse(tree, steps).items():
+        loads = self.no_loads()
+        for place, amount in self.sparse(tree).items():
             loads.flat[place] = amount
         return loads
 
-    def sparse(self, tree: Tree, steps: int) -> dict[int, float]:
+    def sparse(self, tree: Tree) -> dict[int, float]:
         """Return the nonzero entries of `loads`, by ``orbit * steps + step - 1``."""
         entries: dict[int, float] = {}
         for step, route in tree:
             for o, amount in self._uses[route]:
-                place = o * steps + step - 1
+                place = o * self.steps + step - 1
                 entries[place] = entries.get(place, 0.0) + amount
         return entries
 
@@ -116,27 +128,27 @@ class Columns:
 
     Attributes:
         value: the optimum over the known trees, an upper bound on the infimum of R/C.
-        lower: a lower bound from exact pricing, 0 without.
         trees: the known trees of each representative unit.
         share: their multiplicities in the optimal solution.
         rounds: r_t of each step.
         prices: ``prices[o, t - 1]`` are the dual prices of constraint orbits.
         unit_duals: the dual value of each representative unit.
         iterations: number of times that the restricted master was solved.
-        optimal: `lower` meets `value` up to rounding.
     """
 
     folded: FoldedProblem
-    steps: int
     value: float = float("inf")
-    lower: float = 0.0
     trees: dict[int, list[Tree]] = field(default_factory=dict)
     share: dict[int, list[float]] = field(default_factory=dict)
     rounds: list[float] = field(default_factory=list)
     prices: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     unit_duals: dict[int, float] = field(default_factory=dict)
     iterations: int = 0
-    optimal: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return self.folded.steps
 
     def reduced_costs(self, unit: int) -> np.ndarray:
         """Return the reduced cost of each tree of `unit`: its cost at `prices` minus the unit's dual value. It is zero
@@ -156,11 +168,14 @@ class RestrictedMaster:
                                          and    w_u ≤ weight_u · (load of tree) · y   for each tree of unit u
 
     Every tree is a row, so the last basis stays dual feasible when trees are added. After `solve`: `value`, `prices`,
-    `unit_duals`, `rounds`, `slack` and `share`, the multiplicities of the trees of each unit.
+    `route_prices[route][step - 1]`, `unit_duals`, `rounds`, `slack` and `share`, the multiplicities of the trees of
+    each unit.
     """
 
-    def __init__(self, folded: FoldedProblem, steps: int, floor: float) -> None:
-        self.folded, self.steps = folded, steps
+    def __init__(self, folded: FoldedProblem, floor: float = 0.0) -> None:
+        self.folded, self.steps = folded, folded.steps
+        steps = folded.steps
+        self.value = float("inf")
         self.count = len(folded.capacity) * steps
         self.lp = LinearProgram([0.0] * self.count + [-floor] * steps + [-1.0] * len(folded.units))
         self.unit_column = {u: self.count + steps + i for i, u in enumerate(folded.units)}
@@ -189,10 +204,24 @@ class RestrictedMaster:
         self.columns.append((unit, tree))
         self.trees[unit].append(tree)
         self.places[unit].append(np.array([route * self.steps + step - 1 for step, route in tree]))
-        entries = self.folded.sparse(tree, self.steps)
+        entries = self.folded.sparse(tree)
         row = {place: -self.folded.weight[unit] * amount for place, amount in entries.items()}
         self.pending_rows.append((None, row | {self.unit_column[unit]: 1.0}, 0.0))
         return True
+
+    def add_improving(self, unit: int, trees: Iterable[Tree], maximum: int) -> int:
+        """Add the first `maximum` new trees that cost less at the master's prices than the unit's dual value; return
+        their number."""
+        weight, limit = self.folded.weight[unit], self.unit_duals[unit]
+        limit -= SETTINGS.epsilon * max(1.0, limit)
+        added = 0
+        for tree in trees:
+            cost = weight * sum(self.route_prices[route][step - 1] for step, route in tree)
+            if cost < limit and self.add(unit, tree):
+                added += 1
+                if added == maximum:
+                    break
+        return added
 
     def cheapest(self, unit: int, price: np.ndarray, count: int) -> list[Tree]:
         """Return at most `count` trees of `unit`, the cheapest at ``price[route, step - 1]``."""
@@ -213,6 +242,7 @@ class RestrictedMaster:
         value, x, duals = answer  # the row duals of this dual program are the primal solution, with signs reversed
         self.value = -value
         self.prices = np.maximum(np.array(x[: self.count]), 0.0).reshape(-1, self.steps)
+        self.route_prices: list[list[float]] = (self.folded.use @ self.prices).tolist()
         self.unit_duals = {u: x[i] for u, i in self.unit_column.items()}
         self.rounds = [-d for d in duals[: self.steps]]
         self.slack = x[self.count : self.count + self.steps]
@@ -223,103 +253,101 @@ class RestrictedMaster:
 
 
 def generate(
-    network: Network,
-    collective: Collective,
-    steps: int,
-    generators: Sequence[Generator] = (),
-    *,
+    folded: FoldedProblem,
     target: float = 0.0,
+    *,
     floor: float = 0.0,
     seconds: float | None = None,
-    iterations: int = 400,
     seed: int = 0,
     exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]] | None = None,
 ) -> Columns | None:
-    """Return the result of column generation at `steps` steps; None if some destination cannot be reached in time.
+    """Return the result of column generation; None if some destination cannot be reached in time.
 
-    It stops at `target` (a known lower bound on R/C), after `iterations` or `seconds`, or when pricing finds no tree.
-    `floor` is the minimum of each r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit, price, limit)`
-    is called when heuristic pricing finds no tree: it returns a lower bound on the price of any tree of `unit`, and a
-    tree below `limit` if there is one.
+    It stops at `target` (a known lower bound on R/C), after `SETTINGS.iterations` or `seconds`, or when pricing finds
+    no tree. `floor` is the minimum of each r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit, price,
+    limit)` is called when heuristic pricing finds no tree: it returns a lower bound on the price of any tree of `unit`,
+    and a tree below `limit` if there is one.
     """
     started = time.process_time()
-    folded = FoldedProblem(network, collective, generators)
-    result = Columns(folded, steps)
-    pricers = {
-        u: make_pricer(network, steps, collective.pre[u], collective.post[u], seed + 7919 * u) for u in folded.units
-    }
-    pricing_is_exact = all(pricer.exact for pricer in pricers.values())
-    master = RestrictedMaster(folded, steps, floor)
-    centre = np.full((len(folded.capacity), steps), 1.0 / folded.capacity.sum())
-    for u, pricer in pricers.items():
-        priced = pricer.search(folded.use @ centre, [], SETTINGS.pool, 1)
-        if not priced:
-            return None
-        for _, tree in priced[: SETTINGS.most_new]:
-            master.add(u, tree)
-    centre_value = 0.0
-    effort = 1
-    stalled = False
-    while True:
-        if not master.solve():
-            break
-        result.value, prices, unit_duals = master.value, master.prices, master.unit_duals
-        result.iterations += 1
+    pricing = _Pricing(folded, floor, seed)
+    master = pricing.master
+    if not pricing.add_first_trees():
+        return None
+
+    def stop() -> bool:
         out_of_time = seconds is not None and time.process_time() - started > seconds
-        if result.value <= target * (1 + SETTINGS.epsilon) or result.iterations >= iterations or out_of_time:
-            break
-        weight = 0.0 if stalled else SETTINGS.smoothing
-        probe = weight * centre + (1 - weight) * prices
-        # Trees are priced at the smoothed prices `probe`; those that cut off the master's own prices join it.
-        price, master_price = folded.use @ probe, (folded.use @ prices).tolist()
-        total, added = 0.0, 0
-        for u, pricer in pricers.items():
-            known = master.cheapest(u, price, SETTINGS.known)
-            priced = pricer.search(price, known, SETTINGS.pool, effort)
-            total += folded.weight[u] * priced[0][0]
-            fresh = 0
-            for _, tree in priced:
-                cost = folded.weight[u] * sum(master_price[r][t - 1] for t, r in tree)
-                if cost < unit_duals[u] - SETTINGS.epsilon * max(1.0, unit_duals[u]) and master.add(u, tree):
-                    fresh += 1
-                    if fresh >= SETTINGS.most_new:
-                        break
-            added += fresh
-        if total > centre_value:
-            centre, centre_value = probe, total
-        if pricing_is_exact:
-            result.lower = centre_value
-            result.optimal = result.lower >= result.value * (1 - SETTINGS.epsilon)
-            if result.optimal or (stalled and not added):
-                break
-        if added:
-            stalled, effort = False, 1
-            continue
-        if not stalled:
-            stalled = True
-            continue
-        if effort < SETTINGS.most_effort:
-            effort *= 4
-            continue
-        if exact is None:
-            break
-        bound = 0.0
-        for u in pricers:
-            least, tree = exact(folded, u, np.array(master_price), unit_duals[u] / folded.weight[u])
-            bound += folded.weight[u] * least
-            if tree is not None and master.add(u, tree):
-                added += 1
-        result.lower = max(result.lower, bound)
-        if not added:
-            result.optimal = result.lower >= result.value * (1 - 1e-6)
-            break
-        stalled = False
-    result.trees, result.prices, result.unit_duals = master.trees, master.prices, master.unit_duals
+        return out_of_time or master.value * (1 - SETTINGS.epsilon) <= max(target, pricing.bound)
+
+    # First at smoothed prices, then at the master's own, where heuristic searches take more and more turns.
+    pricers: list[Callable[[], int]] = [lambda: pricing.add_cheap_trees(pricing.smoothed.near(master.prices), 1)]
+    for effort in SETTINGS.efforts[:1] if pricing.exact else SETTINGS.efforts:
+        pricers.append(partial(pricing.add_at_own_prices, effort))
+    if exact is not None and not pricing.exact:
+        pricers.append(partial(pricing.add_cheapest_trees, exact))
+    iterations = generate_columns(master.solve, stop, pricers, SETTINGS.iterations).iterations
+    result = Columns(folded, master.value, master.trees, rounds=master.rounds, prices=master.prices)
+    result.unit_duals, result.iterations = master.unit_duals, iterations
     for u, share in master.share.items():
         total = max(1.0, sum(share))  # above 1 where a further chunk costs nothing
         result.share[u] = [x / total for x in share]
-    result.rounds = master.rounds
     return result
+
+
+class _Pricing:
+    """The pricers of all units of a folded problem, and the master that their trees join.
+
+    Attributes:
+        exact: the pricers return cheapest trees.
+        bound: a lower bound on the optimum over all trees if they do, else 0.
+    """
+
+    def __init__(self, folded: FoldedProblem, floor: float, seed: int) -> None:
+        self.folded, self.master = folded, RestrictedMaster(folded, floor)
+        self.pricers = {u: folded.pricer(u, seed + 7919 * u) for u in folded.units}
+        self.exact = all(pricer.exact for pricer in self.pricers.values())
+        self.smoothed = SmoothedPrices(np.full((len(folded.capacity), folded.steps), 1.0 / folded.capacity.sum()))
+
+    @property
+    def bound(self) -> float:
+        return self.smoothed.bound if self.exact else 0.0
+
+    def add_first_trees(self) -> bool:
+        """Add cheap trees of every unit at even prices; return False if a unit has none."""
+        for u, pricer in self.pricers.items():
+            priced = pricer.search(self.folded.use @ self.smoothed.best, [], SETTINGS.pool, 1)
+            if not priced:
+                return False
+            for _, tree in priced[: SETTINGS.most_new]:
+                self.master.add(u, tree)
+        return True
+
+    def add_at_own_prices(self, effort: int) -> int:
+        """Add trees that are cheap at the master's prices; return their number."""
+        return self.add_cheap_trees(self.master.prices, effort)
+
+    def add_cheap_trees(self, prices: np.ndarray, effort: int) -> int:
+        """Add improving trees among those that are cheap at ``prices[o, t - 1]``; return their number.
+
+        `effort`: turns of a heuristic search.
+        """
+        price, total, added = self.folded.use @ prices, 0.0, 0
+        for u, pricer in self.pricers.items():
+            priced = pricer.search(price, self.master.cheapest(u, price, SETTINGS.known), SETTINGS.pool, effort)
+            total += self.folded.weight[u] * priced[0][0]
+            added += self.master.add_improving(u, (tree for _, tree in priced), SETTINGS.most_new)
+        self.smoothed.update(prices, total)
+        return added
+
+    def add_cheapest_trees(
+        self, exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]]
+    ) -> int:
+        """Add improving trees that the exact pricer finds; return their number."""
+        added = 0
+        for u in self.pricers:
+            limit = self.master.unit_duals[u] / self.folded.weight[u]
+            _, tree = exact(self.folded, u, np.array(self.master.route_prices), limit)
+            added += tree is not None and self.master.add(u, tree)
+        return added
 
 
 def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
@@ -330,9 +358,7 @@ def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
     folded, new = columns.folded, 0
     price = folded.use @ columns.prices
     for u in folded.units:
-        pricer = make_pricer(
-            folded.network, columns.steps, folded.collective.pre[u], folded.collective.post[u], seed + 7919 * u
-        )
+        pricer = folded.pricer(u, seed + 7919 * u)
         known = set(columns.trees[u])
         start = _cheapest(columns.trees[u], price, 64)
         limit = columns.unit_duals[u] / folded.weight[u] + max(slack, SETTINGS.epsilon) + 1e-6

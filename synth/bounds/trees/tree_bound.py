@@ -55,16 +55,8 @@ def tree_bound(
     except InfeasibleError:
         return None
     prover = Prover(network, steps, budget, began)
-    columns = generate(
-        network,
-        collective,
-        steps,
-        group,
-        target=float(flow),
-        seconds=budget.seconds,
-        seed=budget.seed,
-        exact=prover.cheapest,
-    )
+    folded = FoldedProblem(network, collective, steps, group)
+    columns = generate(folded, float(flow), seconds=budget.seconds, seed=budget.seed, exact=prover.cheapest)
     if columns is None or columns.value <= float(flow) * (1 + 1e-6):
         return None
     best: LowerBound | None = None

@@ -26,6 +26,7 @@ from synth.encodings.chunk_mixtures.iterative_forward_search import PROPAGATIONS
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
+from synth.solvers.column_generation import generate_columns
 from synth.solvers.linear_program import LinearProgram
 
 FIRST = 20  # number of single-chunk schedules at random prices that the master begins with
@@ -96,29 +97,35 @@ class _Mixture:
         for (r, t), i in self.index.items():
             rows[t][i] = float(units[r])
         self.program.add_rows([(None, row, 1.0) for row in rows])
+        self.solution = MasterSolution(float("inf"), {}, [], [])
+        self.mean: dict[Place, float] = {}  # exponentially weighted mean of the prices
+        self.idle = 0  # turns in a row that found few new schedules
 
     def learn(self, propagations: int, start: Sequence[Schedule]) -> None:
-        """Generate columns: sets `known` and `solution`."""
+        """Generate columns: sets `known` and `solution`, of infinite value if no schedule is found."""
         for schedule in start:
             self._add(self.one.chunks_of(schedule))
         first = []
         for _ in range(FIRST):
             first.append(self._cheap_schedule({at: self.rng.random() for at in self.places}))
         self._add(first)
-        self.solution = self._solve()
-        mean = self.solution.price
-        idle = 0
-        while self.one.spent < propagations and idle < IDLE and self.solution.value > self.least + SURE:
-            last = self.solution.price
-            mean = {at: (1 - SMOOTHING) * mean[at] + SMOOTHING * last[at] for at in self.places}
-            priced = []
-            for k in range(MEANS):
-                share = k / MEANS
-                price = {at: share * mean[at] + (1 - share) * last[at] for at in self.places}
-                priced.append(self._cheap_schedule(self._disturbed(price, idle)))
-            new = self._add(priced)
-            idle = 0 if new >= FINDS else idle + 1
-            self.solution = self._solve()
+
+        def stop() -> bool:
+            return self.one.spent >= propagations or self.idle >= IDLE or self.solution.value <= self.least + SURE
+
+        generate_columns(self._solve, stop, [self._price])
+
+    def _price(self) -> bool:
+        """Add cheap schedules at the last prices and at mixtures with their mean; return True, as others may follow."""
+        last = self.solution.price
+        mean = self.mean = {at: (1 - SMOOTHING) * self.mean.get(at, y) + SMOOTHING * y for at, y in last.items()}
+        priced = []
+        for k in range(MEANS):
+            share = k / MEANS
+            price = {at: share * mean[at] + (1 - share) * last[at] for at in self.places}
+            priced.append(self._cheap_schedule(self._disturbed(price, self.idle)))
+        self.idle = 0 if self._add(priced) >= FINDS else self.idle + 1
+        return True  # at prices disturbed further another turn may find more
 
     def _disturbed(self, price: dict[Place, float], idle: int) -> dict[Place, float]:
         """Return randomly disturbed prices; the disturbance grows with the number of idle turns."""
@@ -146,21 +153,21 @@ class _Mixture:
         self.program.add_rows(rows)
         return len(rows)
 
-    def _solve(self) -> MasterSolution:
-        """Solve the master over all known schedules; its value is infinite if there is none."""
+    def _solve(self) -> bool:
+        """Solve the master over all known schedules: sets `solution`. Return False if there is none."""
         solved = self.program.solve() if self.known else None
         if solved is None:
-            price = dict.fromkeys(self.places, 1.0)
-            return MasterSolution(float("inf"), price, [0.0] * len(self.known), [1.0] * self.one.steps)
+            return False
         value, x, dual = solved
         steps = self.one.steps
         price = {at: max(0.0, y) for at, y in zip(self.places, x, strict=False)}
         shares = list(map(abs, dual))
-        return MasterSolution(-value, price, shares[steps:], shares[:steps])
+        self.solution = MasterSolution(-value, price, shares[steps:], shares[:steps])
+        return True
 
     def best(self) -> Schedule | None:
         """Return the schedule of least R/C of whole chunks that is found; None if not even one chunk has a schedule."""
-        if not self.known or self.solution.value == float("inf"):
+        if self.solution.value == float("inf"):
             return None
         schedules: list[Schedule] = []
         exact = self._exact_rounds()

@@ -129,9 +129,9 @@ class _HubMixture:
         self.network, self.steps = network, steps
         everyone = frozenset(range(network.ranks))
         stand_in = Collective("hubs", network.ranks, (frozenset([0]),), (everyone,))
-        self.folded = FoldedProblem(network, stand_in, [])
+        self.folded = FoldedProblem(network, stand_in, steps)
         self.paths = HubPathPricer(network, steps, alike)
-        self.master = RestrictedMaster(self.folded, steps, 0.0)
+        self.master = RestrictedMaster(self.folded)
         self.kinds: dict[Tree, Sends] = {}
         self.random = np.random.default_rng(seed)
 
@@ -146,11 +146,10 @@ class _HubMixture:
     def learn(self, least: float) -> bool:
         """Generate columns to optimality or to `least`; return False if there is no tree at all."""
         master = self.master
-        shape = (len(self.folded.capacity), self.steps)
-        centre = self.random.random(shape) / self.folded.capacity.sum()
-        for _, tree in self.cheapest(self.folded.use @ centre):
+        first = self.random.random((len(self.folded.capacity), self.steps)) / self.folded.capacity.sum()
+        for _, tree in self.cheapest(self.folded.use @ first):
             master.add(0, tree)
-        improve(master, centre, least, SETTINGS.iterations, self.cheapest)
+        improve(master, first, least, SETTINGS.iterations, self.cheapest)
         return bool(master.columns)
 
     def whole_chunks(self, maximum: int) -> tuple[list[Tree], list[int]] | None:
@@ -170,9 +169,9 @@ class _HubMixture:
 
     def rounds(self, trees: Sequence[Tree]) -> list[int]:
         """Return the rounds that each step needs when the chunks take `trees`."""
-        loads = np.zeros((len(self.folded.capacity), self.steps))
+        loads = self.folded.no_loads()
         for tree in trees:
-            loads = loads + self.folded.loads(tree, self.steps)
+            loads = loads + self.folded.loads(tree)
         rounds = []
         for step_loads in loads.T:
             needed = (ceil(load / capacity) for load, capacity in zip(step_loads, self.folded.capacity, strict=True))
@@ -197,7 +196,7 @@ class _HubMixture:
     def _dive_at(self, chunks: int, rounds: int, until: float, seed: int) -> tuple[list[Tree], list[int]] | None:
         """Dive for `chunks` chunks in `rounds` rounds, up to the CPU time `until` of this process."""
         known = {0: list(self.master.trees[0])}
-        dive = Dive(self.folded, self.steps, chunks, rounds, known, seed, {0: _Pricer(self)})
+        dive = Dive(self.folded, chunks, rounds, known, seed, {0: _Pricer(self)})
         for vector, _ in zip(dive.settle(until), range(SETTINGS.vectors), strict=False):
             done = dive.run(vector, until, lambda partial, need: self._complete(dive, partial, need[0], seed))
             if done is not None:
@@ -239,7 +238,7 @@ class _HubMixture:
         program.add(sum(use) == need)
         terms: dict[int, list] = {}
         for tree, x in zip(trees, use, strict=True):
-            for place, amount in self.folded.sparse(tree, self.steps).items():
+            for place, amount in self.folded.sparse(tree).items():
                 terms.setdefault(place, []).append(int(amount) * x)
         for place, row in terms.items():
             program.add(sum(row) <= int(capacity.flat[place]))

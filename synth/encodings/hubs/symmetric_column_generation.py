@@ -31,9 +31,9 @@ from synth.model.schedule import Schedule
 from synth.model.symmetry.permutations import compose
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
+from synth.solvers.column_generation import Generation, SmoothedPrices, generate_columns
 
 NEW = 40  # maximum number of trees that join the master in one round of pricing, the cheapest
-SMOOTHING = 0.7  # weight of the best prices so far against the master's prices, at which trees are priced
 SURE = 1e-7  # tolerance for float comparisons, relative to R/C
 ITERATIONS = 100  # maximum number of iterations of column generation
 RUNS = 2  # number of annealing runs from the same fractions
@@ -247,57 +247,48 @@ def fractions(
     Without `exact` the rounds may be divided among the steps freely. Then None means that no schedule through hubs has
     so few rounds (in floats).
     """
-    folded, copies, steps = _stand_in(translation, 1), len(translation.translations), pricer.steps
+    folded, copies = _stand_in(translation, pricer.steps, 1), len(translation.translations)
     floors = [copies * r / translation.chunks for r in rounds]
     goal = sum(floors)
-    master = RestrictedMaster(folded, steps, 0.0)
+    master = RestrictedMaster(folded)
     if exact:
-        master.set_demand({0: 1.0}, np.zeros((len(folded.capacity), steps)), floors)
-    centre = np.random.default_rng(seed).random((len(folded.capacity), steps)) / folded.capacity.sum()
-    for path in pricer.price(folded.use @ centre):
+        master.set_demand({0: 1.0}, folded.no_loads(), floors)
+    first = np.random.default_rng(seed).random((len(folded.capacity), pricer.steps)) / folded.capacity.sum()
+    for path in pricer.price(folded.use @ first):
         master.add(0, pricer.tree(path))
 
     def cheapest(price: np.ndarray) -> Iterator[tuple[float, Tree]]:
         return ((path.cost, pricer.tree(path)) for path in pricer.price(price)[:NEW])
 
-    reached, turns = improve(master, centre, goal, ITERATIONS, cheapest)
-    return (dict(zip(master.trees[0], master.share[0], strict=True)) if reached else None), turns * A_TURN
+    generation = improve(master, first, goal, ITERATIONS, cheapest)
+    work = generation.iterations * A_TURN
+    return (dict(zip(master.trees[0], master.share[0], strict=True)) if generation.ending == "stopped" else None), work
 
 
 def improve(
     master: RestrictedMaster,
-    centre: np.ndarray,
+    first: np.ndarray,
     goal: float,
     iterations: int,
     cheapest: Callable[[np.ndarray], Iterable[tuple[float, Tree]]],
-) -> tuple[bool, int]:
+) -> Generation:
     """Generate columns for the one unit of `master` until its value is at most `goal` or no column improves it.
 
-    ``cheapest(price)`` returns trees with their costs at ``price[route, step - 1]``, a cheapest first. Prices are
-    smoothed towards the best so far, at first `centre`.
-
-    Returns:
-        True if `goal` is attained, and the number of iterations.
+    ``cheapest(price)`` returns at most `NEW` trees with their costs at ``price[route, step - 1]``, a cheapest first.
+    Prices are smoothed towards the best so far, at first `first`.
     """
-    use, weight = master.folded.use, master.folded.weight[0]
-    best, stalled, turn = 0.0, False, 0
-    for turn in range(1, iterations + 1):
-        if not master.columns:
-            return False, 0
-        if not master.solve():
-            break
-        if master.value <= goal * (1 + SURE):
-            return True, turn
-        master_price, limit, added = (use @ master.prices).tolist(), master.unit_duals[0] / weight, 0
-        probe = master.prices if stalled else SMOOTHING * centre + (1 - SMOOTHING) * master.prices
-        for place, (cost, tree) in enumerate(cheapest(use @ probe)):
-            if place == 0 and cost > best:
-                best, centre = cost, probe
-            added += sum(master_price[i][t - 1] for t, i in tree) < limit - SURE and master.add(0, tree)
-        if stalled and not added:
-            break
-        stalled = not added
-    return False, turn
+    if not master.columns:
+        return Generation("unsolved", 0)
+    smoothed = SmoothedPrices(first)
+
+    def price(prices: np.ndarray) -> int:
+        priced = list(cheapest(master.folded.use @ prices))
+        if priced:
+            smoothed.update(prices, priced[0][0])
+        return master.add_improving(0, [tree for _, tree in priced], NEW)
+
+    pricers = [lambda: price(smoothed.near(master.prices)), lambda: price(master.prices)]
+    return generate_columns(master.solve, lambda: master.value <= goal * (1 + SURE), pricers, iterations)
 
 
 def _kinds_fit(
@@ -326,34 +317,30 @@ def _kinds_fit(
     if paired:
         kinds += [(swap and pricer.steps + 1 - swap, hubs) for swap, hubs in kinds]
     counts = Counter(kinds)
-    copies, steps = len(translation.translations), pricer.steps
-    folded = _stand_in(translation, len(counts))
+    copies = len(translation.translations)
+    folded = _stand_in(translation, pricer.steps, len(counts))
     unit = dict(zip(sorted(counts), folded.units, strict=True))
-    master = RestrictedMaster(folded, steps, 0.0)
+    master = RestrictedMaster(folded)
     for tree, path in pricer.path_of.items():
         if kind(path) in unit:
             master.add(unit[kind(path)], tree)
-    no_loads = np.zeros((len(folded.capacity), steps))
     demand = {unit[k]: float(n) for k, n in counts.items()}
-    master.set_demand(demand, no_loads, list(map(float, rounds)))
-    turn = 0
-    for turn in range(1, ITERATIONS + 1):
-        if not master.solve():
-            break
-        if master.value <= sum(rounds) * (1 + SURE):
-            return True, turn * A_TURN
+    master.set_demand(demand, folded.no_loads(), list(map(float, rounds)))
+
+    def price() -> int:
         added = 0
         for path in pricer.price(folded.use @ master.prices):
             u = unit.get(kind(path))
             if u is not None and path.cost * copies < master.unit_duals[u] - SURE:
                 tree = pricer.tree(path)
                 added += kind(pricer.path_of[tree]) == kind(path) and master.add(u, tree)
-        if not added:
-            break
-    return False, turn * A_TURN
+        return added
+
+    generation = generate_columns(master.solve, lambda: master.value <= sum(rounds) * (1 + SURE), [price], ITERATIONS)
+    return generation.ending == "stopped", generation.iterations * A_TURN
 
 
-def _stand_in(translation: TranslatedChunks, kinds: int) -> FoldedProblem:
+def _stand_in(translation: TranslatedChunks, steps: int, kinds: int) -> FoldedProblem:
     """Return the capacities, folded by the group, with a stand-in collective: for each kind of chunk one unit of data
     for each group element, which the group permutes freely.
 
@@ -369,7 +356,7 @@ def _stand_in(translation: TranslatedChunks, kinds: int) -> FoldedProblem:
             units += [kind * copies + k for k in images]
         generators.append(Generator(g.ranks, g.routes, tuple(units)))
     data = Collective("hubs", len(everyone), (frozenset([0]),) * (copies * kinds), (everyone,) * (copies * kinds))
-    return FoldedProblem(translation.network, data, generators)
+    return FoldedProblem(translation.network, data, steps, generators)
 
 
 def _rounded(share: dict[Tree, float], count: int) -> list[Tree]:

@@ -14,7 +14,7 @@ from synth.bounds.trees.time_expanded_trees import Tree
 
 
 def complete(
-    folded: FoldedProblem, steps: int, capacity: np.ndarray, need: dict[int, int], seconds: float, seed: int
+    folded: FoldedProblem, capacity: np.ndarray, need: dict[int, int], seconds: float, seed: int
 ) -> dict[int, list[Tree]] | None:
     """Return `need[u]` trees of each unit u whose loads together fit into `capacity[orbit, step - 1]`; None if none are
     found within `seconds` of CP-SAT's deterministic time."""
@@ -37,7 +37,7 @@ def complete(
             if before is None or after is None:
                 continue
             orbits = np.flatnonzero(folded.use[i])
-            for t in range(before + 1, steps - after + 1):
+            for t in range(before + 1, folded.steps - after + 1):
                 if all(weight * folded.use[i, o] <= capacity[o, t - 1] for o in orbits):
                     places.append((i, t))
         for _ in range(count):

@@ -11,15 +11,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor
 from typing import Protocol
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import make_pricer
 from synth.bounds.trees.column_generation import SETTINGS as COLUMN_SETTINGS
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
+from synth.solvers.column_generation import generate_columns
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class DivingSettings:
         pricings: Maximum number of pricing rounds after a decision.
         most_new: Maximum number of trees of a unit that join in one round of exact pricing.
         most_found: Maximum number of trees of a unit that join in one round of heuristic pricing.
-        most_effort: Turns of a heuristic search after one that found no new tree.
+        efforts: Numbers of turns of a heuristic search, the second where the first finds no new tree.
         settling: Maximum number of pricing rounds before the first decision.
         candidates: Maximum number of trees that are tried for one decision.
         nearly: The completion sub-problem is tried again when the remaining chunks have decreased by this
@@ -45,7 +46,7 @@ class DivingSettings:
     pricings: int = 4
     most_new: int = 10
     most_found: int = 40
-    most_effort: int = 3
+    efforts: tuple[int, ...] = (1, 3)
     settling: int = 40
     candidates: int = 12
     nearly: float = 0.5
@@ -87,17 +88,20 @@ class Dive:
     """
 
     def __init__(
-        self, folded: FoldedProblem, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
+        self,
+        folded: FoldedProblem,
+        chunks: int,
+        rounds: int,
+        trees: dict[int, list[Tree]],
+        seed: int,
         pricers: Mapping[int, Pricer] | None = None,
-    ) -> None:  # fmt: skip
-        self.folded, self.steps, self.chunks, self.rounds = folded, steps, chunks, rounds
+    ) -> None:
+        self.folded, self.chunks, self.rounds = folded, chunks, rounds
         self.random = np.random.default_rng(seed)
-        self.master = RestrictedMaster(folded, steps, 1.0)
-        collective = folded.collective
-        self.pricers: Mapping[int, Pricer] = pricers or {
-            u: make_pricer(folded.network, steps, collective.pre[u], collective.post[u], seed + 31 * u)
-            for u in folded.units
-        }
+        self.master = RestrictedMaster(folded, 1.0)
+        self.pricers: Mapping[int, Pricer] = pricers or {u: folded.pricer(u, seed + 31 * u) for u in folded.units}
+        exact = all(pricer.exact for pricer in self.pricers.values())
+        self.efforts = SETTINGS.efforts[:1] if exact else SETTINGS.efforts
         for u, mine in trees.items():
             for tree in mine:
                 self.master.add(u, tree)
@@ -107,7 +111,7 @@ class Dive:
 
         Rounds without a solution give a Benders cut, which excludes other rounds.
         """
-        state = self._nothing([1] * self.steps)
+        state = self._nothing([1] * self.folded.steps)
         if not self._solve(state, until, SETTINGS.settling):
             return
         options = _nearest_rounds(self.master.rounds, self.rounds)
@@ -121,7 +125,7 @@ class Dive:
                 options = options[value <= self.rounds + SETTINGS.tolerance]
 
     def _nothing(self, floors: list[int]) -> Partial:
-        return Partial({u: [] for u in self.folded.units}, np.zeros((len(self.folded.capacity), self.steps)), floors)
+        return Partial({u: [] for u in self.folded.units}, self.folded.no_loads(), floors)
 
     def run(
         self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]
@@ -155,29 +159,28 @@ class Dive:
         need = self._need(state)
         demand = {u: float(n) for u, n in need.items()}
         self.master.set_demand(demand, state.loads, [float(f) for f in state.floors])
-        effort = 1
-        for _ in range(pricings):
-            if not self.master.solve():
-                return False
-            if self.master.value <= self.rounds + SETTINGS.tolerance:
-                return True
-            if time.process_time() > until:
-                return False
-            price = self.folded.use @ self.master.prices
-            added = 0
-            for u, n in need.items():
-                if not n:
-                    continue
-                exact = self.pricers[u].exact
-                known = () if exact else self.master.cheapest(u, price, COLUMN_SETTINGS.known)
-                maximum = SETTINGS.most_new if exact else SETTINGS.most_found
-                limit = self.master.unit_duals[u] / self.folded.weight[u] - 1e-7
-                for cost, tree in self.pricers[u].search(price, known, COLUMN_SETTINGS.pool, effort)[:maximum]:
-                    added += cost < limit and self.master.add(u, tree)
-            if not added and (effort >= SETTINGS.most_effort or all(g.exact for g in self.pricers.values())):
-                return False
-            effort = effort if added else SETTINGS.most_effort
-        return self.master.solve() and self.master.value <= self.rounds + SETTINGS.tolerance
+
+        def attained() -> bool:
+            return self.master.value <= self.rounds + SETTINGS.tolerance
+
+        def stop() -> bool:
+            return attained() or time.process_time() > until
+
+        units = [u for u, n in need.items() if n]
+        pricers = [partial(self._add_cheap_trees, units, effort) for effort in self.efforts]
+        ending = generate_columns(self.master.solve, stop, pricers, pricings + 1).ending
+        return ending != "unsolved" and attained()
+
+    def _add_cheap_trees(self, units: Sequence[int], effort: int) -> int:
+        """Add trees of `units` that are cheap at the master's prices; return their number."""
+        price, added = self.folded.use @ self.master.prices, 0
+        for u in units:
+            pricer = self.pricers[u]
+            known = () if pricer.exact else self.master.cheapest(u, price, COLUMN_SETTINGS.known)
+            maximum = SETTINGS.most_new if pricer.exact else SETTINGS.most_found
+            trees = [tree for _, tree in pricer.search(price, known, COLUMN_SETTINGS.pool, effort)[:maximum]]
+            added += self.master.add_improving(u, trees, maximum)
+        return added
 
     def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
         """Fix the trees that the linear program takes whole; otherwise one of those with the largest shares. Return
@@ -203,7 +206,7 @@ class Dive:
         return False
 
     def _take(self, state: Partial, unit: int, tree: Tree, times: int) -> None:
-        state.loads = state.loads + times * self.folded.weight[unit] * self.folded.loads(tree, self.steps)
+        state.loads = state.loads + times * self.folded.weight[unit] * self.folded.loads(tree)
         if times > 0:
             state.taken[unit] += [tree] * times
         else:

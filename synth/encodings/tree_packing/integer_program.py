@@ -66,8 +66,8 @@ class Packing:
 
     def __init__(self, columns: Columns, group: Sequence[Generator], chunks: int) -> None:
         full = columns.folded
-        self.folded = FoldedProblem(full.network, full.collective, group)
-        self.columns, self.steps, self.chunks = columns, columns.steps, chunks
+        self.folded = FoldedProblem(full.network, full.collective, full.steps, group)
+        self.columns, self.steps, self.chunks = columns, full.steps, chunks
         routes = len(full.network.routes)
         self.origin = {
             u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()
@@ -106,7 +106,7 @@ class Packing:
             mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
             model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
             for b, x in mine:
-                loads = self.folded.loads(b.trees[0], self.steps) * (weight * len(b.trees))
+                loads = self.folded.loads(b.trees[0]) * (weight * len(b.trees))
                 for o, t in zip(*np.nonzero(loads), strict=True):
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
@@ -122,14 +122,8 @@ class Packing:
 
     def diver(self, rounds: int, seed: int) -> Dive:
         """Return a dive in the folded problem that begins with the best trees of `columns`."""
-        return Dive(
-            self.folded,
-            self.steps,
-            self.chunks,
-            rounds,
-            {u: self.trees(u, DIVE_COLUMNS) for u in self.folded.units},
-            seed,
-        )
+        trees = {u: self.trees(u, DIVE_COLUMNS) for u in self.folded.units}
+        return Dive(self.folded, self.chunks, rounds, trees, seed)
 
     def dive(self, rounds: Sequence[int], until: float, seed: int) -> dict[int, list[Tree]] | None:
         """Return trees as `choose` does, by diving, up to the CPU time `until` of this process; new trees join
@@ -141,7 +135,7 @@ class Packing:
                 return None
             capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
             seconds = min(COMPLETING_SECONDS, until - time.process_time())
-            last = complete(self.folded, self.steps, capacity, need, seconds, seed)
+            last = complete(self.folded, capacity, need, seconds, seed)
             if last is None:
                 return None
             return Partial(

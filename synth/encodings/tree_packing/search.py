@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, lcm
 
-from synth.bounds.trees.column_generation import enrich, generate
+from synth.bounds.trees.column_generation import FoldedProblem, enrich, generate
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.bounds.trees.tree_bound import Prover
 from synth.encodings.tree_packing.integer_program import Packing
@@ -100,11 +100,8 @@ def solve(
     groups = symmetry.subgroups(problem.network, problem.collective) if groups is None else groups
     goal = Fraction(problem.rounds, problem.chunks)
     columns = generate(
-        problem.network,
-        problem.collective,
-        problem.steps,
-        groups[0],
-        target=float(goal),
+        FoldedProblem(problem.network, problem.collective, problem.steps, groups[0]),
+        float(goal),
         floor=1 / problem.chunks,
         seconds=budget.seconds,
         seed=budget.seed,
@@ -136,9 +133,8 @@ def meet(
     budget = budget or Budget()
     clock = _Clock.start(budget)
     groups = symmetry.subgroups(network, collective)
-    columns = generate(
-        network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed
-    )
+    folded = FoldedProblem(network, collective, steps, groups[0])
+    columns = generate(folded, float(value), seconds=budget.seconds, seed=budget.seed)
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     if columns.value > float(value) * (1 + 1e-6):
@@ -174,7 +170,8 @@ def near(
     clock = _Clock.start(budget)
     groups = symmetry.subgroups(network, collective)
     target = float(value) * (1 + close)
-    columns = generate(network, collective, steps, groups[0], target=target, seconds=budget.seconds, seed=budget.seed)
+    folded = FoldedProblem(network, collective, steps, groups[0])
+    columns = generate(folded, target, seconds=budget.seconds, seed=budget.seed)
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     for chunks, vector in _roundings(columns.rounds, most)[: -SETTINGS.approximations - 1 : -1]:
@@ -280,14 +277,8 @@ def minimise(
     budget = budget or Budget()
     until = time.process_time() + (float("inf") if budget.seconds is None else budget.seconds)
     groups = symmetry.subgroups(network, collective)
-    columns = generate(
-        network,
-        collective,
-        steps,
-        groups[0],
-        seconds=None if budget.seconds is None else budget.seconds / 4,
-        seed=budget.seed,
-    )
+    quarter = None if budget.seconds is None else budget.seconds / 4
+    columns = generate(FoldedProblem(network, collective, steps, groups[0]), seconds=quarter, seed=budget.seed)
     if columns is None:
         return None
     best: Schedule | None = None

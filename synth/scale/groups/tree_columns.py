@@ -19,6 +19,7 @@ import numpy as np
 from synth.errors import SynthError
 from synth.model.process_groups import SUMS, Group
 from synth.model.topology import Network
+from synth.solvers.column_generation import generate_columns
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, check_deadline
 
@@ -111,6 +112,8 @@ class _Master:
                 self.commodities.append((g, tuple(range(first, first + step))))
         self.columns: list[_Column] = []
         self.known: set[tuple[int, tuple]] = set()
+        self.turn = 0  # number of times that the master program was solved for its duals
+        self.lengths, self.worth, self.mean_lengths = np.empty(0), np.empty(0), np.empty(0)
 
     def run(self) -> tuple[tuple[Shares, ...], bool]:
         """Generate columns; see `pack_trees`."""
@@ -140,17 +143,21 @@ class _Master:
         Lengths are smoothed by the mean with earlier ones, so that they oscillate less. Where the smoothed lengths
         price out no column, the duals themselves are tried.
         """
-        smoothed = None
-        for turn in range(1, MAXIMUM_ROUNDS + 1):
-            check_deadline()
-            _, lengths, worth = self._solve(len(self.columns))
-            smoothed = lengths if smoothed is None else (smoothed + lengths) / 2
-            for trial in (smoothed, lengths):
-                paths = _ShortestPaths(self, self._route_prices(trial))
-                if self._add_cheapest(paths, (lengths, worth), turn):
-                    break
-            else:
-                break
+        pricers = [lambda: self._add_cheap(self.mean_lengths), lambda: self._add_cheap(self.lengths)]
+        generate_columns(self._solve_duals, lambda: False, pricers, MAXIMUM_ROUNDS + 1)
+
+    def _solve_duals(self) -> bool:
+        """Solve the master program over all columns: sets its duals, and the mean of lengths. Raises TimeUp."""
+        check_deadline()
+        _, self.lengths, self.worth = self._solve(len(self.columns))
+        self.mean_lengths = self.lengths if not self.turn else (self.mean_lengths + self.lengths) / 2
+        self.turn += 1
+        return True
+
+    def _add_cheap(self, lengths: np.ndarray) -> bool:
+        """Add the cheapest plans at `lengths` that improve the master program; return False if there are none."""
+        paths = _ShortestPaths(self, self._route_prices(lengths))
+        return self._add_cheapest(paths, (self.lengths, self.worth), self.turn)
 
     def _shares(self, answer: np.ndarray) -> Shares:
         """The packing of an answer of the master program."""
