@@ -182,7 +182,7 @@ def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
         check_deadline()
         if paired_arborescences.sends(graph, pairs, depth) > SETTINGS.few_sends:
             return
-        schedule = paired_arborescences.bulk(graph, pairs, depth)
+        schedule = paired_arborescences.pipelined_schedule(graph, pairs, depth)
         rate = schedule.rounds_per_chunk
         if before is not None and before - rate < SETTINGS.worth * rate:
             return
