@@ -14,7 +14,7 @@ averaging a solution over the group keeps it a solution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from synth.bounds.demands import Demand, demands, distances_from
@@ -23,6 +23,7 @@ from synth.bounds.receive_covers import Cover, covers, places
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
+from synth.solvers.cutting_planes import CutProgram, CutRow
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
 
@@ -85,7 +86,6 @@ class Share:
     families: list[Family] = field(default_factory=list)
     covers: list[Cover] = field(default_factory=list)
     columns: dict[tuple[int, int], int] = field(default_factory=dict)
-    known: set[tuple] = field(default_factory=set)
 
 
 class CutLP:
@@ -109,17 +109,19 @@ class CutLP:
                 share.covers = covers(network, share.demands, self.steps)
         self.count = count
         self._number_columns()
-        self.lp = LinearProgram(
+        lp = LinearProgram(
             [1.0] * self.steps + [0.0] * (self.size - self.steps),
             [floor] * self.steps + [0.0] * (self.size - self.steps),
         )
-        self.capacities = self._add_capacities()
-        self.order: list[tuple[Share, Item]] = []
+        rows = self._capacity_rows()
+        self.capacities = list(rows)
+        lp.add_rows([(None, row, 0.0) for row in rows.values()])
         if count:
             tally: dict[int, float] = {}
             for column in self.shares[0].columns.values():
                 tally[column] = tally.get(column, 0.0) + 1.0
-            self.lp.add_rows([(float(count), tally, None)])
+            lp.add_rows([(float(count), tally, None)])
+        self.program: CutProgram[tuple[Share, Item]] = CutProgram(lp)
 
     def _share(self, unit: int, size: int) -> Share:
         group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
@@ -153,8 +155,8 @@ class CutLP:
             return range(0)
         return range(1, 2) if self.static else range(early + 1, self.steps - late + 1)
 
-    def _add_capacities(self) -> list[tuple[str, int, int]]:
-        """Rows Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step; returns what each row is."""
+    def _capacity_rows(self) -> dict[tuple[str, int, int], dict[int, float]]:
+        """Return the rows of Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step."""
         rows: dict[tuple[str, int, int], dict[int, float]] = {}
         of_route: list[list[tuple[str, int]]] = []
         for i, limits in enumerate(self.network.caps_of):
@@ -174,36 +176,29 @@ class CutLP:
                 for t in range(1, self.steps + 1):
                     if (kind, k, t) in rows:
                         rows[kind, k, t][t - 1] = -float(units)
-        self.lp.add_rows([(None, row, 0.0) for row in rows.values()])
-        return list(rows)
+        return rows
 
     def run(self, cycles: int | None = None) -> float:
         """Add violated cuts until there are none; return the optimum.
 
         After `cycles` or `SETTINGS.max_cycles` rounds it is a lower bound of that.
         """
-        loads = [1e-3] * self.size
         searches = [_Search(self, share) for share in self.shares]
-        first: list[tuple[Share, Item]] = []
         for share in self.shares:
             for demand in share.demands:
-                first += [(share, cut) for cut in self._first_cuts(demand)]
+                self.program.add(self._row(share, cut) for cut in self._first_cuts(demand))
         for share in self.shares:
-            first += [(share, cover) for cover in share.covers]
-        self._add(first)
-        best = 0.0
-        for _ in range(cycles or SETTINGS.max_cycles):
-            answer = self.lp.solve()
-            if answer is None:
-                raise ArithmeticError("the linear solver found no optimum")
-            best, loads, self.duals = answer
-            violated: list[tuple[Share, Item]] = []
+            self.program.add(self._row(share, cover) for cover in share.covers)
+
+        def violated(loads: list[float]) -> Iterator[CutRow[tuple[Share, Item]]]:
             for search in searches:
-                violated += search.violated(loads)
-            if not self._add(violated):
-                break
-        self.optimum = best
-        return best
+                for cut in search.violated(loads):
+                    yield self._row(search.share, cut)
+
+        self.program.run(violated, cycles or SETTINGS.max_cycles)
+        if not self.program.solution:
+            raise ArithmeticError("the linear solver found no optimum")
+        return self.program.optimum
 
     def _first_cuts(self, demand: Demand) -> list[Cut]:
         out, into = [self.steps] * self.network.ranks, [-1] * self.network.ranks
@@ -224,34 +219,21 @@ class CutLP:
             moved.append(min(self.steps, max(low, -1, min(theta, high))))
         return tuple(moved)
 
-    def _add(self, found: Sequence[tuple[Share, Item]]) -> bool:
-        rows = []
-        for share, item in found:
-            row: dict[int, float] = {}
-            for place in paid(self.network, item, self.steps):
-                column = share.columns.get(place)
-                if column is not None:
-                    row[column] = row.get(column, 0.0) + 1.0
-            least = gain(self.collective, share.unit, item, self.steps)
-            key = (least, *sorted(row.items()))
-            if key not in share.known:
-                share.known.add(key)
-                self.order.append((share, item))
-                rows.append((float(least), row, None))
-        if rows:
-            self.lp.add_rows(rows)
-        return bool(rows)
+    def _row(self, share: Share, item: Item) -> CutRow[tuple[Share, Item]]:
+        row: dict[int, float] = {}
+        for place in paid(self.network, item, self.steps):
+            column = share.columns.get(place)
+            if column is not None:
+                row[column] = row.get(column, 0.0) + 1.0
+        return CutRow((share, item), row, float(gain(self.collective, share.unit, item, self.steps)))
 
     def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Item, float]], float]:
         """Return the duals of the last optimum: price for each orbit of links or limits and step, weight of each cut,
         weight of the count."""
-        n = len(self.capacities)
-        prices = {key: -mu for key, mu in zip(self.capacities, self.duals[:n], strict=True) if mu < -1e-12}
-        count = self.duals[n] if self.count else 0.0
-        weights = self.duals[n + bool(self.count) :]
-        solved = self.order[: len(weights)]  # the last cycle may have added cuts that were never solved with
-        cuts = [(share, cut, a / share.orbit) for (share, cut), a in zip(solved, weights, strict=True) if a > 1e-12]
-        return prices, cuts, count
+        duals = self.program.duals
+        prices = {key: -mu for key, mu in zip(self.capacities, duals, strict=False) if mu < -1e-12}
+        cuts = [(share, cut, a / share.orbit) for (share, cut), a in self.program.weights if a > 1e-12]
+        return prices, cuts, duals[-1] if self.count else 0.0
 
 
 class _Search:
@@ -288,8 +270,8 @@ class _Search:
     def _node(self, rank: int, time: int) -> int:
         return rank if self.layers == 0 else rank * (self.layers + 1) + time
 
-    def violated(self, loads: list[float]) -> list[tuple[Share, Cut]]:
-        found = []
+    def violated(self, loads: list[float]) -> Iterator[Cut]:
+        """Yield cuts that the loads of columns violate."""
         for arc, column in self.arcs:
             self.graph.set_arc_capacity(arc, int(loads[column] * SETTINGS.scale) if loads[column] > 0 else 0)
         for demand in self.share.demands:
@@ -297,12 +279,11 @@ class _Search:
             if self.graph.optimal_flow() >= SETTINGS.scale * (1 - SETTINGS.tolerance):
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
-            found.append((self.share, self.master.tight(self._theta(inside), demand)))
+            yield self.master.tight(self._theta(inside), demand)
         for family in self.share.families:
-            found += self._violated(family)
-        return found
+            yield from self._violated(family)
 
-    def _violated(self, family: Family) -> list[tuple[Share, Cut]]:
+    def _violated(self, family: Family) -> Iterator[Cut]:
         entries, exits = self.gates
         gates = [entries[n] for n in family.outside]
         gates += [exits[n] for n in family.inside]
@@ -312,11 +293,8 @@ class _Search:
         flow, inside = self.graph.optimal_flow(), set(self.graph.get_sink_side_min_cut())
         for gate in gates:
             self.graph.set_arc_capacity(gate, 0)
-        return (
-            [(self.share, self._theta(inside))]
-            if flow < SETTINGS.scale * family.sums * (1 - SETTINGS.tolerance)
-            else []
-        )
+        if flow < SETTINGS.scale * family.sums * (1 - SETTINGS.tolerance):
+            yield self._theta(inside)
 
     def _theta(self, inside: set[int]) -> Cut:
         if self.layers == 0:

@@ -171,7 +171,7 @@ def exact(master: CutLP) -> Packing:
         if packing.fit():
             if best is None or packing.value > best.value:
                 best = packing
-            if float(best.value) >= master.optimum - 1e-9:
+            if float(best.value) >= master.program.optimum - 1e-9:
                 break
     if best is None:
         raise ArithmeticError("no exact packing could be made")

@@ -14,8 +14,8 @@ Time reversal turns an allreduce into another (every pair stays joined), so the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
@@ -26,6 +26,7 @@ from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
+from synth.solvers.cutting_planes import CutProgram, CutRow
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
 
@@ -41,7 +42,9 @@ class _Root:
     group: tuple[Generator, ...]
     share: int
     columns: dict[str, list[int]]
-    known: set[tuple] = field(default_factory=set)
+
+
+RootCut = tuple[_Root, str, Side]  # a cut of the family "before", "after" or "overall"
 
 
 class FirstCompletionLP:
@@ -65,12 +68,15 @@ class FirstCompletionLP:
             }
             self.roots.append(_Root(rank, size, group, self.size, columns))
             self.size = first + 2 * len(number)
-        self.lp = LinearProgram([1.0] + [0.0] * (self.size - 1))
-        self.lp.add_rows([(1.0, {root.share: float(root.orbit) for root in self.roots}, None)])
-        self.capacities = self._add_capacities()
-        self.order: list[tuple[_Root, str, Side]] = []
+        lp = LinearProgram([1.0] + [0.0] * (self.size - 1))
+        lp.add_rows([(1.0, {root.share: float(root.orbit) for root in self.roots}, None)])
+        rows = self._capacity_rows()
+        self.capacities = list(rows)
+        lp.add_rows([(None, row, 0.0) for row in rows.values()])
+        self.program: CutProgram[RootCut] = CutProgram(lp)
 
-    def _add_capacities(self) -> list[tuple[str, int]]:
+    def _capacity_rows(self) -> dict[tuple[str, int], dict[int, float]]:
+        """Return the rows of the second constraint, one for each orbit of links or limits."""
         links = orbits(len(self.network.routes), [g.routes for g in self.generators])
         caps = orbits(len(self.network.caps), [cap_permutation(self.network, g) for g in self.generators])
         self.alike = {"link": links, "limit": caps}
@@ -84,54 +90,40 @@ class FirstCompletionLP:
                 for i in routes:
                     for column in (root.columns["before"][i], root.columns["after"][i]):
                         row[column] = row.get(column, 0.0) + root.orbit
-        self.lp.add_rows([(None, row, 0.0) for row in rows.values()])
-        return list(rows)
+        return rows
 
     def run(self) -> float:
         """Return the optimum of the linear program, after separating all violated cuts."""
         others = [(root, p) for root in self.roots for p in self.members if p != root.rank]
         everyone = frozenset(range(self.network.ranks))
-        found = [(root, "after", frozenset((p,))) for root, p in others]
-        found += [(root, "before", frozenset((root.rank,))) for root in self.roots]
-        found += [(root, "before", everyone - {p}) for root, p in others]
-        for _ in range(SETTINGS.max_cycles):
-            if not self._add(found):
-                break
-            answer = self.lp.solve()
-            if answer is None:
-                raise ArithmeticError("the linear solver found no optimum")
-            self.optimum, x, self.duals = answer
-            found = [cut for root in self.roots for cut in self._violated(root, x)]
-        return self.optimum
+        self.program.add(self._row(root, "after", frozenset((p,))) for root, p in others)
+        self.program.add(self._row(root, "before", frozenset((root.rank,))) for root in self.roots)
+        self.program.add(self._row(root, "before", everyone - {p}) for root, p in others)
+        self.program.run(self._violated, SETTINGS.max_cycles)
+        if not self.program.solution:
+            raise ArithmeticError("the linear solver found no optimum")
+        return self.program.optimum
 
-    def _add(self, found: list[tuple[_Root, str, Side]]) -> bool:
-        rows = []
-        for root, family, inside in found:
-            row: dict[int, float] = {}
-            for i in self.entering(inside):
-                for phase in ("before", "after") if family == "overall" else (family,):
-                    column = root.columns[phase][i]
-                    row[column] = row.get(column, 0.0) + 1.0
-            key = (family, *sorted(row.items()))
-            if key not in root.known:
-                root.known.add(key)
-                self.order.append((root, family, inside))
-                rows.append((0.0, row | {root.share: -1.0}, None))
-        if rows:
-            self.lp.add_rows(rows)
-        return bool(rows)
+    def _row(self, root: _Root, family: str, inside: Side) -> CutRow[RootCut]:
+        row: dict[int, float] = {root.share: -1.0}
+        for i in self.entering(inside):
+            for phase in ("before", "after") if family == "overall" else (family,):
+                column = root.columns[phase][i]
+                row[column] = row.get(column, 0.0) + 1.0
+        return CutRow((root, family, inside), row, 0.0)
 
     def entering(self, inside: Side) -> list[int]:
         """Return the routes into a set of ranks."""
         return [i for i, r in enumerate(self.network.routes) if r.src not in inside and r.dst in inside]
 
-    def _violated(self, root: _Root, x: list[float]) -> list[tuple[_Root, str, Side]]:
-        share = x[root.share]
-        if share < SETTINGS.tolerance:
-            return []
+    def _violated(self, x: list[float]) -> Iterator[CutRow[RootCut]]:
+        for root in self.roots:
+            if x[root.share] >= SETTINGS.tolerance:
+                yield from self._violated_of(root, x)
+
+    def _violated_of(self, root: _Root, x: list[float]) -> Iterator[CutRow[RootCut]]:
         before = [x[c] for c in root.columns["before"]]
         total = [a + x[c] for a, c in zip(before, root.columns["after"], strict=True)]
-        found = []
         for family, loads, ends in (("before", before, [root.rank]), ("overall", total, self.members)):
             graph = growing_flow()
             for route, load in zip(self.network.routes, loads, strict=True):
@@ -140,17 +132,16 @@ class FirstCompletionLP:
                 for i in self.members:
                     if i != d:
                         graph.solve(i, d)
-                        if graph.optimal_flow() < SETTINGS.scale * share * (1 - SETTINGS.tolerance):
-                            found.append((root, family, frozenset(graph.get_sink_side_min_cut())))
-        return found
+                        if graph.optimal_flow() < SETTINGS.scale * x[root.share] * (1 - SETTINGS.tolerance):
+                            yield self._row(root, family, frozenset(graph.get_sink_side_min_cut()))
 
     def bound(self, *, turned: bool, original: tuple[Network, Collective]) -> LowerBound:
         """Return the best exact packing from the last dual, as a certificate (`original`: the problem before any
         reversal)."""
-        n = len(self.capacities)
-        prices = {key: max(0.0, -mu) for key, mu in zip(self.capacities, self.duals[1:], strict=False)}
+        duals = self.program.duals[1:]  # without that of Σ λ = 1
+        prices = {key: max(0.0, -mu) for key, mu in zip(self.capacities, duals, strict=True)}
         images: dict[int, list[tuple[float, str, Side]]] = {root.rank: [] for root in self.roots}
-        for (root, family, inside), weight in zip(self.order, self.duals[n + 1 :], strict=True):
+        for (root, family, inside), weight in self.program.weights:
             if weight > 1e-12:
                 same = orbit(inside, root.group, _move_side) or [inside]
                 images[root.rank] += [(weight / root.orbit / len(same), family, s) for s in same]
@@ -164,7 +155,7 @@ class FirstCompletionLP:
                 continue
             made = self._exact(scale, prices, images, near=most is not None, turned=turned, original=original)
             best = max(best, made, key=lambda b: b.value)
-            if best.value >= self.optimum - 1e-9:
+            if best.value >= self.program.optimum - 1e-9:
                 break
         return best
 

@@ -8,7 +8,7 @@ at steps ≤ t. Either answer strengthens the cuts. The price of any tree is at 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,6 +18,7 @@ from synth.bounds.cut_lp import Cut, entered
 from synth.bounds.demands import distances_from
 from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
+from synth.solvers.cutting_planes import CutProgram, CutRow
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
 
@@ -175,29 +176,16 @@ class _Case:
         self.start = network.ranks * (steps + 1)
         for n in self.cases.sources:
             self.graph.add_arc_with_capacity(self.start, self._node(n, 0), plenty)
-        lp = LinearProgram([float(self.cases.prices[i, t - 1]) for i, t in self.paid])
-        rows: dict[tuple[int, ...], Cut] = {}
-        order: list[Cut] = []
-        value, duals = 0.0, []
-        for _ in range(SETTINGS.max_cycles):
-            if duals and time.process_time() > self.cases.until:
-                break
-            fresh = []
-            for cut in self._violated():
-                row = tuple(self.at[place] for place in entered(network, cut, steps) if place in self.at)
-                if row not in rows:
-                    rows[row] = cut
-                    order.append(cut)
-                    fresh.append((1.0, dict.fromkeys(row, 1.0), None))
-            if not fresh:
-                break
-            lp.add_rows(fresh)
-            answer = lp.solve()
-            if answer is None:
-                break
-            value, self.loads, duals = answer
-        weights = tuple((w, cut) for w, cut in zip(duals, order, strict=False) if w > 1e-9)
-        return Leaf(value, weights)
+        costs = [float(self.cases.prices[i, t - 1]) for i, t in self.paid]
+        program: CutProgram[Cut] = CutProgram(LinearProgram(costs))
+
+        def violated(loads: list[float]) -> Iterable[CutRow[Cut]]:
+            self.loads = loads
+            return () if time.process_time() > self.cases.until else self._violated()
+
+        if program.add(self._violated()):
+            program.run(violated, SETTINGS.max_cycles)
+        return Leaf(program.optimum, tuple((w, cut) for cut, w in program.weights if w > 1e-9))
 
     def _arc(self, place: tuple[int, int], capacity: int) -> int:
         route = self.cases.network.routes[place[0]]
@@ -208,7 +196,7 @@ class _Case:
     def _node(self, rank: int, time: int) -> int:
         return rank * (self.cases.steps + 1) + time
 
-    def _violated(self) -> Iterator[Cut]:
+    def _violated(self) -> Iterator[CutRow[Cut]]:
         for arc, load in zip(self.arcs, self.loads, strict=True):
             self.graph.set_arc_capacity(arc, int(max(0.0, load) * SETTINGS.scale))
         for n, t in self.ends.items():
@@ -221,8 +209,10 @@ class _Case:
                 nodes = [self._node(r, s) for s in range(self.cases.steps + 1)]
                 outside_near.append([node not in near for node in nodes])
                 inside_far.append([node in far for node in nodes])
-            yield self._tight(outside_near, n, t)
-            yield self._tight(inside_far, n, t)
+            for inside in (outside_near, inside_far):
+                cut = self._tight(inside, n, t)
+                places = entered(self.cases.network, cut, self.cases.steps)
+                yield CutRow(cut, {self.at[place]: 1.0 for place in places if place in self.at}, 1.0)
 
     def _tight(self, inside: Sequence[Sequence[bool]], end: int, time: int) -> Cut:
         """Return the cut as θ, moved so that only sends of use for (end, time) enter it."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from synth.scale.bounds.throughput_cut import ROOTED, Throughput
 from synth.scale.fabric.automorphisms import edge_images, free_group, group_images, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
+from synth.solvers.cutting_planes import cutting_planes
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
 
@@ -79,6 +81,16 @@ def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
     return replace(bound, time=time, proof=proof) if time > bound.time else bound, program.narrowed()
 
 
+class _Answer(NamedTuple):
+    """Load of an edge of each orbit, rate, weight of each cut, potential of each switch, price of each orbit."""
+
+    carried: np.ndarray
+    rate: float
+    weights: np.ndarray
+    potentials: np.ndarray
+    prices: np.ndarray
+
+
 class _Program:
     """Cutting-plane LP on orbits of edges: the variables are the load of an edge of each orbit, and the rate of a
     shard, which is maximised.
@@ -105,17 +117,11 @@ class _Program:
 
     def proof(self) -> dict | None:
         """Return the dual of the last program as a certificate; None where it has no answer or the rounds run out."""
-        for _ in range(SETTINGS.most_rounds):
-            solved = self._solve()
-            if solved is None:
-                return None
-            carried, rate, weights, potentials, prices = solved
-            self.carried = carried
-            fresh = self._separate(carried, rate)
-            if not fresh:
-                return self._certificate(weights, potentials, prices)
-            self.cuts += fresh
-        return None
+        answer, complete = cutting_planes(self._solve, self._add_violated, SETTINGS.most_rounds)
+        if answer is None:
+            return None
+        self.carried = answer.carried
+        return self._certificate(answer) if complete else None
 
     def narrowed(self) -> Fabric | None:
         """Return the fabric with the edge loads of the last program as capacities.
@@ -138,10 +144,8 @@ class _Program:
         leaves = inside[self.graph.src] & ~inside[self.graph.dst]
         return np.bincount(self.orbit[leaves], minlength=len(self.names))
 
-    def _solve(self) -> tuple[np.ndarray, float, np.ndarray, np.ndarray, np.ndarray] | None:
-        """Return edge loads, rate, weights of the cuts, potentials of switches and prices of edges; None without an
-        answer.
-        """
+    def _solve(self) -> _Answer | None:
+        """Return the answer of the linear program with the cuts so far; None without one."""
         graph, count = self.graph, len(self.names)
         # rate * (shards that start in the cut) - (load that leaves it) <= 0
         constraints = []
@@ -165,7 +169,7 @@ class _Program:
         )
         if solution.x is None:
             return None
-        return (
+        return _Answer(
             solution.x[:count],
             solution.x[count],
             -solution.ineqlin.marginals,
@@ -173,8 +177,9 @@ class _Program:
             -solution.upper.marginals[:count],
         )
 
-    def _separate(self, carried: np.ndarray, rate: float) -> list[np.ndarray]:
-        """Return violated cuts: their load does not suffice for `rate`."""
+    def _add_violated(self, answer: _Answer) -> bool:
+        """Add the cuts whose load does not suffice for the rate; return False if there are none."""
+        carried, rate = answer.carried, answer.rate
         unit = SETTINGS.scale / max(carried.max(), 1e-9)
         width = np.floor(carried * unit).astype(np.int64)[self.orbit]
         each = math.floor(rate * unit)
@@ -191,13 +196,14 @@ class _Program:
             if self.flow.value(source, sink) < wanted - slack:
                 inside = self.flow.inside(nodes)
                 violated[inside.tobytes()] = inside
-        return list(violated.values())
+        self.cuts += violated.values()
+        return bool(violated)
 
-    def _certificate(self, weights: np.ndarray, potentials: np.ndarray, prices: np.ndarray) -> dict:
+    def _certificate(self, answer: _Answer) -> dict:
         """Return the certificate of kind ``throughput-cuts``: rounded duals, and images of the cuts under the group."""
         graph, ends = self.graph, self.graph.ranks + len(self.graph.topology.switches)
-        top = max(weights.max(), 1e-12)
-        rounded = [Fraction(w / top).limit_denominator(SETTINGS.finest) for w in weights]
+        top = max(answer.weights.max(), 1e-12)
+        rounded = [Fraction(w / top).limit_denominator(SETTINGS.finest) for w in answer.weights]
         cuts: dict[bytes, tuple[list[list[int]], Fraction]] = {}
         maximum = max(1, SETTINGS.most_work // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
         for inside, weight in zip(self.cuts, rounded, strict=True):
@@ -211,12 +217,12 @@ class _Program:
         share = self.order / self.sizes
         for e in np.flatnonzero(graph.limit >= 0).tolist():
             o = int(self.orbit[e])
-            price = Fraction(float(prices[o] / top * share[o])).limit_denominator(SETTINGS.finest)
+            price = Fraction(float(answer.prices[o] / top * share[o])).limit_denominator(SETTINGS.finest)
             if price > 0:
                 limits[int(graph.limit[e])] = limits.get(int(graph.limit[e]), Fraction(0)) + price
         heights: dict[int, Fraction] = {}
         for n in range(graph.ranks, ends):
-            height = float(potentials[n - graph.ranks] / top * self._stabilizer_order(n))
+            height = float(answer.potentials[n - graph.ranks] / top * self._stabilizer_order(n))
             heights[n] = Fraction(height).limit_denominator(SETTINGS.finest)
         return {
             "kind": "throughput-cuts",

@@ -14,6 +14,7 @@ import numpy as np
 
 from synth.scale.baselines.rings.kempe_annealing import KempeAnnealing, Layer
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
+from synth.solvers.cutting_planes import cutting_planes
 from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import check_deadline, current_deadline
 
@@ -147,8 +148,8 @@ def _integer_program(
         "time_limit": min(PROGRAM_SECONDS, max(current_deadline().remaining(), 0.01)),
         "mip_rel_gap": 0.4 / wanted if wanted else 0.4,
     }
-    answer: tuple[int, list[int]] = 0, []
-    for _ in range(MAXIMUM_CUTS):
+
+    def solve() -> tuple[int, list[int]] | None:
         check_deadline()
         cuts = []
         for c, arcs in enumerate(crossing_sets):
@@ -162,16 +163,18 @@ def _integer_program(
         upper = np.append(np.full(count, float(repeats or wanted)), float(wanted))
         solution = integer(cost, [constraint], upper, **options)
         if solution.x is None:
-            return answer
-        if round(solution.x[-1]) < 1:
-            return 0, []
-        times = np.rint(solution.x[:-1]).astype(int)
-        answer = round(solution.x[-1]), times.tolist()
-        component = _separate_component(n, src[times > 0], dst[times > 0])
-        if component is None:
-            break
-        crossing_sets += [component[src] & ~component[dst]]
-    return answer
+            return None
+        return round(solution.x[-1]), np.rint(solution.x[:-1]).astype(int).tolist()
+
+    def add_violated(answer: tuple[int, list[int]]) -> bool:
+        taken = np.array(answer[1]) > 0
+        component = _separate_component(n, src[taken], dst[taken]) if answer[0] else None
+        if component is not None:
+            crossing_sets.append(component[src] & ~component[dst])
+        return component is not None
+
+    answer, _ = cutting_planes(solve, add_violated, MAXIMUM_CUTS)
+    return answer if answer and answer[0] else (0, [])
 
 
 def _separate_component(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
