@@ -1,21 +1,25 @@
-"""The examples of docs/contributing.md: written out as a package, installed by its entry points, run."""
+"""The examples of docs/contributing.md: plug-ins are written out as a package, installed by its entry points, and run;
+an importer and a certificate are added to a copy of `synth`."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parent.parent / "docs" / "contributing.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+WHOLE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+PAGE, CHANGES = WHOLE.split("## An importer\n")  # plug-ins; changes of the repository
 COMMANDS = re.findall(r"^\$ synth (.*)$", PAGE, re.MULTILINE)
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +72,56 @@ def test_a_collective_that_is_none_is_refused(package):
     assert "must return a Collective over 5 ranks" in done.stderr
 
 
+def patch(folder: Path, diff: str) -> None:
+    """Apply a block of lines, marked "+", "-" or " ", to the file that its first line names."""
+    first, *lines = diff.splitlines()
+    file = folder / first.removeprefix("# ")
+    before = "".join(f"{line[1:]}\n" for line in lines if line[0] != "+")
+    after = "".join(f"{line[1:]}\n" for line in lines if line[0] != "-")
+    text = file.read_text(encoding="utf-8")
+    assert text.count(before) == 1, (first, before)
+    file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the package with the page's importer and certificate."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "synth", folder / "synth", ignore=shutil.ignore_patterns("__pycache__"))
+    for code in [*blocks("python", CHANGES), *blocks("text", CHANGES)]:
+        name, _, rest = code.removeprefix("# ").partition("\n")
+        (folder / name).write_text(rest if name.endswith(".txt") else code, encoding="utf-8")
+    for diff in blocks("diff", CHANGES):
+        patch(folder, diff)
+    return folder
+
+
+def in_copy(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(folder), "SYNTH_CACHE": str(folder / "cache")}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=folder, env=environment)
+
+
+def test_the_importer_of_the_page_reads_its_file(copy):
+    (command,) = re.findall(r"^\$ synth (.*)$", CHANGES, re.MULTILINE)
+    done = in_copy(copy, "-m", "synth", *command.split())
+    assert done.returncode == 0, done.stderr
+    assert "3 ranks" in done.stdout and "latencies are assumed" in done.stdout
+    (copy / "bad.txt").write_text("link table\n0 1\n")
+    refused = in_copy(copy, "-m", "synth", "topo", "import", "bad.txt")
+    assert refused.returncode == 1 and "line 2: expected: src dst GB/s" in refused.stderr
+
+
+def test_the_certificate_of_the_page_is_checked(copy):
+    (script,) = re.findall(r"^\$ python (.*)$", CHANGES, re.MULTILINE)
+    done = in_copy(copy, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"^#> (.*)$", CHANGES, re.MULTILINE)
+    (copy / "rank_8.py").write_text((copy / script).read_text().replace('"rank": 0', '"rank": 8'))
+    assert "VerificationError: rank: " in in_copy(copy, "rank_8.py").stderr
+
+
 def test_the_places_of_the_architecture_page_exist():
-    root = Path(__file__).parent.parent
+    root = ROOT
     page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
     places = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page)
     assert len(places) > 20

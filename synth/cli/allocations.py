@@ -1,4 +1,4 @@
-"""`synth allocations`: what each set of GPUs that a scheduler may hand out can do."""
+"""`synth allocations`: the optimal rates of each set of GPUs that a scheduler may assign."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class _Number(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
         try:
-            found = rational(value)
+            number = rational(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if found < 0:
+        if number < 0:
             self.fail(f"{value} is below 0", param, ctx)
-        return found
+        return number
 
 
-@click.command(context_settings=CONTEXT, short_help="Optimal rates of every allocation of a machine.")
+@click.command(context_settings=CONTEXT, short_help="List the optimal rates of every allocation of a machine.")
 @click.option("--topo", metavar="NAME", help="A machine or family (`synth topo list`).")
 @click.option("--topo-file", type=click.Path(), metavar="FILE", help="A topology file or a dump of a real machine.")
 @change_options
@@ -40,24 +40,24 @@ class _Number(click.ParamType):
     metavar="NAMES",
     help="Collectives, with commas.",
 )
-@click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; 3 and more unless given.")
+@click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; by default 3 and more.")
 @click.option(
     "--pcie",
     type=_Number(),
     metavar="GBPS",
-    help="Let PCIe of that many GB/s join, also where the fast links do not span.",
+    help="Add PCIe links of that many GB/s, also between GPUs without a fast link.",
 )
 @click.option(
     "--switching",
     type=_Number(),
     default="0",
     metavar="US",
-    help="µs that using PCIe beside the fast links costs (Blink's T_dpa).",
+    help="µs for using PCIe beside the fast links (Blink's T_dpa).",
 )
 @click.option("--size", type=Size(), default="1GB", show_default=True, metavar="SIZE", help="Message size for --pcie.")
-@time_limit_option("Wall time to spend; what is found by then is printed.")
+@time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
-def allocations(**given: Any) -> int:
+def allocations(**flags: Any) -> int:
     """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.
 
     \b
@@ -70,26 +70,26 @@ def allocations(**given: Any) -> int:
     from synth.scale.baselines.nvlink_pcie_hybrid import rates_with_pcie
     from synth.view import rate_tables, tables
 
-    check_writable(given["output"])
-    topology = chosen_machine(given)
-    names = tuple(name.strip().lower() for name in given["coll"].split(",") if name.strip())
+    check_writable(flags["output"])
+    topology = chosen_machine(flags)
+    names = tuple(name.strip().lower() for name in flags["coll"].split(",") if name.strip())
     if not names:
         raise UsageError("no collective given; --coll broadcast,allgather,allreduce")
-    asked = {"every": given["pcie"] is not None, "time_limit": given["time_limit"]}
+    search = {"every": flags["pcie"] is not None, "time_limit": flags["time_limit"]}
     missing = ()
     try:
         with waiting(f"allocations of {topology.name}") as tell:
-            rows = api.allocations(topology, names, given["gpus"], progress=tell, **asked)
+            rows = api.allocations(topology, names, flags["gpus"], progress=tell, **search)
     except FewerAllocations as fewer:
         rows, missing = fewer.found, (fewer.open,)
     names = tuple(rows[0][1].best) if rows else names
     unit = topology.network().unit
     slow = None
-    if given["pcie"] is not None:
+    if flags["pcie"] is not None:
         slow = {}
         for a, r in rows:
             slow[a.ranks] = rates_with_pcie(
-                a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"]
+                a.network, r.best, a.connected, flags["pcie"], flags["switching"], flags["size"]
             )
     content = rate_tables.allocations(
         f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing
@@ -111,5 +111,5 @@ def allocations(**given: Any) -> int:
         doc = {"topology": topology.name, "unit_gbps": show(unit), "classes": classes}
         return doc | {"open": list(missing)} if missing else doc
 
-    emit(document, lambda: tables.print_report(content), given["output"], given["form"])
+    emit(document, lambda: tables.print_report(content), flags["output"], flags["form"])
     return UNDECIDED if missing else 0

@@ -30,7 +30,7 @@ from synth.cli.root import CONTEXT
 
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
 @click.argument("file", type=FILE)
-@executor_option("Whose times (`synth list executors`).")
+@executor_option("The executor that is timed (`synth list executors`).")
 @click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
               help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option(
@@ -38,16 +38,20 @@ from synth.cli.root import CONTEXT
     "baselines",
     multiple=True,
     metavar="NAME",
-    help="Beside it: ring, tree, .. on its links; copy, nccl on GPUs.",
+    help="Time this too: ring, tree, .. on the same links; copy, nccl on GPUs.",
 )
-@point_option("Of a frontier: the N-th point only; all of them unless given.")
+@point_option("Only the N-th point of a frontier; by default all points.")
 @click.option(
-    "--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered."
+    "--protocol",
+    default="Simple",
+    show_default=True,
+    metavar="NAME",
+    help="Simple, LL or LL128, for frontiers and schedules.",
 )
-@instances_option("Of what is lowered: copies side by side.", default=1)
+@instances_option("Copies side by side, for frontiers and schedules.", default=1)
 @dtype_option()
 @op_option
-@click.option("--coll", metavar="NAME", help="What the program computes, where the file does not say.")
+@click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")
 @data_root_option
 @machine_options
 @click.option(
@@ -56,16 +60,18 @@ from synth.cli.root import CONTEXT
     default=5,
     show_default=True,
     metavar="N",
-    help="Launches that count, of executors with a clock.",
+    help="Timed launches, for executors that measure.",
 )
-@click.option("--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before them.")
-@click.option("--check/--no-check", default=None, help="Compare every element; unless said: where a clock is read.")
+@click.option(
+    "--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before the timed ones."
+)
+@click.option("--check/--no-check", default=None, help="Compare every element; by default for executors that measure.")
 @ranks_on_option
-@threads_option("Of the same: threads of each thread block.")
+@threads_option("Threads of each thread block, for host and cuda.")
 @timeout_option
-@click.option("--no-graphs", is_flag=True, help="Of cuda: time launches one by one, not in replays of CUDA graphs.")
+@click.option("--no-graphs", is_flag=True, help="For cuda: time single launches, not replays of CUDA graphs.")
 @output_options
-def bench(file: Path, output: str | None, form: str | None, **given: Any) -> None:
+def bench(file: Path, output: str | None, form: str | None, **flags: Any) -> None:
     """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
     bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says
     so.
@@ -80,7 +86,7 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
     from synth.view.tables import print_report
 
     check_writable(output)
-    machine = machine_if_named(given)
+    machine = machine_if_named(flags)
     same = (
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
         "ranks_on", "threads", "timeout",
@@ -88,9 +94,9 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
     done = api.bench(
         file,
         topology=machine,
-        collective=given["coll"],
-        roots=given["root"] or (),
-        **{key: given[key] for key in same},
-        graphs=False if given["no_graphs"] else None,
+        collective=flags["coll"],
+        roots=flags["root"] or (),
+        **{key: flags[key] for key in same},
+        graphs=False if flags["no_graphs"] else None,
     ).to_json()
     emit(lambda: done, lambda: print_report(measured(done)), output, form)

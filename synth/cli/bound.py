@@ -22,14 +22,14 @@ from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
 
-@click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
+@click.command(context_settings=CONTEXT, short_help="Print lower bounds and their certificates.")
 @machine_options
 @collective_options
 @engine_option("Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
-@time_limit_option("Wall time to spend; the bounds found by then are printed.")
+@time_limit_option("Wall time; bounds so far are printed when it ends.")
 @output_options
-def bound(**given: Any) -> int:
+def bound(**flags: Any) -> int:
     """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
 
     \b
@@ -41,37 +41,37 @@ def bound(**given: Any) -> int:
     from synth.api.synthesis import BoundsInterrupted, FewerBounds
     from synth.view import tables
 
-    check_writable(given["output"])
-    topology = chosen_machine(given)
-    requested = collective_or_name(given, topology)
-    with write_infeasible_document(given, topology, requested):
-        large = api.large_bound(topology, requested, engine=given["method"].lower(), time_limit=given["time_limit"])
+    check_writable(flags["output"])
+    topology = chosen_machine(flags)
+    requested = collective_or_name(flags, topology)
+    with write_infeasible_document(flags, topology, requested):
+        large = api.large_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
     if large is not None:
         from synth.view import scale_table as view
 
         emit(
             lambda: api.large_document(large),
             lambda: tables.print_report(view.bound(large)),
-            given["output"],
-            given["form"],
+            flags["output"],
+            flags["form"],
         )
         return UNDECIDED if large.open else 0
-    collective = chosen_collective(given, topology)
+    collective = chosen_collective(flags, topology)
     code, left = 0, ""
     try:
-        with write_infeasible_document(given, topology, collective):
-            found = api.bound(topology, collective, max_steps=given["max_steps"], time_limit=given["time_limit"])
+        with write_infeasible_document(flags, topology, collective):
+            bounds = api.bound(topology, collective, max_steps=flags["max_steps"], time_limit=flags["time_limit"])
     except FewerBounds as less:
-        limited, found = given["time_limit"] is not None, less.found
+        limited, bounds = flags["time_limit"] is not None, less.found
         code = UNDECIDED if limited else 0
         left = "the time limit came" if limited else "the default effort is spent, --time-limit allows more: it came"
     except BoundsInterrupted as stop:
-        code, left, found = INTERRUPTED, "Ctrl-C came", stop.found
+        code, left, bounds = INTERRUPTED, "Ctrl-C came", stop.found
     emit(
-        lambda: tables.bounds_document(topology, collective, found),
-        lambda: tables.print_bounds(topology, collective, found),
-        given["output"],
-        given["form"],
+        lambda: tables.bounds_document(topology, collective, bounds),
+        lambda: tables.print_bounds(topology, collective, bounds),
+        flags["output"],
+        flags["form"],
     )
     if left:
         note(f"left open: {left} before the bounds at more steps")

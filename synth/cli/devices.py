@@ -1,4 +1,4 @@
-"""`synth devices`: GPUs, which executors run here and where, what is missing."""
+"""`synth devices`: GPUs, the executors that run here, and missing libraries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from synth.cli.framework.output import emit
 from synth.cli.root import CONTEXT
 
 
-@click.command(context_settings=CONTEXT, short_help="GPUs, what runs here and where, what is missing.")
+@click.command(context_settings=CONTEXT, short_help="List GPUs, the executors that run here, and missing libraries.")
 @output_options
 def devices(output: str | None, form: str | None) -> None:
-    """Show the GPUs and which reach each other's memory, what each executor would run on, and what it lacks with the
-    command that installs it.
+    """List the GPUs with the peers whose memory they access, the devices of each executor, and the command that
+    installs a missing library.
 
     \b
     Example:
@@ -23,5 +23,5 @@ def devices(output: str | None, form: str | None) -> None:
     from synth.view.devices import executors, gpus
     from synth.view.tables import print_reports
 
-    found = look().to_json()
-    emit(lambda: found, lambda: print_reports([*gpus(found), executors(found)]), output, form)
+    document = look().to_json()
+    emit(lambda: document, lambda: print_reports([*gpus(document), executors(document)]), output, form)

@@ -1,4 +1,4 @@
-"""`synth emulate`: what the synchronous model predicts beside what an executor makes of the same links."""
+"""`synth emulate`: predicted times of the synchronous model beside emulated times on the same links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from synth.cli.root import CONTEXT
 from synth.errors import VerificationError
 
 
-@click.command(context_settings=CONTEXT, short_help="Predicted and emulated time of a frontier's points, side by side.")
+@click.command(context_settings=CONTEXT, short_help="Compare predicted and emulated times of a frontier's points.")
 @click.argument("file", type=FILE)
 @executor_option("reference, host or cuda.")
 @click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
@@ -32,27 +32,30 @@ from synth.errors import VerificationError
     "baselines",
     multiple=True,
     metavar="NAME",
-    help="Beside the points; ring, or else direct, unless given.",
+    help="Emulate this too; by default ring, or direct where there is no ring.",
 )
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
-@instances_option("Of each program: copies side by side.", default=1)
+@instances_option("Copies of each program side by side.", default=1)
 @click.option(
     "--paced",
     "stretches",
     type=Stretches(),
     metavar="4,8,16,32",
-    help="Of host and cuda: hold real time to so many times that.",
+    help="For host and cuda: also run with real time slowed to so many times the model's.",
 )
-@threads_option("Of the same: threads of each thread block.")
+@threads_option("Threads of each thread block, for host and cuda.")
 @timeout_option
 @output_options
-def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> None:
-    """For each size: the time that S·α + (R/C)·bytes/β predicts for every point of a frontier, the time that its
-    program takes over FIFOs and links of the same α and β, and the regret of choosing by prediction. Then the same with
-    one link at half its bandwidth and with ten times the latency, which must be heard (exit code 5 where it is not).
+def emulate(file: Path, output: str | None, form: str | None, **flags: Any) -> None:
+    """Compare two times of each point of a frontier at each size: the prediction S·α + (R/C)·bytes/β, and the emulated
+    time of its program over FIFOs and links with the same α and β. Print the regret of choosing by prediction.
 
-    By host and cuda the kernel itself keeps that time while it moves the data. With --paced the best of each size also
-    runs at real time so many times longer. It is an execution-driven model, not a measurement of any machine.
+    As a control the programs run again with one link at half its bandwidth, and with ten times every latency. The
+    emulated times must grow; exit code 5 if they do not.
+
+    With host and cuda the kernel computes the emulated time while it moves the data. With --paced the best program of
+    each size also runs with real time slowed to a multiple of it. The times are an execution-driven model, not a
+    measurement of any machine.
 
     \b
     Example:
@@ -64,7 +67,7 @@ def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> N
     from synth.view.tables import print_reports
 
     check_writable(output)
-    done = api.emulate(file, **{name: value for name, value in given.items() if value is not None}).to_json()
+    done = api.emulate(file, **{name: value for name, value in flags.items() if value is not None}).to_json()
     emit(lambda: done, lambda: print_reports(emulated(done)), output, form)
     deaf = [control["change"] for control in done["controls"] if not control["heard"]]
     if deaf:

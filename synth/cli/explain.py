@@ -20,14 +20,14 @@ from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
 
-@click.command(context_settings=CONTEXT, short_help="The optimum against rings and trees.")
+@click.command(context_settings=CONTEXT, short_help="Compare the optimal rate with rings and trees.")
 @machine_options
 @collective_options
-@time_limit_option("Wall time to spend; what is found by then is printed.")
+@time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
-def explain(**given: Any) -> int:
-    """Compare the optimal rate of a collective with what rings and double binary trees reach on the same links, and say
-    what limits it.
+def explain(**flags: Any) -> int:
+    """Compare the optimal rate of a collective with the rates of rings and double binary trees on the same links, and
+    name the cut or partition that limits it.
 
     \b
     Examples:
@@ -37,17 +37,21 @@ def explain(**given: Any) -> int:
     from synth import api
     from synth.view import rate_tables, tables
 
-    check_writable(given["output"])
-    topology = chosen_machine(given)
-    task = chosen_collective(given, topology)
-    with write_infeasible_document(given, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
-        made = api.explain(topology, task, time_limit=given["time_limit"], progress=tell)
+    check_writable(flags["output"])
+    topology = chosen_machine(flags)
+    task = chosen_collective(flags, topology)
+    with write_infeasible_document(flags, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
+        comparison = api.explain(topology, task, time_limit=flags["time_limit"], progress=tell)
     unit = topology.unit_bandwidth()
 
     def table() -> None:
-        tables.print_report(rate_tables.explanation(rate_tables.title(topology, task), unit, made, topology.notes))
+        tables.print_report(
+            rate_tables.explanation(rate_tables.title(topology, task), unit, comparison, topology.notes)
+        )
 
-    emit(lambda: rate_tables.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
-    if made.interrupted:
+    emit(
+        lambda: rate_tables.explained(topology.name, task.name, unit, comparison), table, flags["output"], flags["form"]
+    )
+    if comparison.interrupted:
         return INTERRUPTED
-    return UNDECIDED if made.open else 0
+    return UNDECIDED if comparison.open else 0

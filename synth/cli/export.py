@@ -48,7 +48,9 @@ class Sizes(click.ParamType):
         return tuple(Size().convert(part, param, ctx) for part in str(value).split(","))
 
 
-@click.command(context_settings=CONTEXT, short_help="Files that the runtimes load: MSCCL-IR, MSCCL++ plans, timelines.")
+@click.command(
+    context_settings=CONTEXT, short_help="Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."
+)
 @click.argument("file", type=FILE, required=False)
 @click.option(
     "--plan",
@@ -57,29 +59,29 @@ class Sizes(click.ParamType):
     help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, json or mcrdl-csv.",
 )
 @click.option(
-    "--to", metavar="FORMAT", help="The format (`synth list exporters`); msccl-xml unless given, of a plan msccl-dir."
+    "--to", metavar="FORMAT", help="The format (`synth list exporters`); by default msccl-xml, for a plan msccl-dir."
 )
 @click.option(
-    "--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; executor unless given."
+    "--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; by default executor."
 )
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
 @click.option(
     "--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder."
 )
 @click.option(
-    "-o", "--output", metavar="FILE|DIR", help="Where to; - or nothing is stdout. With --all a folder, notes beside it."
+    "-o", "--output", metavar="FILE|DIR", help="The output file; by default, and with -, stdout. With --all a folder."
 )
 @click.option(
-    "--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False), help="Simple unless given."
+    "--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False), help="By default Simple."
 )
-@instances_option("Copies side by side, each for its share of the data; 1 unless given.")
+@instances_option("Copies of the program, each for a share of the data; by default 1.")
 @click.option(
     "--in-place",
     type=click.Choice(["in", "out", "both"], case_sensitive=False),
-    help="For which calls; both where that can be.",
+    help="The calls it serves; by default both where possible.",
 )
-@click.option("--topo", metavar="NAME", help="The machine it is for; what the schedule names unless given.")
-@click.option("--topo-file", type=FILE, metavar="FILE", help="The machine it is for, as a topology file or a dump.")
+@click.option("--topo", metavar="NAME", help="The target machine; by default the schedule's.")
+@click.option("--topo-file", type=FILE, metavar="FILE", help="The target machine, as a topology file or a dump.")
 @click.option("--rank-map", type=Ranks(), metavar="1,2,0", help="The machine's rank of each rank of the schedule.")
 @click.option("--assume-root", type=click.IntRange(0), metavar="R", help="Every call of the job has this root.")
 @click.option("--assume-nvlink", is_flag=True, help="All links are NVLink: LL128 is safe.")
@@ -89,27 +91,27 @@ class Sizes(click.ParamType):
     type=Sizes(),
     default=(),
     metavar="1MB,64MB",
-    help="Sizes to be served: prefer points whose chunks divide them.",
+    help="Sizes to serve: prefer points whose chunks divide them.",
 )
 @click.option(
     "--dtype", type=click.Choice(list(ELEMENTS), case_sensitive=False), default="float32", help="The type of --sizes."
 )
-@click.option("--min-size", type=Size(), metavar="SIZE", help="Offer it from this size on.")
+@click.option("--min-size", type=Size(), metavar="SIZE", help="Least size that the file serves.")
 @click.option(
     "--max-size",
     type=Size(),
     metavar="SIZE",
-    help="Offer it up to this size; as far as it is proved safe unless given.",
+    help="Greatest size that the file serves; by default as far as it is proved safe.",
 )
-@click.option("--size", type=Size(), metavar="SIZE", help="The size that a timeline is drawn for.")
-@click.option("--coll", metavar="NAME", help="What a foreign file computes, where it does not say.")
+@click.option("--size", type=Size(), metavar="SIZE", help="The size of a timeline.")
+@click.option("--coll", metavar="NAME", help="The collective of a foreign file that does not name it.")
 @click.option(
     "--root",
     type=click.IntRange(0),
     metavar="R",
-    help="The root of a foreign file's collective, where it does not follow.",
+    help="The root of a foreign file's collective, if the data flow does not show it.",
 )
-def export(file: Path | None, **given: Any) -> None:
+def export(file: Path | None, **flags: Any) -> None:
     """Write FILE (a frontier, a schedule, a program, or a file of a runtime) in the form that a runtime loads.
 
     \b
@@ -118,30 +120,30 @@ def export(file: Path | None, **given: Any) -> None:
       synth export frontier.json --all --runtime executor -o algorithms
       synth export --plan plan.json --to msccl-dir -o algorithms
     """
-    if given["plan"] is not None:
-        _plan(file, given)
+    if flags["plan"] is not None:
+        _plan(file, flags)
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    output, every = given["output"], given["every"]
-    if every and (output in (None, "-") or given["point"] is not None):
+    output, every = flags["output"], flags["every"]
+    if every and (output in (None, "-") or flags["point"] is not None):
         raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point out")
     check_writable(output)
     if every:
         folders.check(Path(output))
     with waiting(f"exporting {file.name}"):
-        made = _made(file, given)
+        result = _export(file, flags)
     if every:
         from synth.export import folder_notes
 
-        folders.write_all(Path(output), made, partial(folder_notes.env, _runtime(given)))
+        folders.write_all(Path(output), result, partial(folder_notes.env, _runtime(flags)))
     else:
-        _write(output, made)
-    for line in made.remarks:
+        _write(output, result)
+    for line in result.remarks:
         note(line)
 
 
-def _plan(file: Path | None, given: dict[str, Any]) -> None:
+def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     from synth import api
     from synth.api import plans
     from synth.export import folder_notes
@@ -152,7 +154,7 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
     ]
     if file is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
-    to, output = (given["to"] or "msccl-dir").lower(), given["output"]
+    to, output = (flags["to"] or "msccl-dir").lower(), flags["output"]
     folder = to in plans.FOLDERS
     if folder and output in (None, "-"):
         raise UsageError(f"{to} writes a folder: name it with -o DIR")
@@ -160,36 +162,36 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
     if folder:
         folders.check(Path(output))
     name, path = one_of("topo", "topo_file")
-    made = api.export_plan(
-        given["plan"],
+    result = api.export_plan(
+        flags["plan"],
         to,
-        runtime=given["runtime"],
-        in_place=given["in_place"],
+        runtime=flags["runtime"],
+        in_place=flags["in_place"],
         topology=name or path,
-        rank_map=given["rank_map"],
-        assume_root=given["assume_root"],
-        assume_nvlink=given["assume_nvlink"],
-        assume_one_node=given["assume_one_node"],
-        min_size=given["min_size"] or 0,
-        max_size=given["max_size"],
+        rank_map=flags["rank_map"],
+        assume_root=flags["assume_root"],
+        assume_nvlink=flags["assume_nvlink"],
+        assume_one_node=flags["assume_one_node"],
+        min_size=flags["min_size"] or 0,
+        max_size=flags["max_size"],
     )
     if folder:
         folders.write_all(
-            Path(output), made, partial(folder_notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(given))
+            Path(output), result, partial(folder_notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(flags))
         )
-    elif len(made.files) > 1:
-        _tables(output, made, to)
+    elif len(result.files) > 1:
+        _tables(output, result, to)
     else:
-        _write(output, made)
-    for line in made.remarks:
+        _write(output, result)
+    for line in result.remarks:
         note(line)
 
 
-def _tables(output: str | None, made: ExportResult, to: str) -> None:
+def _tables(output: str | None, result: ExportResult, to: str) -> None:
     """A file for each table of a plan, into a folder."""
     if output in (None, "-"):
         raise UsageError(
-            f"the plan has {len(made.files)} tables, and {to} is a file for each: name a folder with -o DIR"
+            f"the plan has {len(result.files)} tables, and {to} is a file for each: name a folder with -o DIR"
         )
     folder = Path(str(output))
     try:
@@ -198,40 +200,40 @@ def _tables(output: str | None, made: ExportResult, to: str) -> None:
         raise SynthError(
             f"cannot write {folder}: {error.strerror}; {to} of several tables goes into a folder"
         ) from None
-    for name, text in made.files:
+    for name, text in result.files:
         write(folder / name, text)
         note(f"wrote {folder / name}")
 
 
-def _made(file: Path, given: dict[str, Any]) -> ExportResult:
+def _export(file: Path, flags: dict[str, Any]) -> ExportResult:
     from synth import api
 
     name, path = one_of("topo", "topo_file")
     task = None
-    if given["coll"] is not None:
+    if flags["coll"] is not None:
         program = api.load_program(file)
-        task = api.collective(given["coll"], program.ranks, () if given["root"] is None else [given["root"]])
+        task = api.collective(flags["coll"], program.ranks, () if flags["root"] is None else [flags["root"]])
     return api.export_program(
         file,
-        given["to"] or "msccl-xml",
-        runtime=given["runtime"],
-        point=given["point"],
-        every=given["every"],
-        protocol=_protocol(given["protocol"]),
-        instances=given["instances"],
-        in_place=given["in_place"],
+        flags["to"] or "msccl-xml",
+        runtime=flags["runtime"],
+        point=flags["point"],
+        every=flags["every"],
+        protocol=_protocol(flags["protocol"]),
+        instances=flags["instances"],
+        in_place=flags["in_place"],
         topology=name or path,
-        rank_map=given["rank_map"],
-        assume_root=given["assume_root"],
-        assume_nvlink=given["assume_nvlink"],
-        assume_one_node=given["assume_one_node"],
-        sizes=given["sizes"],
-        element=ELEMENTS[given["dtype"].lower()],
-        min_size=given["min_size"] or 0,
-        max_size=given["max_size"],
-        size=given["size"],
+        rank_map=flags["rank_map"],
+        assume_root=flags["assume_root"],
+        assume_nvlink=flags["assume_nvlink"],
+        assume_one_node=flags["assume_one_node"],
+        sizes=flags["sizes"],
+        element=ELEMENTS[flags["dtype"].lower()],
+        min_size=flags["min_size"] or 0,
+        max_size=flags["max_size"],
+        size=flags["size"],
         collective=task,
-        root=given["root"],
+        root=flags["root"],
     )
 
 
@@ -239,21 +241,21 @@ def _protocol(name: str | None) -> str | None:
     return None if name is None else {"simple": "Simple", "ll": "LL", "ll128": "LL128"}[name.lower()]
 
 
-def _runtime(given: dict[str, Any]) -> str:
-    return given["runtime"].lower() or "executor"
+def _runtime(flags: dict[str, Any]) -> str:
+    return flags["runtime"].lower() or "executor"
 
 
-def _write(output: str | None, made: ExportResult) -> None:
+def _write(output: str | None, result: ExportResult) -> None:
     if output in (None, "-"):
-        if len(made.files) > 1:
+        if len(result.files) > 1:
             raise UsageError(
                 "this runtime wants a file for calls in place and one for others: give -o FILE, or choose with "
                 "--in-place"
             )
-        click.echo("".join(text for _, text in made.files), nl=False)
+        click.echo("".join(text for _, text in result.files), nl=False)
         return
     path = Path(str(output))
-    for suffix, text in made.files:
+    for suffix, text in result.files:
         target = path.with_name(path.stem + suffix + path.suffix) if suffix else path
         write(target, text)
         note(f"wrote {target}")

@@ -1,4 +1,4 @@
-"""`synth groups`: several process groups that share a machine, bounded and scheduled together."""
+"""`synth groups`: bounds and one schedule for several process groups that share a machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 
 
-@click.command(context_settings=CONTEXT, short_help="Several process groups at once.")
+@click.command(context_settings=CONTEXT, short_help="Bound and schedule several process groups at once.")
 @machine_options
 @click.option("--file", "groups_file", type=FILE, metavar="FILE", help="The groups, as YAML or JSON (docs/groups.md).")
 @click.option(
@@ -26,11 +26,11 @@ from synth.errors import UsageError
     "--schedule",
     type=FILE,
     metavar="OUT.json",
-    help="Write the schedule of all groups, as verify, show and export take it.",
+    help="Write the schedule of all groups, for verify, show and run.",
 )
-@time_limit_option("Wall time to spend; what is found by then is printed.")
+@time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
-def groups(**given: Any) -> int:
+def groups(**flags: Any) -> int:
     """Bound and schedule several process groups that use the machine at the same time.
 
     \b
@@ -45,18 +45,18 @@ def groups(**given: Any) -> int:
     from synth.view import groups as view
     from synth.view.tables import print_report
 
-    check_writable(given["output"], given["schedule"])
-    if given["schedule"] is not None and given["bound_only"]:
+    check_writable(flags["output"], flags["schedule"])
+    if flags["schedule"] is not None and flags["bound_only"]:
         raise UsageError("--bound-only looks for no schedule that --schedule could write; remove one")
-    topology = chosen_machine(given)
-    if given["groups_file"] is None:
-        raise UsageError("no groups given; add --file FILE (`synth groups -h` shows what one says)")
-    asked = {"chunks": given["chunks"], "search": not given["bound_only"], "time_limit": given["time_limit"]}
+    topology = chosen_machine(flags)
+    if flags["groups_file"] is None:
+        raise UsageError("no groups given; add --file FILE (`synth groups -h` shows the keys)")
+    search = {"chunks": flags["chunks"], "search": not flags["bound_only"], "time_limit": flags["time_limit"]}
     with waiting(f"groups on {topology.name}") as tell:
-        found = api.groups(topology, given["groups_file"], progress=tell, **asked)
-    if given["schedule"] is not None and found.schedule is not None:
-        write(given["schedule"], json.dumps(found.schedule.to_json()) + "\n")
-    emit(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
-    if found.interrupted:
+        result = api.groups(topology, flags["groups_file"], progress=tell, **search)
+    if flags["schedule"] is not None and result.schedule is not None:
+        write(flags["schedule"], json.dumps(result.schedule.to_json()) + "\n")
+    emit(lambda: view.document(result), lambda: print_report(view.report(result)), flags["output"], flags["form"])
+    if result.interrupted:
         return INTERRUPTED
-    return UNDECIDED if found.open else 0
+    return UNDECIDED if result.open else 0

@@ -1,4 +1,4 @@
-"""`synth lint`: what is wrong with a program, and what is proved of it."""
+"""`synth lint`: the faults of a program, or the proof that it has none."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from synth.errors import UsageError
 FAILED = 5
 
 
-@click.command(context_settings=CONTEXT, short_help="Find what is wrong with anyone's program; prove what is right.")
+@click.command(context_settings=CONTEXT, short_help="Report a program's faults, or prove that it has none.")
 @click.argument("file", type=FILE)
 @click.option(
-    "--runtime", metavar="NAME", help="Whose rules it must obey: msccl, executor, rccl, mscclpp; synth's unless given."
+    "--runtime",
+    metavar="NAME",
+    help="The runtime whose rules it must obey: msccl, executor, rccl, mscclpp; by default synth's own.",
 )
-@click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
+@click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")
 @click.option(
     "--root",
     type=Ranks(),
     metavar="0",
-    help="The root of a rooted collective; the one that the data shows unless given.",
+    help="The root of a rooted collective; by default as the data flow shows.",
 )
 @click.option(
     "--in-place",
     type=click.Choice(["out", "in", "both"], case_sensitive=False),
-    help="How it is called; as the file claims unless given.",
+    help="The calls it serves; by default as the file claims.",
 )
-@point_option("Of a frontier: the N-th point.")
+@point_option("The N-th point of a frontier.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     help="Write the report to FILE too, as JSON unless --format says text; - is stdout.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="What to print or write."
-)
+@click.option("--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="Form of the output.")
 def lint(
     file: Path,
     runtime: str | None,

@@ -1,4 +1,4 @@
-"""`synth list`: what there is, and what is missing with the command that installs it."""
+"""`synth list`: the names that options take, and the command that installs a missing library."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from synth.model.registry import TABLES, installed, table
 Row = tuple[str, str, str]
 
 
-@click.command("list", context_settings=CONTEXT, short_help="What there is, and what is missing.")
+@click.command("list", context_settings=CONTEXT, short_help="List the names that options take, and missing libraries.")
 @click.argument("kind", metavar="|".join(TABLES))
 @output_options
 def lists(kind: str, output: str | None, form: str | None) -> None:
-    """Show the topologies, collectives, encodings, solvers, exporters or executors there are, and what one of them
-    lacks.
+    """List all topologies, collectives, encodings, solvers, exporters or executors. For one that needs a missing
+    library, print the command that installs it.
 
     \b
     Example:
@@ -35,7 +35,7 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
     if name not in TABLES:
         raise UsageError(suggest("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
     rows = listed(name)
-    columns = (("name", "left"), ("what", "left"), ("available", "left"))
+    columns = (("name", "left"), ("description", "left"), ("available", "left"))
     document: Any = []
     for item, summary, available in rows:
         missing = None if available == "yes" else available.removeprefix("no: ")
@@ -44,8 +44,10 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
 
 
 def listed(kind: str) -> list[Row]:
-    """Name, summary and "yes" or what to install, of everything in the table `kind`. Raises SynthError on a plug-in's
-    name clash."""
+    """Return (name, summary, "yes" or "no: " and the command to install) of each entry of the table `kind`.
+
+    Raises SynthError on a plug-in's name clash.
+    """
     rows = {
         "topologies": _topologies,
         "collectives": _collectives,
@@ -77,7 +79,7 @@ def _encodings() -> list[Row]:
     from synth.encodings import ENCODINGS, SUMMARIES
 
     return [
-        ("auto", "a race of those that suit the problem", "yes"),
+        ("auto", "a portfolio of the encodings that suit the problem", "yes"),
         *((name, SUMMARIES[name], _missing(name)) for name in ENCODINGS),
     ]
 
@@ -86,7 +88,7 @@ def _solvers() -> list[Row]:
     from synth.encodings import SOLVERS, SUMMARIES
 
     return [
-        ("auto", "a race of those that suit the encoding", "yes"),
+        ("auto", "a portfolio of the solvers that suit the encoding", "yes"),
         *((name, SUMMARIES[name], _missing(name)) for name in SOLVERS),
     ]
 

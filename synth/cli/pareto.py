@@ -32,7 +32,9 @@ from synth.model.rational import counted
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
 
-@click.command(context_settings=CONTEXT, short_help="The frontier: least rounds per chunk at each number of steps.")
+@click.command(
+    context_settings=CONTEXT, short_help="Find the frontier: least rounds per chunk at each number of steps."
+)
 @machine_options
 @collective_options
 @click.option("--max-steps", type=Positive(), metavar="N", help="Look no further than N steps.")
@@ -49,7 +51,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
     type=click.Choice(["guided", "blind"], case_sensitive=False),
     default="guided",
     show_default=True,
-    help="By the bounds, or SCCL's loop over steps, rounds and chunks.",
+    help="guided: by lower bounds; blind: SCCL's loop over steps, rounds and chunks.",
 )
 @engine_option("Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")
 @click.option(
@@ -63,18 +65,18 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @click.option(
     "--cross-check",
     is_flag=True,
-    help="Ask z3 the questions that decide the frontier again; exit code 5 where it differs.",
+    help="Let z3 decide the points of the frontier again; exit code 5 if an answer differs.",
 )
-@click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
+@click.option("--fresh", is_flag=True, help="Ignore the log of an interrupted run.")
 @click.option(
     "--log",
     type=FILE,
     metavar="FILE",
-    help="Keep results here as they come; a file in the cache directory unless given.",
+    help="Keep results in FILE; by default a file in the cache directory.",
 )
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
 @output_options
-def pareto(**given: Any) -> int:
+def pareto(**flags: Any) -> int:
     """Find the whole frontier: for each number of steps, the least rounds per chunk, and prove it.
 
     \b
@@ -89,62 +91,61 @@ def pareto(**given: Any) -> int:
     from synth.pareto.events import SweepInterrupted
     from synth.view import tables
 
-    check_writable(given["output"], given["plot"], given["schedules"])
-    topology = chosen_machine(given)
-    collective = collective_or_name(given, topology)
-    if given["plot"]:
+    check_writable(flags["output"], flags["plot"], flags["schedules"])
+    topology = chosen_machine(flags)
+    collective = collective_or_name(flags, topology)
+    if flags["plot"]:
         from synth.frontiers.engine_choice import engine_of
         from synth.view.plot import drawable
 
-        drawable(given["plot"].suffix)
-        if engine_of(given["method"].lower(), topology, collective) == "flow":
+        drawable(flags["plot"].suffix)
+        if engine_of(flags["method"].lower(), topology, collective) == "flow":
             raise UsageError(
-                "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws "
-                "any frontier"
+                "--plot draws exact frontiers; add --engine exact, or take `synth report`, which draws any frontier"
             )
     options = {
-        key: given[key]
+        key: flags[key]
         for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
     }
     code, interrupted = 0, None
     try:
         with (
-            write_infeasible_document(given, topology, collective),
-            progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen,
+            write_infeasible_document(flags, topology, collective),
+            progress(f"{flags['coll']} on {topology.name}", flags["verbose"]) as listen,
         ):
-            options |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
-            frontier = api.frontier(topology, collective, **options, **engine_arguments(given))
+            options |= {"sweep": flags["sweep"].lower(), "on_event": listen, "engine": flags["method"].lower()}
+            frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, Large):
-        return _large(frontier, given, code)
-    if given["schedules"] and frontier.points:
-        _small(frontier, given["schedules"])
+        return _large(frontier, flags, code)
+    if flags["schedules"] and frontier.points:
+        _small(frontier, flags["schedules"])
     if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
         code = UNDECIDED
-    size = given["size"]
+    size = flags["size"]
     if frontier.points or interrupted is None:
         emit(
             lambda: tables.choice_document(frontier, size) if size else frontier.to_json(),
             lambda: tables.print_choice(frontier, size) if size else tables.print_frontier(frontier),
-            given["output"], given["form"],
+            flags["output"], flags["form"],
         )  # fmt: skip
-        if given["plot"]:
-            _draw(frontier, given["plot"])
+        if flags["plot"]:
+            _draw(frontier, flags["plot"])
     if interrupted is not None:
         points = f"{len(frontier.points)} point{'' if len(frontier.points) == 1 else 's'}"
-        kept = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
-        note(f"interrupted; {points}{kept}")
+        outcome = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
+        note(f"interrupted; {points}{outcome}")
     return code
 
 
-def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
+def _large(frontier: Any, flags: dict[str, Any], code: int) -> int:
     """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
     from synth import api
     from synth.view import scale_table, tables
 
-    output, folder = given["output"], given["schedules"]
-    if folder is None and frontier.points and _a_document(output, given["form"]):
+    output, folder = flags["output"], flags["schedules"]
+    if folder is None and frontier.points and _a_document(output, flags["form"]):
         folder = Path(output).with_suffix(".schedules")
     beside: dict[int, str] = {}
     if folder is not None:
@@ -152,17 +153,17 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
         code, frontier = ended or code, _kept(frontier, files)
         base = Path(output).parent if output not in (None, "-") else Path()
         beside = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
-        if given["schedules"]:
+        if flags["schedules"]:
             write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
-        more = " and frontier.json" if given["schedules"] else ""
+        more = " and frontier.json" if flags["schedules"] else ""
         note(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
-    size = given["size"]
+    size = flags["size"]
     content = scale_table.choice(frontier, size) if size and frontier.points else scale_table.report(frontier)
-    emit(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, given["form"])
-    if given["plot"]:
-        note(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
+    emit(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, flags["form"])
+    if flags["plot"]:
+        note(f"{flags['plot']} was not drawn: --plot draws exact frontiers, `synth report` draws any")
     if code == INTERRUPTED:
-        note("interrupted; what was found by then is shown")
+        note("interrupted; the results so far are shown")
     return code or (UNDECIDED if frontier.open else 0)
 
 
@@ -187,10 +188,10 @@ def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
                 name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
                 listen(Event("query", f"writing {name}, {i + 1} of {len(frontier.points)}"))
                 try:
-                    made = point.make()
+                    schedule = point.make()
                 except UsageError:
                     continue
-                made.save(folder / name)
+                schedule.save(folder / name)
                 files[i] = name
     except KeyboardInterrupt:
         return files, INTERRUPTED

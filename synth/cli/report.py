@@ -13,14 +13,16 @@ from synth.cli.root import CONTEXT
 WRONG = 5  # the exit code of a failed verification
 
 
-@click.command(context_settings=CONTEXT, short_help="One HTML page: frontiers, schedules step by step, times, proofs.")
-@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
-@click.option("-o", "--output", required=True, metavar="FILE.html", help="Where the page goes; - is stdout.")
-@click.option("--title", default="synth report", show_default=True, metavar="TEXT", help="What stands at its top.")
-@click.option(
-    "--topo", metavar="NAME", help="Of a catalog: only entries of this topology, as `synth catalog ls` names it."
+@click.command(
+    context_settings=CONTEXT, short_help="Write an HTML page: frontiers, schedules step by step, times, proofs."
 )
-@click.option("--coll", metavar="NAME", help="Of a catalog: only entries of this collective.")
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
+@click.option("-o", "--output", required=True, metavar="FILE.html", help="The page's file; - is stdout.")
+@click.option("--title", default="synth report", show_default=True, metavar="TEXT", help="The heading of the page.")
+@click.option(
+    "--topo", metavar="NAME", help="For a catalog: only entries of this topology, as `synth catalog ls` names it."
+)
+@click.option("--coll", metavar="NAME", help="For a catalog: only entries of this collective.")
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Replay schedules and re-check certificates first."
 )

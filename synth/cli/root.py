@@ -132,28 +132,28 @@ def _debug() -> None:
 
 
 COMMANDS = {  # the main job first
-    "pareto": ("synth.cli.pareto:pareto", "The frontier: least rounds per chunk at each number of steps."),
-    "solve": ("synth.cli.solve:solve", "One question: C chunks, S steps, R rounds."),
-    "bound": ("synth.cli.bound:bound", "Lower bounds and their certificates."),
+    "pareto": ("synth.cli.pareto:pareto", "Find the frontier: least rounds per chunk at each number of steps."),
+    "solve": ("synth.cli.solve:solve", "Decide whether C chunks, S steps and R rounds have a schedule."),
+    "bound": ("synth.cli.bound:bound", "Print lower bounds and their certificates."),
     "verify": ("synth.cli.verify:verify", "Replay schedules and re-check certificates."),
-    "export": ("synth.cli.export:export", "Files that the runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
-    "lint": ("synth.cli.lint:lint", "Find what is wrong with anyone's program; prove what is right."),
-    "run": ("synth.cli.run:run", "Run a program: is it right, how long does it take?"),
+    "export": ("synth.cli.export:export", "Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
+    "lint": ("synth.cli.lint:lint", "Report a program's faults, or prove that it has none."),
+    "run": ("synth.cli.run:run", "Run a program, compare its outputs, print its time."),
     "show": ("synth.cli.show:show", "Print a program, or draw it."),
     "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
-    "emulate": ("synth.cli.emulate:emulate", "Predicted and emulated time of a frontier's points, side by side."),
-    "tune": ("synth.cli.tune:tune", "Which algorithm for which message sizes: a plan."),
-    "devices": ("synth.cli.devices:devices", "GPUs, what runs here and where, what is missing."),
-    "explain": ("synth.cli.explain:explain", "The optimum against rings and trees."),
-    "allocations": ("synth.cli.allocations:allocations", "Optimal rates of every allocation of a machine."),
-    "groups": ("synth.cli.groups:groups", "Several process groups at once."),
+    "emulate": ("synth.cli.emulate:emulate", "Compare predicted and emulated times of a frontier's points."),
+    "tune": ("synth.cli.tune:tune", "Choose an algorithm for each message size: a plan."),
+    "devices": ("synth.cli.devices:devices", "List GPUs, the executors that run here, and missing libraries."),
+    "explain": ("synth.cli.explain:explain", "Compare the optimal rate with rings and trees."),
+    "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
+    "groups": ("synth.cli.groups:groups", "Bound and schedule several process groups at once."),
     "catalog": (
         "synth.cli.catalog.group:catalog",
-        "Algorithms of all machines in one database: build, list, show, export, check.",
+        "Keep algorithms of all machines in one database.",
     ),
-    "report": ("synth.cli.report:report", "One HTML page: frontiers, schedules step by step, times, proofs."),
+    "report": ("synth.cli.report:report", "Write an HTML page: frontiers, schedules step by step, times, proofs."),
     "topo": ("synth.cli.topo:topo", "List, show, import, match and draw topologies."),
-    "list": ("synth.cli.lists:lists", "What there is, and what is missing."),
+    "list": ("synth.cli.lists:lists", "List the names that options take, and missing libraries."),
 }
 
 

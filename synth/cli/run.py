@@ -1,4 +1,4 @@
-"""`synth run`: carry a program out, and see whether it is right and how long it takes."""
+"""`synth run`: run a program, compare its outputs, print its time."""
 
 from __future__ import annotations
 
@@ -47,63 +47,72 @@ class AnySize(Size):
         return 0 if str(value).strip() == "0" else super().convert(value, param, ctx)
 
 
-@click.command(context_settings=CONTEXT, short_help="Run a program: is it right, how long does it take?")
+@click.command(context_settings=CONTEXT, short_help="Run a program, compare its outputs, print its time.")
 @click.argument("file", type=FILE, required=False)
 @click.option(
-    "--baseline", metavar="NAME", help="Instead of FILE: ring, tree, recursive-doubling or direct, of --coll on --topo."
+    "--baseline",
+    metavar="NAME",
+    help="Run a baseline in place of FILE: ring, tree, recursive-doubling or direct, for --coll on --topo.",
 )
-@executor_option("Who runs it (`synth list executors`).")
+@executor_option("The executor (`synth list executors`).")
 @click.option(
     "--size",
     type=AnySize(),
     metavar="1MB",
-    help="Of the larger of one rank's buffers; unless given 1 MB, or the next that chunks divide.",
+    help="Bytes of the larger of one rank's buffers; by default 1 MB, or the next size that chunks divide.",
 )
 @click.option(
-    "--exact-size", is_flag=True, help="Refuse a size that no call has, instead of running the nearest below it."
+    "--exact-size", is_flag=True, help="Refuse a size that is no count of elements; by default it is rounded down."
 )
 @dtype_option()
 @op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
-@point_option("Of a frontier: the N-th point; the best at that size unless given.")
+@point_option("The N-th point of a frontier; by default the best at that size.")
 @click.option(
     "--runtime",
     metavar="NAME",
-    help="Lower for it and cut as it does: msccl, executor, rccl; this project's own unless given.",
+    help="Lower for this runtime, with its slices: msccl, executor, rccl; by default for synth's own.",
 )
-@click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; the program's own unless given.")
-@instances_option("Of a schedule: copies side by side, each for its share.", default=1)
-@click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
+@click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; by default the program's own.")
+@instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
+@click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")
 @data_root_option
 @machine_options
 @click.option(
-    "--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given."
+    "--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; by default the protocol's."
 )
-@click.option("--part", type=Positive(), metavar="N", help="Most chunks of one FIFO operation; what fits unless given.")
-@click.option("--block-gbps", metavar="GB/s", help="What one thread block can copy or send; no limit unless given.")
-@click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
+@click.option(
+    "--part",
+    type=Positive(),
+    metavar="N",
+    help="Maximum number of chunks in one FIFO operation; by default as many as fit.",
+)
+@click.option("--block-gbps", metavar="GB/s", help="GB/s that one thread block can copy or send; by default no limit.")
+@click.option("--delays", type=int, metavar="SEED", help="Pause blocks at random: a correct program stays correct.")
 @click.option(
     "-n",
     "--processes",
     type=Positive(),
     metavar="8",
-    help="Of the mpi executor: as many as ranks, which it takes unless given.",
+    help="Processes of the mpi executor: as many as ranks, which is the default.",
 )
 @ranks_on_option
-@threads_option("Of the host and cuda executors: threads of each thread block.")
+@threads_option("Threads of each thread block, for host and cuda.")
 @timeout_option
 @click.option(
     "--clock",
     metavar="NAME",
-    help="Of the same: logical, the model's time kept by the kernel; paced, real time held to it.",
+    help="For host and cuda: logical, the kernel computes the model's time; paced, it also waits for it.",
 )
-@click.option("--stretch", type=Positive(), metavar="K", help="Of --clock paced: real time is K times the model's.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the random data.")
+@click.option("--stretch", type=Positive(), metavar="K", help="For --clock paced: real time is K times the model's.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed of the random data."
+)
 @click.option(
     "--no-data/--check",
-    help="Only the time, with nothing moved or compared / every element compared, which is the default.",
+    help="Compute the time alone, without data / compare every element (the default).",
 )
-@click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
+@click.option("--no-bound", is_flag=True, help="Leave out the certified bound on the time.")
 @click.option(
     "--trace",
     type=FILE,
@@ -111,7 +120,7 @@ class AnySize(Size):
     help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.",
 )
 @output_options
-def run(file: Path | None, output: str | None, form: str | None, **given: Any) -> None:
+def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -> None:
     """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
     output with the definition of the collective. Times are the cost model's, of the schedule's network or of --topo.
 
@@ -131,27 +140,27 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     from synth.view.run_table import execution
     from synth.view.tables import print_report
 
-    check_writable(output, given["trace"])
-    machine = machine_if_named(given)
-    source, named = (file, given["coll"]) if given["baseline"] is None else (_baseline(file, given, machine), None)
+    check_writable(output, flags["trace"])
+    machine = machine_if_named(flags)
+    source, named = (file, flags["coll"]) if flags["baseline"] is None else (_baseline(file, flags, machine), None)
     if source is None:
         raise UsageError("nothing to run: give a FILE, or --baseline NAME with --topo and --coll")
-    options = {key: given[key] for key in EXECUTOR}
-    options |= {"local": _speed(given["block_gbps"]), "trace": True if given["trace"] else None}
+    options = {key: flags[key] for key in EXECUTOR}
+    options |= {"local": _speed(flags["block_gbps"]), "trace": True if flags["trace"] else None}
     request = RunRequest(
-        **{key: given[key] for key in SAME},
+        **{key: flags[key] for key in SAME},
         topology=machine,
         collective=named,
-        roots=(given["root"] or ()) if file else (),
-        data=not given["no_data"],
-        bound=not given["no_bound"],
+        roots=(flags["root"] or ()) if file else (),
+        data=not flags["no_data"],
+        bound=not flags["no_bound"],
         options=options,
     )
     try:
         try:
             done = running.run_request(source, request)
         except IndivisibleError as odd:
-            if given["exact_size"] or not odd.nearest:
+            if flags["exact_size"] or not odd.nearest:
                 raise
             if reports_to_user():
                 note(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
@@ -161,21 +170,21 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
             raise
     if not reports_to_user():
         return
-    timeline = api.trace(done) if given["trace"] else ""
+    timeline = api.trace(done) if flags["trace"] else ""
     emit(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
-    if given["trace"]:
-        write(given["trace"], timeline)
-        note(f"wrote {given['trace']}")
+    if flags["trace"]:
+        write(flags["trace"], timeline)
+        note(f"wrote {flags['trace']}")
 
 
-def _baseline(file: Path | None, given: dict[str, Any], machine: Topology | None) -> Schedule:
+def _baseline(file: Path | None, flags: dict[str, Any], machine: Topology | None) -> Schedule:
     from synth import api
 
     if file is not None:
-        raise UsageError(f"{file} and --baseline {given['baseline']} are two things to run; give one")
-    if machine is None or given["coll"] is None:
+        raise UsageError(f"{file} and --baseline {flags['baseline']} are two things to run; give one")
+    if machine is None or flags["coll"] is None:
         raise UsageError("--baseline needs the machine (--topo NAME) and the collective (--coll NAME)")
-    return api.baseline(given["baseline"], machine, given["coll"], roots=given["root"] or ())
+    return api.baseline(flags["baseline"], machine, flags["coll"], roots=flags["root"] or ())
 
 
 def _speed(text: str | None) -> Fraction | None:

@@ -14,28 +14,30 @@ from synth.cli.root import CONTEXT
 
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
 @click.argument("file", type=FILE)
-@point_option("Of a frontier: the N-th point.")
-@click.option("--runtime", metavar="NAME", help="Lower for it: msccl, executor, rccl; this project's own unless given.")
+@point_option("The N-th point of a frontier.")
 @click.option(
-    "--protocol", default="Simple", show_default=True, metavar="NAME", help="Of a schedule: Simple, LL or LL128."
+    "--runtime", metavar="NAME", help="Lower for this runtime: msccl, executor, rccl; by default for synth's own."
 )
-@instances_option("Of a schedule: copies side by side, each for its share.", default=1)
+@click.option(
+    "--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for a schedule."
+)
+@instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @click.option(
     "--in-place",
     type=click.Choice(["out", "in", "both"], case_sensitive=False),
-    help="Of a schedule: how it is called; both if it can be.",
+    help="For a schedule: the calls it serves; by default both where possible.",
 )
 @click.option(
     "--root",
     type=Ranks(),
     metavar="0",
-    help="Of a file that is a broadcast or reduce: its root, where the data do not show it.",
+    help="The root of a broadcast or reduce, if the data flow does not show it.",
 )
 @click.option(
     "--svg",
     type=FILE,
     metavar="FILE",
-    help="Draw it into FILE: thread blocks downwards, time to the right, messages as arrows.",
+    help="Draw to FILE: thread blocks downwards, time to the right, messages as arrows.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead; - is stdout.")
 @click.option(
@@ -43,7 +45,7 @@ from synth.cli.root import CONTEXT
     "form",
     type=click.Choice(["text", "json"], case_sensitive=False),
     default="text",
-    help="What to print or write.",
+    help="Form of the output.",
 )
 def show(
     file: Path,
@@ -58,7 +60,7 @@ def show(
     form: str,
 ) -> None:
     """Print the program in FILE (MSCCL-IR, a MSCCL++ plan, a program; a schedule or a frontier's point is lowered
-    first): what every thread block of every rank does, one line an instruction.
+    first), one line for each instruction of each thread block.
 
     \b
     Example:

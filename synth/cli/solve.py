@@ -25,7 +25,7 @@ from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.rational import counted, show
 
 
-@click.command(context_settings=CONTEXT, short_help="One question: C chunks, S steps, R rounds.")
+@click.command(context_settings=CONTEXT, short_help="Decide whether C chunks, S steps and R rounds have a schedule.")
 @machine_options
 @collective_options
 @click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks that a unit of data is split into.")
@@ -39,7 +39,7 @@ from synth.model.rational import counted, show
 )
 @engine_options
 @output_options
-def solve(**given: Any) -> None:
+def solve(**flags: Any) -> None:
     """Find a schedule of S steps and R rounds with C chunks, or prove that there is none.
 
     \b
@@ -49,30 +49,30 @@ def solve(**given: Any) -> None:
     from synth import api
     from synth.view import tables
 
-    check_writable(given["output"])
-    topology = chosen_machine(given)
-    collective = chosen_collective(given, topology)
-    asked = f"{collective.name} on {topology.name} with C={given['chunks']}, S={given['steps']}, R={given['rounds']}"
-    with progress(asked, given["verbose"]) as listen:
-        query = given["chunks"], given["steps"], given["rounds"]
-        options = engine_arguments(given) | {"pipeline": given["pipeline"], "on_event": listen}
+    check_writable(flags["output"])
+    topology = chosen_machine(flags)
+    collective = chosen_collective(flags, topology)
+    problem = f"{collective.name} on {topology.name} with C={flags['chunks']}, S={flags['steps']}, R={flags['rounds']}"
+    with progress(problem, flags["verbose"]) as listen:
+        query = flags["chunks"], flags["steps"], flags["rounds"]
+        options = engine_arguments(flags) | {"pipeline": flags["pipeline"], "on_event": listen}
         verdict = api.solve(topology, collective, *query, **options)
     match verdict:
         case Sat(schedule=schedule):
-            if given["pipeline"]:
-                rate = show(Fraction(given["pipeline"], given["chunks"]))
-                note(f"repeated, a run may start every {counted(given['pipeline'], 'step')}: {rate} rounds per chunk")
+            if flags["pipeline"]:
+                rate = show(Fraction(flags["pipeline"], flags["chunks"]))
+                note(f"repeated, a run may start every {counted(flags['pipeline'], 'step')}: {rate} rounds per chunk")
             emit(
                 schedule.to_json,
                 lambda: tables.print_schedule(schedule, verdict.cost, topology.labels),
-                given["output"],
-                given["form"],
+                flags["output"],
+                flags["form"],
             )
         case Unsat():
             proof = f"; proof in {verdict.proof}" if verdict.proof else ""
-            raise InfeasibleError(f"{asked}: proved infeasible, {verdict.reason}{proof}")
+            raise InfeasibleError(f"{problem}: proved infeasible, {verdict.reason}{proof}")
         case Unknown():
             detail = f" ({verdict.detail})" if verdict.detail else ""
             raise UndecidedError(
-                f"{asked}: undecided, {tables.WHY.get(verdict.reason, verdict.reason)}{detail}; raise --time-limit"
+                f"{problem}: undecided, {tables.WHY.get(verdict.reason, verdict.reason)}{detail}; raise --time-limit"
             )

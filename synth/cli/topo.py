@@ -36,21 +36,21 @@ def topo() -> None:
 @click.command("list", context_settings=CONTEXT)
 @output_options
 @click.pass_context
-def list_(ctx: click.Context, **given: Any) -> None:
+def list_(ctx: click.Context, **flags: Any) -> None:
     """Show the machines and families there are.
 
     \b
     Example:
       synth topo list
     """
-    ctx.invoke(lists, kind="topologies", **given)
+    ctx.invoke(lists, kind="topologies", **flags)
 
 
-@click.command("show", context_settings=CONTEXT, short_help="One topology: links, limits, distances, symmetries.")
+@click.command("show", context_settings=CONTEXT, short_help="Print a topology: links, limits, distances, symmetries.")
 @click.argument("name", metavar="NAME|FILE")
 @change_options
 @output_options
-def show_(name: str, **given: Any) -> None:
+def show_(name: str, **flags: Any) -> None:
     """Print a topology: its links or their matrix, shared limits, distances, symmetries and remarks. JSON is a topology
     file.
 
@@ -64,24 +64,24 @@ def show_(name: str, **given: Any) -> None:
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
-    topology = api.topology(name, **changes(given))
+    topology = api.topology(name, **changes(flags))
     emit(
         lambda: dump(topology),
         lambda: print_reports(topology_report(topology, _symmetries(topology))),
-        given["output"],
-        given["form"],
+        flags["output"],
+        flags["form"],
     )
 
 
 @click.command("import", context_settings=CONTEXT, short_help="Read a dump of a real machine.")
 @click.argument("file", type=FILE)
 @click.option(
-    "--gbps-per-link", metavar="GB/s", help="Of one NVLink or xGMI link each way, where the dump does not say."
+    "--gbps-per-link", metavar="GB/s", help="Bandwidth of an NVLink or xGMI link each way, if the dump lacks it."
 )
-@click.option("--pcie-gbps", metavar="GB/s", help="Of a PCIe slot each way, where the dump does not say.")
+@click.option("--pcie-gbps", metavar="GB/s", help="Bandwidth of a PCIe slot each way, if the dump lacks it.")
 @change_options
 @output_options
-def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **given: Any) -> None:
+def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **flags: Any) -> None:
     """Read a dump of a real machine and print it as a topology file.
 
     FILE may be the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`, an NCCL topology XML, TACCL or TE-CCL JSON,
@@ -97,20 +97,20 @@ def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **give
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
-    topology = api.topology(importers.load(file, gbps_per_link, pcie_gbps), **changes(given))
+    topology = api.topology(importers.load(file, gbps_per_link, pcie_gbps), **changes(flags))
     emit(
         lambda: dump(topology),
         lambda: print_reports(topology_report(topology, _symmetries(topology))),
-        given["output"],
-        given["form"],
+        flags["output"],
+        flags["form"],
     )
 
 
-@click.command(context_settings=CONTEXT, short_help="Which known machine is this?")
+@click.command(context_settings=CONTEXT, short_help="Find the known machine that equals this one.")
 @click.argument("name", metavar="NAME|FILE")
 @change_options
 @output_options
-def match(name: str, **given: Any) -> None:
+def match(name: str, **flags: Any) -> None:
     """Find the known machine that a topology is, up to the names of its ranks, and print the map between the two.
 
     \b
@@ -122,26 +122,26 @@ def match(name: str, **given: Any) -> None:
     from synth.view.machine import match_report
     from synth.view.tables import print_report
 
-    topology = api.topology(name, **changes(given))
-    found = known_machine(topology)
-    if found is None:
+    topology = api.topology(name, **changes(flags))
+    machine = known_machine(topology)
+    if machine is None:
         raise SynthError(
             f"{name} is none of the known machines and families; it needs no name: --topo-file takes it as it is"
         )
     document = {
-        "schema": "synth.match/1", "topology": topology.name, "machine": found.machine, "ranks": list(found.ranks),
-        "labels": list(found.labels), "scale": show(found.scale), "same": list(found.same),
-        "missing": [list(pair) for pair in found.missing], "fast_only": found.fast_only,
+        "schema": "synth.match/1", "topology": topology.name, "machine": machine.machine, "ranks": list(machine.ranks),
+        "labels": list(machine.labels), "scale": show(machine.scale), "same": list(machine.same),
+        "missing": [list(pair) for pair in machine.missing], "fast_only": machine.fast_only,
     }  # fmt: skip
-    report = match_report(found.describe(), topology.name, found.machine, found.labels)
-    emit(lambda: document, lambda: print_report(report), given["output"], given["form"])
+    report = match_report(machine.describe(), topology.name, machine.machine, machine.labels)
+    emit(lambda: document, lambda: print_report(report), flags["output"], flags["form"])
 
 
 @click.command(context_settings=CONTEXT, short_help="Draw a topology as SVG.")
 @click.argument("name", metavar="NAME|FILE")
 @change_options
-@click.option("-o", "--output", metavar="FILE.svg", help="Where the drawing goes; - or nothing is stdout.")
-def draw(name: str, output: str | None, **given: Any) -> None:
+@click.option("-o", "--output", metavar="FILE.svg", help="The drawing's file; by default, and with -, stdout.")
+def draw(name: str, output: str | None, **flags: Any) -> None:
     """Draw a topology as SVG: links as wide as they are fast, coloured by kind.
 
     \b
@@ -153,7 +153,7 @@ def draw(name: str, output: str | None, **given: Any) -> None:
 
     if output not in (None, "-") and Path(output).suffix.lower() != ".svg":
         raise UsageError(f"drawings are SVG; call the file {Path(output).with_suffix('.svg')} instead of {output}")
-    drawing = topology_svg(api.topology(name, **changes(given)))
+    drawing = topology_svg(api.topology(name, **changes(flags)))
     if output in (None, "-"):
         click.echo(drawing, nl=False)
     else:

@@ -43,8 +43,8 @@ class Log(click.ParamType):
         """As (backend, file)."""
         if isinstance(value, tuple):
             return value
-        backend, found, file = str(value).partition("=")
-        if not found or not backend or not file:
+        backend, separator, file = str(value).partition("=")
+        if not separator or not backend or not file:
             self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or mpi=osu.txt", param, ctx)
         return backend, Path(file)
 
@@ -58,63 +58,61 @@ class Share(click.ParamType):
         """As a number >= 0 and < 1."""
         text = str(value).strip()
         try:
-            found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
-            found = -1.0
-        if not 0 <= found < 1:
+            share = -1.0
+        if not 0 <= share < 1:
             self.fail(f"{value!r} is no share such as 1% or 0.01, at least 0 and below 100%", param, ctx)
-        return found
+        return share
 
 
-@click.command(context_settings=CONTEXT, short_help="Which algorithm for which message sizes: a plan.")
+@click.command(context_settings=CONTEXT, short_help="Choose an algorithm for each message size: a plan.")
 @machine_options
 @click.option(
     "--coll", multiple=True, metavar="NAME", help="A collective (repeatable, or with commas): one plan for all."
 )
-@click.option("--root", type=int, metavar="0", help="The root of a rooted collective; rank 0 unless given.")
+@click.option("--root", type=int, metavar="0", help="The root of a rooted collective; by default rank 0.")
 @click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
-              help="To judge at: LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
+              help="Judged sizes: LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option(
     "--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable)."
 )
 @click.option(
     "--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable)."
 )
-@click.option(
-    "--db", type=FILE, metavar="FILE", help="A catalog whose frontiers and measurements of this machine count."
-)
+@click.option("--db", type=FILE, metavar="FILE", help="A catalog with frontiers and measurements of this machine.")
 @click.option("--log", "logs", type=Log(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
-@click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not say, where no machine is named.")
+@click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
 @click.option(
-    "--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable)."
+    "--baseline", "baselines", multiple=True, metavar="NAME", help="A further candidate: ring, tree, ... (repeatable)."
 )
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
-@instances_option("Copies side by side to try (repeatable).", multiple=True)
+@instances_option("Copies of a program to try (repeatable).", multiple=True)
 @click.option(
     "--dividing/--no-dividing",
     default=None,
-    help="Look for schedules, too, whose chunks divide every size; where there is --topo.",
+    help="With --topo: add schedules whose chunks divide powers of two.",
 )
 @click.option(
     "--tolerance",
     type=Share(),
     metavar="1%",
-    help="Loss that saves a switch; 1% of measured times, 0 of predicted ones.",
+    help="Loss accepted to save a switch of algorithms; by default 1% for measured times, 0 for predicted ones.",
 )
-@dtype_option("Whose elements must divide into chunks.")
-@click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
-@time_limit_option("Wall time for all that is synthesized.")
-@jobs_option("Processes of a synthesis; as many as there are cores unless given.")
+@dtype_option("Type of the elements, which chunks must divide.")
+@click.option("--in-place", is_flag=True, help="Use the times of calls in place.")
+@time_limit_option("Wall time for all syntheses.")
+@jobs_option("Processes of a synthesis; by default the number of cores.")
 @click.option(
     "--import",
     "table",
     type=FILE,
     metavar="FILE.csv",
-    help="Take over a tuning table in MCR-DL's form, and nothing else.",
+    help="Read a tuning table in MCR-DL's form as the plan.",
 )
 @output_options
-def tune(output: str | None, form: str | None, **given: Any) -> None:
+def tune(output: str | None, form: str | None, **flags: Any) -> None:
     """Choose, for each range of message sizes, the best of frontier × protocol × instances and of other backends: from
     measurements where there are any, else from the cost model. Prints where to switch, and the loss at every size.
 
@@ -131,23 +129,23 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
     from synth.view.tables import print_reports
 
     check_writable(output)
-    if given["table"]:
-        extra = [option for name, option in CONFLICTS.items() if given[name]]
-        if extra or len(given["coll"]) > 1:
+    if flags["table"]:
+        extra = [option for name, option in CONFLICTS.items() if flags[name]]
+        if extra or len(flags["coll"]) > 1:
             raise UsageError(
                 f"--import takes one table over as it is; remove {'--' + extra[0] if extra else 'all --coll but one'}"
             )
-        plan = api.import_plan(given["table"], next(iter(given["coll"]), None), given["gpus"])
+        plan = api.import_plan(flags["table"], next(iter(flags["coll"]), None), flags["gpus"])
     else:
-        plan = _tuned(given)
+        plan = _tuned(flags)
     emit(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
 
 
-def _tuned(given: dict[str, Any]) -> Any:
+def _tuned(flags: dict[str, Any]) -> Any:
     from synth import api
 
-    machine = machine_if_named(given)
-    names = [name.strip() for value in given["coll"] for name in value.split(",") if name.strip()]
+    machine = machine_if_named(flags)
+    names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
     same = (
         "sizes",
         "measured",
@@ -165,6 +163,6 @@ def _tuned(given: dict[str, Any]) -> Any:
     )
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
         return api.tune(
-            machine, names, frontiers=given["from_files"], catalog=given["db"], ranks=given["gpus"], on_event=listen,
-            **{key: given[key] for key in same},
+            machine, names, frontiers=flags["from_files"], catalog=flags["db"], ranks=flags["gpus"], on_event=listen,
+            **{key: flags[key] for key in same},
         )  # fmt: skip

@@ -17,7 +17,7 @@ from synth.model.rational import counted
 
 @click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
-@click.option("--proof", type=FILE, metavar="DIR", help="Where the proof files are that the documents name.")
+@click.option("--proof", type=FILE, metavar="DIR", help="The folder of the proof files that the documents name.")
 def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver
     is trusted.

@@ -21,15 +21,15 @@ ENCODINGS: Mapping[str, str] = {
 
 SUMMARIES: Mapping[str, str] = {
     "step": "Boolean, time-expanded, rounds variable; the default",
-    "step-mono": "step, with clauses that what is held stays held",
+    "step-mono": "step, with clauses that a rank keeps each chunk it holds",
     "quotient": "step on the orbits of a symmetry group (quotient@0 the largest, quotient@1 the next, ...)",
-    "quotient-mono": "quotient, with clauses that what is held stays held",
+    "quotient-mono": "quotient, with clauses that a rank keeps each chunk it holds",
     "quotient-shift": "quotient whose group also moves chunk i to i + 1",
     "sccl": "SCCL's own encoding (PPoPP 2021), in z3",
     "tree": "column generation over time-expanded trees, then CP-SAT",
     "cadical": "CaDiCaL 1.9.5, a SAT solver",
-    "minicard": "MiniCard, a SAT solver that takes cardinalities as they are: the first on small problems",
-    "cpsat": "OR-tools' CP-SAT, which takes cardinalities as they are",
+    "minicard": "MiniCard, a SAT solver with native cardinality constraints, the first on small problems",
+    "cpsat": "OR-tools' CP-SAT, with native cardinality constraints",
     "z3": "z3's SAT core",
 }
 

@@ -18,7 +18,7 @@ COLUMNS = (
     ("alone GB/s", "right"),
     ("together GB/s", "right"),
     ("slower", "right"),
-    ("found GB/s", "right"),
+    ("schedule GB/s", "right"),
 )
 
 

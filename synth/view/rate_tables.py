@@ -85,9 +85,9 @@ def title(topology: Topology, collective: Collective) -> str:
 
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
-    """Return the table of `synth explain`: a row per way to run the collective, the optimum first, and its limit."""
+    """Return the table of `synth explain`: a row per algorithm, the optimum first, and its limit."""
     top = made.ways[0].units
-    columns = (("way", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
+    columns = (("algorithm", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
     if made.ways[0].name == "optimum":
         columns = (*columns[:3], ("of the optimum", "right"), columns[4])
     rows = []

@@ -28,30 +28,30 @@ STATES = {
 }
 
 
-@click.command(context_settings=CONTEXT, short_help="Answer every task of a job file, once; resumable.")
+@click.command(context_settings=CONTEXT, short_help="Solve every task of a job file once; resumable.")
 @click.argument("fleet", type=FILE, metavar="FLEET.yaml")
 @db_option
-@jobs_option("Tasks at a time; as many as there are cores unless given.")
+@jobs_option("Tasks at a time; by default the number of cores.")
 @click.option(
-    "--inline", is_flag=True, help="In this process, one after the other, without a hard deadline: to look into a task."
+    "--inline",
+    is_flag=True,
+    help="Run tasks in this process, one after the other, without a hard deadline: to debug one.",
 )
 @click.option(
     "--dask",
     metavar="ADDRESS",
-    help="On the workers of a Dask scheduler, such as tcp://host:8786; local starts one here.",
+    help="Run on the workers of a Dask scheduler, such as tcp://host:8786; local starts one here.",
 )
-@click.option("--slurm", is_flag=True, help="In N SLURM jobs of the kind that the job file's `slurm` describes.")
-@time_limit_option("Wall time of each task, whatever the job file says.", "30s")
+@click.option("--slurm", is_flag=True, help="Run in N SLURM jobs as the job file's `slurm` describes them.")
+@time_limit_option("Wall time of each task; overrides the job file.", "30s")
 @click.option(
     "--budget", type=Duration(), metavar="2h", help="Wall time of the whole job: no task is started after it."
 )
-@click.option(
-    "--retry-open", is_flag=True, help="Continue tasks that a budget left open; a larger one continues them anyway."
-)
-@click.option("--retry-failed", is_flag=True, help="Try tasks again that crashed twice.")
+@click.option("--retry-open", is_flag=True, help="Continue tasks that a budget left open; a larger budget always does.")
+@click.option("--retry-failed", is_flag=True, help="Run tasks again that crashed twice.")
 @click.option("--dry-run", is_flag=True, help="Only list the tasks, in their order, with an estimate of their seconds.")
 @output_options
-def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | None, **given: Any) -> int:
+def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | None, **flags: Any) -> int:
     """Run a job: topologies x collectives x options, each task answered by an entry of the catalog.
 
     What the catalog has, under the same fingerprint or for a machine that is equal up to numbering, is skipped. Ctrl-C,
@@ -68,7 +68,7 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
     from synth.catalog.jobs.run import Interrupted
 
     check_writable(output)
-    again = {key: given[key] for key in ("time_limit", "retry_open", "retry_failed")}
+    again = {key: flags[key] for key in ("time_limit", "retry_open", "retry_failed")}
     if dry_run:
         listed = catalog_jobs.plan_catalog(fleet, db, **again)
         emit(lambda: [_document(item) for item in listed], lambda: _print_plan(listed), output, form)
@@ -76,7 +76,7 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
     code = None
     try:
         with job_progress(str(fleet)) as listen:
-            how = {key: given[key] for key in ("jobs", "inline", "dask", "slurm", "budget")}
+            how = {key: flags[key] for key in ("jobs", "inline", "dask", "slurm", "budget")}
             summary = catalog_jobs.build_catalog(fleet, db, listen=listen, **how, **again)
     except Interrupted as stop:
         summary, code = stop.summary, INTERRUPTED

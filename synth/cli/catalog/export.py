@@ -23,10 +23,10 @@ _LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself
 _PLAIN: Callable[..., Any] = plain.callback or plain
 
 
-@click.command(context_settings=CONTEXT, short_help="An entry in the form of a runtime, as `synth export` writes it.")
+@click.command(context_settings=CONTEXT, short_help="Export an entry, as `synth export` does.")
 @click.argument("name", metavar="ID")
 @db_option
-def export(name: str, db: Path, **given: Any) -> None:
+def export(name: str, db: Path, **flags: Any) -> None:
     """Write a point of entry ID, or with --all every point, in the form that a runtime loads.
 
     --to frontier and --to schedule write the documents that `synth bench`, `synth verify` and all other commands read.
@@ -40,32 +40,32 @@ def export(name: str, db: Path, **given: Any) -> None:
 
     with catalog.open(db) as store:
         entry = store.get(name)
-    to = (given["to"] or "").lower()
+    to = (flags["to"] or "").lower()
     if to == "frontier":
-        _write(catalog.document(entry)["frontier"], given["output"])
+        _write(catalog.document(entry)["frontier"], flags["output"])
     elif to == "schedule":
-        _write(catalog.schedule(entry, given["point"], given["size"]).to_json(), given["output"])
+        _write(catalog.schedule(entry, flags["point"], flags["size"]).to_json(), flags["output"])
     else:
-        _exported(entry, given)
+        _exported(entry, flags)
 
 
-def _exported(entry: Entry, given: dict[str, Any]) -> None:
+def _exported(entry: Entry, flags: dict[str, Any]) -> None:
     """As `synth export` of the same frontier; of one by flow methods, of the chosen point's schedule."""
     from synth.api import catalog
     from synth.model.frontier import Frontier
 
     if isinstance(entry.frontier, Frontier):
         doc = entry.frontier.to_json()
-    elif given["every"]:
+    elif flags["every"]:
         raise UsageError(
             f"{entry.id} is by flow methods, whose schedules are exported one at a time: --point K in place of --all"
         )
     else:
-        doc, given = catalog.schedule(entry, given["point"], given["size"]).to_json(), given | {"point": None}
+        doc, flags = catalog.schedule(entry, flags["point"], flags["size"]).to_json(), flags | {"point": None}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{entry.id}.json"
         file.write_text(json.dumps(doc))
-        _PLAIN(file=file, **given, **dict.fromkeys(_LEFT_OUT))
+        _PLAIN(file=file, **flags, **dict.fromkeys(_LEFT_OUT))
 
 
 def _write(doc: dict | None, output: str | None) -> None:

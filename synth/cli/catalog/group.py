@@ -18,7 +18,7 @@ db_option = click.option(
 @click.command(
     cls=Commands,
     context_settings=CONTEXT,
-    short_help="Algorithms of all machines in one database: build, list, show, export, check.",
+    short_help="Keep algorithms of all machines in one database.",
     lazy={
         "build": "synth.cli.catalog.build:build",
         "table": "synth.cli.catalog.results:table",

@@ -17,7 +17,7 @@ from synth.cli.root import CONTEXT
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @db_option
 def import_(files: tuple[Path, ...], db: Path) -> None:
-    """Attach what `synth bench -o FILE` measured to the entries that its programs were lowered from.
+    """Attach the times of `synth bench -o FILE` to the entries whose programs were timed.
 
     \b
     Example:
@@ -28,7 +28,7 @@ def import_(files: tuple[Path, ...], db: Path) -> None:
 
     with catalog.open(db) as store:
         for file in files:
-            for found in catalog.measured(store, file):
-                programs = f"{found.programs} program{'' if found.programs == 1 else 's'}"
-                state = "attached to" if found.fresh else "already at"
-                click.echo(f"{file}: {state} {found.fingerprint[:12]}, {programs}")
+            for attached in catalog.measured(store, file):
+                programs = f"{attached.programs} program{'' if attached.programs == 1 else 's'}"
+                state = "attached to" if attached.fresh else "already at"
+                click.echo(f"{file}: {state} {attached.fingerprint[:12]}, {programs}")

@@ -1,4 +1,4 @@
-"""`synth catalog ls`: what a catalog holds."""
+"""`synth catalog ls`: list the entries of a catalog, or the points for a machine and size."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 
 
-@click.command(context_settings=CONTEXT, short_help="What is in it, or which points serve a machine and a size.")
+@click.command(context_settings=CONTEXT, short_help="List the entries, or the points for a machine and a size.")
 @db_option
-@click.option("--topo", metavar="NAME", help="Only of the machine of this name.")
-@click.option("--coll", metavar="NAME", help="Only of this collective.")
+@click.option("--topo", metavar="NAME", help="Only entries of the machine of this name.")
+@click.option("--coll", metavar="NAME", help="Only entries of this collective.")
 @click.option(
-    "--state", type=click.Choice(["done", "open", "infeasible", "failed"], case_sensitive=False), help="Only those."
+    "--state",
+    type=click.Choice(["done", "open", "infeasible", "failed"], case_sensitive=False),
+    help="Only entries in this state.",
 )
-@click.option("--ranks", "count", type=Positive(), metavar="N", help="Only those of N ranks.")
+@click.option("--ranks", "count", type=Positive(), metavar="N", help="Only entries with N ranks.")
 @click.option(
     "--size", type=Size(), metavar="1MB", help="The points of --topo and --coll, predicted fastest at this size first."
 )
@@ -51,8 +53,8 @@ def ls(
         if size is not None:
             if topo is None or coll is None:
                 raise UsageError("--size is for one machine and collective: add --topo NAME and --coll NAME")
-            found = store.lookup(topo, catalog.collective_name(coll), size, ranks=count)
-            emit(lambda: [c.to_json() for c in found], lambda: print_choices(found), output, form)
+            points = store.lookup(topo, catalog.collective_name(coll), size, ranks=count)
+            emit(lambda: [c.to_json() for c in points], lambda: print_choices(points), output, form)
             return 0
         name = None if coll is None else catalog.collective_name(coll)
         rows, damaged = catalog.listed(store, topo, name, state.lower() if state else None, count)

@@ -1,4 +1,4 @@
-"""`synth catalog table`: what a catalog answers of a job, to be published."""
+"""`synth catalog table`: the answers of a catalog to a job, as a page of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synth.cli.framework.output import check_writable, note, write
 from synth.cli.root import CONTEXT
 
 
-@click.command("table", context_settings=CONTEXT, short_help="What it answers of a job file, as a page of Markdown.")
+@click.command("table", context_settings=CONTEXT, short_help="Print the answers of a job file as a page of Markdown.")
 @click.argument("fleet", type=FILE, metavar="FLEET.yaml")
 @db_option
 @click.option("--title", default="Results", show_default=True, metavar="TEXT", help="The page's heading.")

@@ -1,4 +1,4 @@
-"""`synth catalog show`: one entry: its frontier, and where it comes from."""
+"""`synth catalog show`: print an entry, its frontier and its provenance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from synth.catalog.store.programs import StoredProgram
 
 
-@click.command(context_settings=CONTEXT, short_help="One entry: its frontier, and where it comes from.")
+@click.command(context_settings=CONTEXT, short_help="Print an entry: its frontier and its provenance.")
 @click.argument("name", metavar="ID")
 @db_option
 @output_options
@@ -48,17 +48,18 @@ def _print(entry: Entry, programs: list[StoredProgram]) -> None:
 
 
 def _lines(entry: Entry, programs: list[StoredProgram]) -> list[str]:
-    made = entry.provenance
+    provenance = entry.provenance
     options = ", ".join(f"{key} {value}" for key, value in entry.options) or "none"
     lines = [f"entry {entry.id}: {entry.state}{f' ({entry.reason})' if entry.reason else ''}; options: {options}"]
     if entry.certificate:
         lines.append(f"certificate: {entry.certificate.get('kind')}")
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions)
-    who = f"found in {entry.seconds:.1f} s by solver {made.solver}, encoding {made.encoding}, seed {made.seed}"
-    if made.machine:
-        who += f", on {made.machine}"
-    if made.created:
-        who += f", {made.created}"
+    versions = ", ".join(f"{name} {version}" for name, version in provenance.versions)
+    engine = f"solver {provenance.solver}, encoding {provenance.encoding}, seed {provenance.seed}"
+    who = f"found in {entry.seconds:.1f} s by {engine}"
+    if provenance.machine:
+        who += f", on {provenance.machine}"
+    if provenance.created:
+        who += f", {provenance.created}"
     lines.append(who)
     if versions:
         lines.append(f"versions: {versions}")

@@ -50,16 +50,16 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
     return " ".join(f"{key}={value}" for key, value in options)
 
 
-def print_choices(found: Sequence[Choice]) -> None:
+def print_choices(points: Sequence[Choice]) -> None:
     """Print the points as `synth catalog ls --size` does, in their order."""
     head = ("id", "point", "steps", "rounds", "chunks", "rounds/chunk", "status", "predicted µs", "construction")
     rows = []
-    for c in found:
+    for c in points:
         numbers = map(str, (c.point, c.steps, c.rounds, c.chunks))
         time = "" if c.seconds is None else f"{c.seconds * 1e6:.2f}"
         rows.append((c.fingerprint[:12], *numbers, c.rounds_per_chunk, c.status, time, c.construction))
     print_columns(list(zip(head, *rows, strict=True)), right=(1, 2, 3, 4, 5, 7))
-    if not found:
+    if not points:
         click.echo("no point of this machine and collective")
 
 

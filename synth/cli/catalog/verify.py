@@ -13,9 +13,9 @@ from synth.cli.root import CONTEXT, UNDECIDED
 FAILED = 5
 
 
-@click.command(context_settings=CONTEXT, short_help="Replay and re-check everything in it, without a solver.")
+@click.command(context_settings=CONTEXT, short_help="Replay and re-check every entry, without a solver.")
 @db_option
-@click.option("-v", "--verbose", is_flag=True, help="Say what is established of each entry, a line each.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each claim that was checked.")
 def verify(db: Path, verbose: bool) -> int:
     """Replay every schedule and re-check every certificate, program and claim of a catalog by exact arithmetic; no
     solver is trusted.
@@ -34,18 +34,18 @@ def verify(db: Path, verbose: bool) -> int:
     count = bad = left = 0
     with catalog.open(db) as store, progress(f"verify {db}") as listen:
         whole = len(store)
-        for found in catalog.verify(store):
+        for check in catalog.verify(store):
             count += 1
-            listen(Event("query", f"{count} of {whole}: {found.name}"))
-            bad += found.error is not None
-            if found.error is not None:
-                click.echo(f"{found.fingerprint[:12]} {found.name}: {found.error}")
+            listen(Event("query", f"{count} of {whole}: {check.name}"))
+            bad += check.error is not None
+            if check.error is not None:
+                click.echo(f"{check.fingerprint[:12]} {check.name}: {check.error}")
                 continue
-            open_claims = [line for line in found.lines if isinstance(line, Unchecked)]
+            open_claims = [line for line in check.lines if isinstance(line, Unchecked)]
             left += bool(open_claims)
-            shown = found.lines if verbose else open_claims
+            shown = check.lines if verbose else open_claims
             if shown or verbose:
-                click.echo(f"{found.fingerprint[:12]} {found.name}")
+                click.echo(f"{check.fingerprint[:12]} {check.name}")
             for line in shown:
                 click.echo(f"  {line}")
     result = "all verified"

@@ -1,4 +1,4 @@
-"""A folder of files for a runtime: whole or not at all, and nothing in it but what the runtime may read."""
+"""Write a folder of files for a runtime: completely or not at all, with no file that the runtime must not read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ours(path: Path) -> bool:
     return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.(py|hpp)", path.name) is not None
 
 
-def write_all(folder: Path, made: ExportResult, env: Callable[[str, Sequence[str]], str]) -> None:
+def write_all(folder: Path, result: ExportResult, env: Callable[[str, Sequence[str]], str]) -> None:
     """The files into `folder` in one move; the variables (of the folder's path and its files) and the notes beside it.
 
     Raises SynthError.
@@ -41,7 +41,7 @@ def write_all(folder: Path, made: ExportResult, env: Callable[[str, Sequence[str
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             fresh.chmod(0o755)
-            for name, text in made.files:
+            for name, text in result.files:
                 (fresh / name).write_text(text)
             old = fresh.with_name(fresh.name + ".old")
             if folder.exists():
@@ -52,7 +52,7 @@ def write_all(folder: Path, made: ExportResult, env: Callable[[str, Sequence[str
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         raise SynthError(f"cannot write {folder}: {error.strerror or error}") from error
-    write(folder.with_name(folder.name + ".env"), env(str(folder), made.env))
-    write(folder.with_name(folder.name + ".md"), made.notes)
-    count = "1 file" if len(made.files) == 1 else f"{len(made.files)} files"
+    write(folder.with_name(folder.name + ".env"), env(str(folder), result.env))
+    write(folder.with_name(folder.name + ".md"), result.notes)
+    count = "1 file" if len(result.files) == 1 else f"{len(result.files)} files"
     note(f"wrote {count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")

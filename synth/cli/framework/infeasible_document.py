@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @contextmanager
 def write_infeasible_document(
-    given: dict[str, Any], topology: Topology, collective: Collective | str
+    flags: dict[str, Any], topology: Topology, collective: Collective | str
 ) -> Iterator[None]:
     """An InfeasibleError on its way out leaves a document (synth.infeasible/1) where ``-o`` or ``--format json`` ask
     for one."""
     try:
         yield
     except InfeasibleError as error:
-        if given["output"] is None and (given["form"] or "").lower() != "json":
+        if flags["output"] is None and (flags["form"] or "").lower() != "json":
             raise
         from synth import api
 
-        document = api.infeasible_document(topology, collective, error, max_steps=given.get("max_steps"))
+        document = api.infeasible_document(topology, collective, error, max_steps=flags.get("max_steps"))
         if document is None:
             raise
         text = json.dumps(document, separators=(", ", ": ")) + "\n"
-        if given["output"] in (None, "-"):
+        if flags["output"] in (None, "-"):
             click.echo(text, nl=False)
             raise
-        write(Path(given["output"]), text)
-        raise InfeasibleError(f"{error}; the proof is in {given['output']}", error.certificate) from error
+        write(Path(flags["output"]), text)
+        raise InfeasibleError(f"{error}; the proof is in {flags['output']}", error.certificate) from error

@@ -74,13 +74,16 @@ data_root_option = click.option(
     "--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce."
 )
 ranks_on_option = click.option(
-    "--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each."
+    "--ranks-on",
+    type=Places(),
+    metavar="0,1,2,3",
+    help="The GPU of each rank, for host and cuda; each rank gets a launch of its own.",
 )
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(0.01),
     metavar="SECONDS",
-    help="Of the same: give up when nothing has moved for so long.",
+    help="Stop when no block has moved for so long, for host and cuda.",
 )
 
 _changes = (
@@ -117,7 +120,7 @@ collective_options = _together(
         "--root",
         type=Ranks(),
         metavar="0,3",
-        help="The root, 0 unless given; the roots of a multi-root one, 0,1 unless given.",
+        help="The root, by default 0; the roots of a multi-root collective, by default 0,1.",
     ),
     click.option(
         "--sizes",
@@ -134,11 +137,11 @@ engine_options = _together(
     click.option(
         "--solver", default="auto", metavar="NAME", help="auto, cadical, z3, cpsat, ... (`synth list solvers`)."
     ),
-    time_limit_option("Wall time to spend; what was found by then is kept."),
-    jobs_option("Processes at a time; as many as there are cores unless given."),
+    time_limit_option("Wall time; results so far are kept when it ends."),
+    jobs_option("Processes at a time; by default the number of cores."),
     click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of every random choice."),
     click.option(
-        "--deterministic", is_flag=True, help="One solver and one seed, no race: the same schedules each time."
+        "--deterministic", is_flag=True, help="One solver and one seed, no portfolio: the same schedules each time."
     ),
     click.option(
         "--proof", type=FILE, metavar="DIR", help="Write a checkable proof file for each refutation that needs one."
@@ -147,9 +150,11 @@ engine_options = _together(
         "--extra-memory",
         type=click.IntRange(0),
         metavar="M",
-        help="A rank relays M chunks at most (SCCL's encoding decides).",
+        help="A rank relays M chunks at most (SCCL's encoding).",
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Say on stderr what is asked, and which solver answered what."),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Print on stderr each problem, and the solver that answered it."
+    ),
 )
 
 output_options = _together(
@@ -160,12 +165,12 @@ output_options = _together(
         help="Write the result to FILE too, as JSON unless --format says table; - is stdout.",
     ),
     click.option(
-        "--format", "form", type=click.Choice(["table", "json"], case_sensitive=False), help="What to print or write."
+        "--format", "form", type=click.Choice(["table", "json"], case_sensitive=False), help="Form of the output."
     ),
 )
 
 
-def chosen_machine(given: dict[str, Any]) -> Topology:
+def chosen_machine(flags: dict[str, Any]) -> Topology:
     """Return the topology of --topo or --topo-file with the changes of --ranks, --without, --degrade and --links.
 
     Raises UsageError where neither or both are given.
@@ -175,61 +180,61 @@ def chosen_machine(given: dict[str, Any]) -> Topology:
     name, file = one_of("topo", "topo_file")
     if not name and file is None:
         raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo-file FILE")
-    return api.topology(name or str(file), file=file, **changes(given))
+    return api.topology(name or str(file), file=file, **changes(flags))
 
 
-def machine_if_named(given: dict[str, Any]) -> Topology | None:
+def machine_if_named(flags: dict[str, Any]) -> Topology | None:
     """Return the topology as `chosen_machine` does, None where none is named.
 
     Raises UsageError where no topology is named but the command line changes one.
     """
-    if given["topo"] or given["topo_file"]:
-        return chosen_machine(given)
+    if flags["topo"] or flags["topo_file"]:
+        return chosen_machine(flags)
     context = click.get_current_context()
-    for name in changes(given):
+    for name in changes(flags):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name} changes a machine, and none is named; add --topo NAME or --topo-file FILE")
     return None
 
 
-def changes(given: dict[str, Any]) -> dict[str, Any]:
+def changes(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the options that change a topology as keyword arguments of `api.topology`."""
-    return {key: given[key] for key in ("ranks", "without", "degrade", "links")}
+    return {key: flags[key] for key in ("ranks", "without", "degrade", "links")}
 
 
-def chosen_collective(given: dict[str, Any], topology: Topology) -> Collective:
+def chosen_collective(flags: dict[str, Any], topology: Topology) -> Collective:
     """Return the collective of --coll, --root and --sizes over the ranks of `topology`. Raises UsageError."""
     from synth import api
 
-    if given["coll"] is None:
+    if flags["coll"] is None:
         raise UsageError("no collective given; add --coll NAME (`synth list collectives` shows them)")
-    return api.collective(given["coll"], topology.ranks, given["root"] or (), given["sizes"])
+    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), flags["sizes"])
 
 
 # The greatest number of ranks for which the units of a collective are written out for the flow methods.
 LISTED = 256
 
 
-def collective_or_name(given: dict[str, Any], topology: Topology) -> Collective | str:
+def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective | str:
     """Return the collective; its name alone where only the flow methods use it, since thousands of ranks make millions
     of units of data."""
     by_name = (
-        given["coll"] is not None
-        and given["sizes"] is None
-        and Path(given["coll"]).suffix not in (".yaml", ".yml", ".json")
+        flags["coll"] is not None
+        and flags["sizes"] is None
+        and Path(flags["coll"]).suffix not in (".yaml", ".yml", ".json")
     )
-    if by_name and given["method"].lower() != "exact" and topology.ranks > LISTED:
+    if by_name and flags["method"].lower() != "exact" and topology.ranks > LISTED:
         from synth.model.collective import collective
 
-        small = collective(str(given["coll"]), topology.ranks if given["root"] else 2, given["root"] or ())
-        return small if small.roots and given["root"] else small.name
-    return chosen_collective(given, topology)
+        small = collective(str(flags["coll"]), topology.ranks if flags["root"] else 2, flags["root"] or ())
+        return small if small.roots and flags["root"] else small.name
+    return chosen_collective(flags, topology)
 
 
-def engine_arguments(given: dict[str, Any]) -> dict[str, Any]:
+def engine_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the engine options as keyword arguments of `api.frontier` and `api.solve`."""
     return {
-        key: given[key]
+        key: flags[key]
         for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof", "extra_memory")
     }
 

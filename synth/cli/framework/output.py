@@ -46,10 +46,10 @@ def captured(table: Callable[[], None]) -> str:
     """Return the text that `table` prints."""
     import io
 
-    held = io.StringIO()
-    with contextlib.redirect_stdout(held):
+    captured = io.StringIO()
+    with contextlib.redirect_stdout(captured):
         table()
-    return held.getvalue()
+    return captured.getvalue()
 
 
 def write(path: Path, content: str | bytes) -> None:

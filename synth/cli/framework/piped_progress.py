@@ -1,4 +1,4 @@
-"""Where stderr is no terminal there is no progress to show: long work says once what it is at."""
+"""Progress where stderr is no terminal: one line, once, for long work."""
 
 from __future__ import annotations
 

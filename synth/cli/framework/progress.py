@@ -1,4 +1,4 @@
-"""Progress on a terminal's stderr: what is being tried, the bound so far, the time so far. Silent elsewhere."""
+"""Progress on a terminal's stderr: the current problem, the bound so far, the elapsed time. Silent elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from synth.model.rational import counted, show
 
-# Seconds that a command may take before it says what it is at.
+# Seconds after which a command prints its current work.
 PATIENCE = 1.0
 
 
@@ -53,8 +53,10 @@ def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None
 
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows `what` and the time so far on a terminal while the block runs, once it has taken a second; gives what says
-    more."""
+    """Show `what` and the elapsed time on a terminal while the block runs, from its second second on.
+
+    Yield a function that shows a further text.
+    """
     if not sys.stderr.isatty():
         yield lambda text: None
         return

@@ -28,12 +28,12 @@ class Sizes(click.ParamType):
             return value
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         try:
-            found = self._range(text) if ":" in text else sorted(set(map(size_bytes, text.split(","))))
+            sizes = self._range(text) if ":" in text else sorted(set(map(size_bytes, text.split(","))))
         except ValueError as error:
             self.fail(f"{error}; sizes are written 1KiB:1GiB:x4 or 1KB,6MB", param, ctx)
-        if len(found) > MOST:
-            self.fail(f"{text!r} is {len(found)} sizes; at most {MOST} at a time", param, ctx)
-        return tuple(found)
+        if len(sizes) > MOST:
+            self.fail(f"{text!r} is {len(sizes)} sizes; at most {MOST} at a time", param, ctx)
+        return tuple(sizes)
 
     def _range(self, text: str) -> list[int]:
         low, high, *step = text.split(":")
@@ -43,8 +43,8 @@ class Sizes(click.ParamType):
             raise ValueError(f"{text!r}: the step is a whole factor >= 2, such as x4")
         if first > last:
             raise ValueError(f"{text!r} begins above its end")
-        found = []
+        sizes = []
         while first <= last:
-            found.append(first)
+            sizes.append(first)
             first *= int(factor)
-        return found
+        return sizes
