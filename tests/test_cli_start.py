@@ -20,7 +20,7 @@ def test_the_line_of_a_command_is_its_own(name: str) -> None:
 def test_help_loads_no_command() -> None:
     code = "import sys\nfrom synth.cli import root\ntry: root(['--help'])\nexcept SystemExit: print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pareto       The frontier" in printed
+    assert "pareto       Find the frontier" in printed
     loaded = set(printed.splitlines()[-1].split())
     assert "synth.cli.root" in loaded
     assert not loaded & {

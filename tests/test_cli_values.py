@@ -58,7 +58,7 @@ def test_one_step_is_one_step():
 @pytest.mark.parametrize("command", ["pareto --max-steps 2", "bound --max-steps 2"])
 def test_the_roots_that_nobody_gave_are_said(command):
     assert "multi-broadcast from 0, 1 on ring:4" in said(f"{command} --topo ring:4 --coll multi-broadcast").output
-    assert "therootsofamulti-rootone,0,1unlessgiven" in "".join(said(f"{command.split()[0]} -h").output.split())
+    assert "therootsofamulti-rootcollective,bydefault0,1" in "".join(said(f"{command.split()[0]} -h").output.split())
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def package(tmp_path_factory):
     """A folder with the page's modules and the metadata of an installed package that has its entry points."""
     folder = tmp_path_factory.mktemp("contributed")
     for code in blocks("python"):
-        name = re.match(r"# (\w+)\.py\n", code).group(1)
+        name = code.removeprefix("# ").partition(".py\n")[0]
         (folder / f"contributed_{name}.py").write_text(code)
     lines = "".join(blocks("toml")).replace('"', "").replace("= ", "= contributed_")
     metadata = folder / "contributed-1.0.dist-info"
