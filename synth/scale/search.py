@@ -1,6 +1,7 @@
 """The frontier at scale: a certified bound, and points from fewest steps to least R / C by every applicable method.
 
 engine                     applies to                                   result
+phases over boxes          several boxes, no switches                   pipelined phases, groups of chunks by an LP
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 rarest first               links from rank to rank                      greedy schedule of one chunk
@@ -31,6 +32,7 @@ from synth.scale.bounds import allreduce_partition
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import with_certificate
+from synth.scale.composition.compose import composed_points
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
@@ -46,6 +48,9 @@ SEARCH = "a higher bound"
 BOUND_SHARE = 0.6
 # Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an orbit).
 CHECK_SECONDS = 2e-8
+# Limits on the sends of a schedule composed of phases: those of machines that exact synthesis also answers are written
+# out one by one, and others by orbits.
+COMPOSED_SENDS, COMPOSED_SENDS_BY_ORBITS, WRITTEN_OUT_RANKS = 200_000, 1 << 24, 64
 # Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
 MOST_DISTANCE_WORK = 300_000
 
@@ -156,6 +161,17 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
     return limit
 
 
+def _composed(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
+    """Search for schedules composed of phases over the boxes."""
+    generators = () if collective in ROOTED else group
+    most = COMPOSED_SENDS if graph.ranks <= WRITTEN_OUT_RANKS else COMPOSED_SENDS_BY_ORBITS
+
+    def compose() -> None:
+        state.add(composed_points(graph.topology, collective, root, generators, most_sends=most), 0)
+
+    state.stage("phases over boxes", compose)
+
+
 def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     """Search for allgather, reduce-scatter, broadcast and reduce. Quick methods come first, in case of a time limit."""
     with _part():
@@ -184,6 +200,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
             0,
         )
 
+    _composed(graph, collective, root, group, state)
     state.stage("breadth-first trees", shallow)
     if collective in ("allgather", "reduce-scatter"):
         state.stage(
@@ -215,7 +232,6 @@ def _parts(graph: Fabric, state: SearchState) -> None:
 
 
 def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
-    del collective, root
     with _part():
         _parts(graph, state)
     limit = state.bound[0]
@@ -239,6 +255,7 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
             state.add(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
+    _composed(graph, collective, root, group, state)
     state.stage("reduce-scatter and allgather by breadth-first trees", shallow)
     state.stage("reduce-scatter and allgather by forests", forests)
     state.stage("spanning trees", lambda: state.add(frontier_points.spanning_tree_points(graph)))
@@ -281,10 +298,10 @@ def _spared(graph: Fabric, group: Group) -> Deadline:
 
 
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
-    del collective, root
     state.progress("least congestion")
     with _part():
         congestion_flows = _congestion(graph, group, state)
+    _composed(graph, collective, root, group, state)
 
     def add(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
         for paths in _path_sets(flows()):

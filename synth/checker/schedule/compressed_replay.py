@@ -4,7 +4,8 @@ Checks: each path leads over links from a rank through switches to a rank; each 
 and limits onto limits of the same bandwidth; the generators commute and no element but the identity fixes a rank, so
 that the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
 sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each
-chunk is summed up a tree: the time reversal of a copy in which every rank receives once); loads of links and limits,
+chunk is summed up a tree: the time reversal of a copy in which every rank receives once; or, in an allreduce in which
+ranks exchange sums, contributions are followed one by one); loads of links and limits,
 step by step, over all images. No sum can wrap: numbers are shown to be small before arrays of them are added, and loads
 are compared with bandwidth times rounds as Python integers.
 """
@@ -29,6 +30,7 @@ from synth.model.scale_frontier import COLLECTIVES, ROOTED
 MOST_STEPS = 1 << 22  # each is an entry of arrays
 MOST_GENERATORS = 64  # of which each but the first at least doubles the group, or adds nothing
 MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
+MOST_CONTRIBUTIONS = 1 << 30  # chunks times ranks squared: which contributions each value contains, in bytes
 
 
 @dataclass(frozen=True)
@@ -337,7 +339,10 @@ class _Replay:
         return row * self.per + chunk % self.per
 
     def _allreduce(self) -> None:
-        """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived."""
+        """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived.
+
+        Where ranks exchange sums instead, so that a chunk has no such root, follow contributions one by one.
+        """
         given = self.given
         first, last = given.ends
         up = given.kind == REDUCE
@@ -345,13 +350,10 @@ class _Replay:
         # the root of a chunk is the rank that never passes its sum on
         passes = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
         keys = place[up] * self.ranks + first[given.path[up]]
-        need(len(np.unique(keys)) == len(keys), "a rank sends its sum twice", "kind")
         passes.ravel()[keys] = True
-        lone = (~passes).sum(axis=1)
-        bad = np.flatnonzero(lone != 1)
-        if len(bad):
-            chunk = int(self.wanted[bad[0] // self.per]) * self.per + int(bad[0]) % self.per
-            raise VerificationError(f"chunk {chunk} is summed to {lone[bad[0]]} ranks", "kind")
+        if len(np.unique(keys)) < len(keys) or ((~passes).sum(axis=1) != 1).any():
+            self._contributions(place)
+            return
         roots = np.argmin(passes, axis=1)
         final = np.full(len(roots), -1, np.int64)
         into = roots[place[up]] == last[given.path[up]]
@@ -362,6 +364,38 @@ class _Replay:
             raise VerificationError(f"chunk {given.chunk[i]} is copied before it is summed", f"steps[{given.step[i]}]")
         for reverse, mask in ((True, up), (False, ~up)):
             self._spread(roots, mask, reverse=reverse, once=reverse)
+
+    def _contributions(self, place: np.ndarray) -> None:
+        """Follow which contributions each rank's value of each listed chunk contains, step by step.
+
+        Sends of a step read the state before it; its copies land before its reductions add.
+        """
+        given, ranks, rows = self.given, self.ranks, len(self.wanted) * self.per
+        size = rows * ranks * ranks
+        need(size <= MOST_CONTRIBUTIONS, f"{size} contributions; at most {MOST_CONTRIBUTIONS} are followed", "chunks")
+        first, last = given.ends
+        src, dst = first[given.path], last[given.path]
+        held = np.zeros((rows * ranks, ranks), bool)
+        held[np.arange(rows * ranks), np.tile(np.arange(ranks), rows)] = True
+        order = np.lexsort((given.kind, given.step))
+        bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
+        for t in range(given.steps):
+            now = order[bounds[t] : bounds[t + 1]]
+            sent = held[place[now] * ranks + src[now]]
+            into, adds = place[now] * ranks + dst[now], given.kind[now] == REDUCE
+            copied = into[~adds]
+            need(len(np.unique(copied)) == len(copied), "two copies arrive at one rank", f"steps[{t}]")
+            held[copied] = sent[~adds]
+            targets, row = np.unique(into[adds], return_inverse=True)
+            total = held[targets].astype(np.int64)
+            np.add.at(total, row, sent[adds])
+            need((total <= 1).all(), "a contribution is counted twice", f"steps[{t}]")
+            held[targets] = total.astype(bool)
+        lacking = np.flatnonzero(~held.all(axis=1))
+        if len(lacking):
+            row, rank = divmod(int(lacking[0]), ranks)
+            chunk = int(self.wanted[row // self.per]) * self.per + row % self.per
+            raise VerificationError(f"rank {rank} ends without all contributions to chunk {chunk}", "$")
 
 
 def _fullest(

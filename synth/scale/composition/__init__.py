@@ -1,0 +1,1 @@
+"""Schedules composed of phases over the boxes of a machine, pipelined by a small linear program."""

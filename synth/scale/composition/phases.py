@@ -1,0 +1,119 @@
+"""Phases of a composed schedule, and the templates that order them.
+
+    Phase      name sends reduces after          one step of sends for each chunk
+    Template   name phases unit blocks weight    a partial order of phases that serves whole chunks
+
+A chunk that follows a template passes each of its phases in one step, and a phase only after the steps of those in its
+`after`. Chunks of a template pass every phase in the same order, so that the numbers of chunks that have passed each
+phase after each step describe a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Sends `(block, source, destination)` that one chunk of each block makes in the same step.
+
+    `after`: indices of the phases that must be finished in earlier steps; all are less than the phase's own.
+    """
+
+    name: str
+    sends: tuple[tuple[int, int, int], ...]
+    reduces: bool
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Template:
+    """Phases that together serve one chunk of every block in `blocks`.
+
+    Templates with the same `unit` divide the chunks of that unit of data between them. `weight`: chunks of the unit
+    that one chunk of each block amounts to.
+    """
+
+    name: str
+    phases: tuple[Phase, ...]
+    unit: int
+    blocks: tuple[int, ...]
+    weight: int = 1
+
+    def reversed(self) -> Template:
+        """Return the template of the time-reversed collective: copies become reductions and phases change order."""
+        count = len(self.phases)
+        later: list[list[int]] = [[] for _ in self.phases]
+        for p, phase in enumerate(self.phases):
+            for q in phase.after:
+                later[q].append(count - 1 - p)
+        phases = []
+        for p in range(count - 1, -1, -1):
+            phase = self.phases[p]
+            sends = tuple((block, dst, src) for block, src, dst in phase.sends)
+            phases.append(Phase(phase.name, sends, not phase.reduces, tuple(sorted(later[p]))))
+        return replace(self, phases=tuple(phases))
+
+    def shape(self) -> tuple:
+        """Return what templates have in common that differ in their sends alone."""
+        return tuple((phase.name, phase.reduces, phase.after) for phase in self.phases)
+
+    def heads(self) -> list[int]:
+        """Return for each phase the least number of steps before it."""
+        heads: list[int] = []
+        for phase in self.phases:
+            heads.append(max((heads[q] + 1 for q in phase.after), default=0))
+        return heads
+
+    def tails(self) -> list[int]:
+        """Return for each phase the least number of steps after it."""
+        tails = [0] * len(self.phases)
+        for p in range(len(self.phases) - 1, -1, -1):
+            for q in self.phases[p].after:
+                tails[q] = max(tails[q], tails[p] + 1)
+        return tails
+
+
+class TemplateBuilder:
+    """Collects the phases of one block's template. `add` returns what later phases must wait for."""
+
+    def __init__(self, name: str, block: int) -> None:
+        self.name, self.block = name, block
+        self._phases: list[Phase] = []
+
+    def add(self, name: str, edges: Iterable[Edge], after: Sequence[int] = (), *, reduces: bool = False) -> list[int]:
+        """Add a phase of these edges; return its index in a list, or `after` where there are no edges."""
+        sends = tuple((self.block, src, dst) for src, dst in edges if src != dst)
+        if not sends:
+            return list(after)
+        self._phases.append(Phase(name, sends, reduces, tuple(sorted(set(after)))))
+        return [len(self._phases) - 1]
+
+    def spread(self, name: str, levels: Sequence[Sequence[Edge]], after: Sequence[int] = ()) -> list[int]:
+        """Add the levels of out-trees from their roots down."""
+        for level in levels:
+            after = self.add(name, level, after)
+        return list(after)
+
+    def gather(self, name: str, levels: Sequence[Sequence[Edge]], after: Sequence[int] = ()) -> list[int]:
+        """Add reductions up the same trees, from the deepest level to the roots. Levels hold edges away from a root."""
+        for level in reversed(levels):
+            after = self.add(name, [(dst, src) for src, dst in level], after, reduces=True)
+        return list(after)
+
+    def template(self) -> Template:
+        """Return the template, of unit 0."""
+        return Template(self.name, tuple(self._phases), 0, (self.block,))
+
+
+def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Template:
+    """Return one template for the blocks of several of one shape, for chunks that move together."""
+    phases = []
+    for same in zip(*(template.phases for template in templates), strict=True):
+        sends = tuple(send for phase in same for send in phase.sends)
+        phases.append(replace(same[0], sends=sends))
+    blocks = tuple(block for template in templates for block in template.blocks)
+    return Template(templates[0].name, tuple(phases), unit, blocks, weight)

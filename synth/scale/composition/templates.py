@@ -1,0 +1,202 @@
+"""Templates of collectives on boxes: inside a box, between boxes over the hubs of a block, inside again.
+
+A *block* is a share of the data with its own hubs, one rank in each box. In an allgather it is the unit of a rank, in
+an allreduce the part that a rank sums up or distributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from synth.scale.composition.boxes import Boxes, Levels
+from synth.scale.composition.phases import Template, TemplateBuilder, merged
+
+# Maximum number of blocks whose templates are shared out one by one; more move together.
+MAX_SEPARATE = 4
+
+
+def templates(boxes: Boxes, collective: str, root: int, blocks: Sequence[int]) -> list[Template]:
+    """Return the templates of a collective for the listed blocks, all images of which make the collective.
+
+    Reductions are built as their time reversals, on boxes whose links are `flipped`, and returned reversed.
+    """
+    if collective in ("reduce-scatter", "reduce"):
+        return [template.reversed() for template in templates(boxes, _FORWARD[collective], root, blocks)]
+    if collective == "broadcast":
+        return list(_broadcast(boxes, root))
+    if collective == "alltoall":
+        return _alltoall(boxes, blocks)
+    make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
+    if collective == "allreduce" and not boxes.links.generators:
+        return [template for block in blocks for template in make(boxes, block)]
+    alike: dict[tuple, list[list[Template]]] = {}
+    for k, block in enumerate(blocks):
+        made = list(make(boxes, block))
+        key: tuple = (k,)
+        if len(blocks) > MAX_SEPARATE:
+            key = tuple((template.name, template.shape()) for template in made)
+        alike.setdefault(key, []).append(made)
+    result = []
+    for unit, members in enumerate(alike.values()):
+        result += [merged(same, unit) for same in zip(*members, strict=True)]
+    return result
+
+
+_FORWARD = {"reduce-scatter": "allgather", "reduce": "broadcast"}
+
+
+class _Block:
+    """One block: its hubs, the trees inside the boxes from them and the tree between them (None where there is none).
+
+    `inside` are the levels in the home box, `outside` those in the others.
+    """
+
+    def __init__(self, boxes: Boxes, block: int) -> None:
+        self.boxes, self.block = boxes, block
+        self.home, self.hubs = boxes.box_of[block], boxes.hubs(block)
+        others = [b for b in range(len(boxes.boxes)) if b != self.home]
+        self.inside, self.outside = boxes.trees(self.hubs, [self.home]), boxes.trees(self.hubs, others)
+        self.rails = boxes.tree_of_hubs(self.hubs, self.home)
+        self.others = [rank for rank in range(boxes.links.topology.ranks) if rank != block]
+
+    def joined(self, ranks: Sequence[int]) -> bool:
+        """Return True if a link leads from each of these ranks to each other."""
+        return all(self.boxes.links.joins(a, b) for a in ranks for b in ranks if a != b)
+
+    def spread_over_rails(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
+        """Add copies from the block's rank to all others by way of the hubs; False where a tree is missing."""
+        if self.inside is None or self.outside is None or self.rails is None:
+            return False
+        build.spread("inside", self.inside, after)
+        build.spread("inside", self.outside, build.spread("rails", self.rails, after))
+        return True
+
+    def spread_directly(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
+        """Add copies from the block's rank to all others in one step; False where a link is missing."""
+        if not all(self.boxes.links.joins(self.block, rank) for rank in self.others):
+            return False
+        build.add("direct", [(self.block, rank) for rank in self.others], after)
+        return True
+
+    def reduce_over_rails(self, build: TemplateBuilder) -> list[int] | None:
+        """Add reductions from all others to the block's rank by way of the hubs; return the last ones."""
+        if self.inside is None or self.outside is None or self.rails is None:
+            return None
+        ready = build.gather("reduce inside", self.inside)
+        return ready + build.gather("reduce over rails", self.rails, build.gather("reduce inside", self.outside))
+
+    def reduce_directly(self, build: TemplateBuilder) -> list[int] | None:
+        """Add reductions from all others to the block's rank in one step."""
+        if not all(self.boxes.links.joins(rank, self.block) for rank in self.others):
+            return None
+        return build.add("reduce directly", [(rank, self.block) for rank in self.others], reduces=True)
+
+
+def _allgather(boxes: Boxes, block: int) -> Iterator[Template]:
+    mine = _Block(boxes, block)
+    for name, spread in (("over rails, then inside", mine.spread_over_rails), ("direct", mine.spread_directly)):
+        build = TemplateBuilder(name, block)
+        if spread(build):
+            yield build.template()
+
+
+def _allreduce(boxes: Boxes, block: int) -> Iterator[Template]:
+    mine = _Block(boxes, block)
+    trees = boxes.trees(mine.hubs, list(range(len(mine.hubs))))
+    if trees is not None and mine.joined(mine.hubs):
+        build = TemplateBuilder("reduce-scatter, exchange over rails, allgather", block)
+        exchange = [(a, b) for a in mine.hubs for b in mine.hubs]
+        ready = build.add("exchange", exchange, build.gather("reduce inside", trees), reduces=True)
+        build.spread("inside", trees, ready)
+        yield build.template()
+    for first, reduce in (("two-level", mine.reduce_over_rails), ("direct", mine.reduce_directly)):
+        for last, spread in (("two-level", mine.spread_over_rails), ("direct", mine.spread_directly)):
+            build = TemplateBuilder(f"{first} reduce-scatter, {last} allgather", block)
+            ready = reduce(build)
+            if ready is not None and spread(build, ready):
+                yield build.template()
+    everyone = range(boxes.links.topology.ranks)
+    if mine.joined(everyone):
+        build = TemplateBuilder("direct exchange", block)
+        build.add("exchange", [(a, b) for a in everyone for b in everyone], reduces=True)
+        yield build.template()
+
+
+def _broadcast(boxes: Boxes, root: int) -> Iterator[Template]:
+    home = boxes.box_of[root]
+    others = [b for b in range(len(boxes.boxes)) if b != home]
+    hub_trees: dict[tuple, list[Template]] = {}
+    number = 0
+    for hub in boxes.boxes[home]:
+        mine = _Block(boxes, hub)
+        inside = boxes.tree(home, hub, () if hub == root else (root,))
+        if inside is None or mine.outside is None or (hub != root and not boxes.links.joins(root, hub)):
+            continue
+        for first in (None, *others):
+            between = mine.rails if first is None else _through(boxes, mine.hubs, home, first)
+            if between is None or (first is not None and len(others) == 1):
+                continue
+            build = TemplateBuilder("over rails" if first is None else "over rails through one box", number)
+            ready = build.add("to the hub", [(root, hub)])
+            build.spread("inside", inside, ready)
+            build.spread("inside", mine.outside, build.spread("rails", between, ready))
+            template = build.template()
+            hub_trees.setdefault((template.name, hub == root, template.shape()), []).append(template)
+            number += 1
+    for same in hub_trees.values():
+        yield merged(same, 0, len(same))
+
+
+def _through(boxes: Boxes, hubs: list[int], home: int, first: int) -> Levels | None:
+    """Return a tree of hubs in which one box receives from the home box and sends to all others."""
+    rest = [hub for b, hub in enumerate(hubs) if b not in (home, first)]
+    edges = [(hubs[home], hubs[first]), *((hubs[first], hub) for hub in rest)]
+    if not all(boxes.links.joins(a, b) for a, b in edges):
+        return None
+    return [edges[:1], edges[1:]]
+
+
+def _alltoall(boxes: Boxes, sources: Sequence[int]) -> list[Template]:
+    """Return templates for classes of pairs: those whose paths have equal lengths. Empty where a pair has no path."""
+    ranks = boxes.links.topology.ranks
+    classes: dict[tuple, list[list[Template]]] = {}
+    for src in sources:
+        for dst in range(ranks):
+            if src == dst:
+                continue
+            templates = []
+            for name, path in _paths(boxes, src, dst).items():
+                build = TemplateBuilder(name, src * ranks + dst)
+                build.spread(name, [[hop] for hop in pairwise(path)])
+                templates.append(build.template())
+            if not templates:
+                return []
+            key = tuple((template.name, len(template.phases)) for template in templates)
+            classes.setdefault(key, []).append(templates)
+    result = []
+    for unit, members in enumerate(classes.values()):
+        result += [merged(same, unit) for same in zip(*members, strict=True)]
+    return result
+
+
+def _paths(boxes: Boxes, src: int, dst: int) -> dict[str, list[int]]:
+    """Return the paths of a pair of ranks by their names: the link that joins them, or through the boxes' hubs."""
+    here, there = boxes.box_of[src], boxes.box_of[dst]
+    paths: dict[str, list[int]] = {}
+    if boxes.links.joins(src, dst):
+        paths["direct"] = [src, dst]
+    elif here == there:
+        inside = boxes.path(here, src, dst)
+        if inside:
+            paths["inside"] = inside
+    if here == there:
+        return paths
+    for name, out, into in (
+        ("inside, then rails", boxes.hubs(dst)[here], dst),
+        ("rails, then inside", src, boxes.hubs(src)[there]),
+    ):
+        first, last = boxes.path(here, src, out), boxes.path(there, into, dst)
+        if first and last and boxes.links.joins(out, into) and (out, into) != (src, dst):
+            paths[name] = [*first, *last]
+    return paths

@@ -1,0 +1,199 @@
+"""Schedules composed of phases over the boxes of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.checker.schedule import compressed_replay
+from synth.checker.schedule import replay as ordinary
+from synth.errors import VerificationError
+from synth.model.topology import Limit, Link, Topology
+from synth.scale import search
+from synth.scale.composition.compose import composed_points
+from synth.scale.composition.loads import LinkIndex, phase_loads
+from synth.scale.composition.phases import TemplateBuilder
+from synth.scale.composition.pipelining_lp import PipeliningProgram
+from synth.scale.fabric.automorphisms import free_group, symmetries
+from synth.scale.fabric.fabric import fabric
+from synth.scale.greedy.orbit_expansion import ordinary_schedule
+from synth.topologies import topology
+from synth.topologies.modify import with_ranks
+
+COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+
+
+def points(machine, collective, root=0, most_sends=20_000):
+    graph = fabric(machine)
+    group = () if collective in ("broadcast", "reduce") else free_group(symmetries(graph), graph.ranks)
+    return list(composed_points(machine, collective, root, group, most_sends=most_sends))
+
+
+def replayed(point):
+    """The point's schedule, after both replays agree with the point's numbers."""
+    bulk = point.make()
+    assert (bulk.steps, bulk.bandwidth, bulk.chunks) == (point.steps, point.bandwidth, point.chunks)
+    assert compressed_replay.replay(bulk).bandwidth == point.bandwidth
+    ordinary.schedule(ordinary_schedule(bulk))
+    return bulk
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "most"),
+    [
+        ("dgx-a100*2", 3, Fraction(13, 55)),  # the lower bound of exact synthesis at 3 steps
+        ("dgx-a100*2", 6, Fraction(3, 20)),
+        ("dgx-a100*4", 3, Fraction(50, 96)),  # reduce-scatter, exchange and allgather one after the other
+        ("dgx-a100*4", 8, Fraction(21, 100)),
+        ("dgx1*2", 6, Fraction(5, 4)),
+        ("dgx1*2", 12, Fraction(102, 100)),
+    ],
+)
+def test_allreduce_is_at_least_as_good_as_known(name, steps, most):
+    found = points(topology(name), "allreduce", most_sends=60_000)
+    assert min(p.bandwidth for p in found if p.steps <= steps) <= most
+    for point in found[:4]:
+        replayed(point)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("name", ["dgx-a100*2", "mi300x*2", "dgx1*2"])
+def test_every_point_is_replayed_and_no_better_than_the_bound(name, collective):
+    machine = topology(name)
+    bound = search.bound(machine, collective).bound
+    found = points(machine, collective, 3 if collective in ("broadcast", "reduce") else 0, most_sends=5_000)
+    assert [p.steps for p in found] == sorted({p.steps for p in found})
+    for point in found:
+        assert replayed(point).bandwidth >= bound
+
+
+def test_boxes_of_three_and_five_gpus():
+    machine = with_ranks(topology("dgx1*2"), [0, 1, 2, 8, 9, 10, 11, 12])
+    found = points(machine, "allreduce")
+    assert found
+    for point in found:
+        replayed(point)
+    for steps, most in ((5, Fraction(5, 4)), (7, Fraction(9, 8)), (22, Fraction(78, 76))):
+        assert min(p.bandwidth for p in found if p.steps <= steps) <= most
+
+
+def test_no_points_without_two_boxes_or_with_switches():
+    assert points(topology("dgx1"), "allreduce") == []
+    switched = Topology("s", 2, (Link(0, 2, Fraction(1)), Link(2, 1, Fraction(1))), (), ("s",), (0, 1))
+    assert list(composed_points(switched, "broadcast", most_sends=100)) == []
+
+
+def test_phases_of_successive_groups_overlap():
+    """Two ranks in a row after the root: with m groups the last arrives one step after the first has all."""
+    links = tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 2), (2, 0)))
+    index = LinkIndex(Topology("row", 3, links, nodes=(0, 0, 0)))
+    build = TemplateBuilder("row", 0)
+    build.spread("row", [[(0, 1)], [(1, 2)]])
+    template = build.template()
+    program = PipeliningProgram([template], *phase_loads(index, template.phases))
+    assert program.shares(1) is None
+    for steps in (2, 3, 5, 40):
+        value, shares = program.shares(steps)
+        assert value == pytest.approx(1 + 1 / (steps - 1))
+        whole = program.whole(shares, steps - 1)
+        assert whole.bandwidth == Fraction(steps, steps - 1)
+
+
+def test_a_reversed_template_reduces_in_the_opposite_order():
+    build = TemplateBuilder("tree", 0)
+    ready = build.spread("down", [[(0, 1)], [(1, 2), (1, 3)]])
+    build.add("last", [(3, 4)], ready)
+    template = build.template().reversed()
+    assert [phase.sends for phase in template.phases] == [((0, 4, 3),), ((0, 2, 1), (0, 3, 1)), ((0, 1, 0),)]
+    assert [phase.after for phase in template.phases] == [(), (0,), (1,)] and template.phases[0].reduces
+    assert template.heads() == [0, 1, 2] and template.tails() == [2, 1, 0]
+
+
+def test_limits_count_the_links_of_all_phases():
+    links = (Link(0, 1, Fraction(2)), Link(0, 2, Fraction(2)))
+    machine = Topology("port", 3, links, (Limit("port", (0, 1), Fraction(3)),), nodes=(0, 0, 1))
+    build = TemplateBuilder("both", 0)
+    build.add("one", [(0, 1)])
+    build.add("other", [(0, 2)])
+    loads, capacity = phase_loads(LinkIndex(machine), build.template().phases)
+    columns = {(*row, c) for row, c in zip(loads.T.tolist(), capacity.tolist(), strict=True)}
+    assert columns == {(1, 1, 3), (1, 0, 2), (0, 1, 2)}
+
+
+@st.composite
+def clusters(draw):
+    """Two or three boxes of unequal sizes, random links inside (a ring at least), NICs alone or shared."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=3))
+    width = st.integers(1, 4).map(Fraction)
+    links, nodes = [], []
+    boxes = []
+    for box, size in enumerate(sizes):
+        ranks = range(len(nodes), len(nodes) + size)
+        nodes += [box] * size
+        boxes.append(ranks)
+        for i, a in enumerate(ranks):
+            for j, b in enumerate(ranks):
+                if a != b and (abs(i - j) in (1, size - 1) or draw(st.booleans())):
+                    links.append(Link(a, b, draw(width)))
+    limits = []
+    start = len(links)
+    nic = draw(width)
+    for a in range(len(nodes)):
+        links += [Link(a, b, nic) for b in range(len(nodes)) if nodes[a] != nodes[b]]
+    shared = draw(st.booleans())
+    for ranks in boxes:
+        for group in [ranks] if shared else [[r] for r in ranks]:
+            out = tuple(i for i in range(start, len(links)) if links[i].src in group)
+            into = tuple(i for i in range(start, len(links)) if links[i].dst in group)
+            limits += [Limit("out", out, nic), Limit("in", into, nic)]
+    return Topology("random", len(nodes), tuple(links), tuple(limits), (), tuple(nodes))
+
+
+@settings(max_examples=25, deadline=None)
+@given(clusters(), st.sampled_from(COLLECTIVES), st.integers(0, 11))
+def test_random_clusters(machine, collective, root):
+    root %= machine.ranks
+    found = points(machine, collective, root, most_sends=1_000)
+    if not found:
+        return
+    bound = search.bound(machine, collective, root).bound
+    for point in found:
+        assert replayed(point).bandwidth >= bound
+
+
+def exchanged():
+    """An allreduce in which boxes exchange sums: chunks have no root."""
+    point = next(p for p in points(topology("dgx-a100*2"), "allreduce") if p.steps == 3)
+    return point.make()
+
+
+def test_an_exchange_without_roots_is_replayed():
+    bulk = exchanged()
+    assert compressed_replay.replay(bulk).sends == 30 * bulk.chunks
+    rows = np.ones(len(bulk.step), bool)
+
+    def changed(**columns):
+        return replace(bulk, **columns)
+
+    final = np.flatnonzero(bulk.step == 2)[0]
+    first = np.flatnonzero(bulk.step == 0)[0]
+    rows[final] = False
+    short = changed(step=bulk.step[rows], chunk=bulk.chunk[rows], path=bulk.path[rows], kind=bulk.kind[rows])
+    late = bulk.step.copy()
+    late[first] = 2
+    twice = bulk.kind.copy()
+    twice[final] = 1
+    wide = bulk.rounds * 4
+    for bad, text in (
+        (short, "sends|contributions"),
+        (changed(step=late, rounds=wide), "contributions|twice"),
+        (changed(kind=twice), "counted twice"),
+        (changed(rounds=np.maximum(bulk.rounds - 1, 1)), "carries"),
+    ):
+        with pytest.raises(VerificationError, match=text):
+            compressed_replay.replay(bad)
