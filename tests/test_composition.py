@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
 from synth.errors import VerificationError
+from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.scale import search
 from synth.scale.composition.compose import composed_points
@@ -28,10 +29,10 @@ from synth.topologies.modify import with_ranks
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
 
-def points(machine, collective, root=0, most_sends=20_000):
+def points(machine, collective, root=0, most_sends=20_000, alike=False):
     graph = fabric(machine)
     group = () if collective in ("broadcast", "reduce") else free_group(symmetries(graph), graph.ranks)
-    return list(composed_points(machine, collective, root, group, most_sends=most_sends))
+    return list(composed_points(machine, collective, root, group, same_bits=alike, most_sends=most_sends))
 
 
 def replayed(point):
@@ -85,7 +86,7 @@ def test_boxes_of_three_and_five_gpus():
 def test_no_points_without_two_boxes_or_with_switches():
     assert points(topology("dgx1"), "allreduce") == []
     switched = Topology("s", 2, (Link(0, 2, Fraction(1)), Link(2, 1, Fraction(1))), (), ("s",), (0, 1))
-    assert list(composed_points(switched, "broadcast", most_sends=100)) == []
+    assert list(composed_points(switched, "broadcast", same_bits=True, most_sends=100)) == []
 
 
 def test_phases_of_successive_groups_overlap():
@@ -164,6 +165,15 @@ def test_random_clusters(machine, collective, root):
     bound = search.bound(machine, collective, root).bound
     for point in found:
         assert replayed(point).bandwidth >= bound
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*2", "mi300x*3"])
+def test_same_bits_on_all_ranks(name):
+    found = points(topology(name), "allreduce", most_sends=5_000, alike=True)
+    for point in found[:5]:
+        assert same_bits(ordinary_schedule(point.make()))
+    other = points(topology(name), "allreduce", most_sends=5_000)[0]
+    assert not same_bits(ordinary_schedule(other.make()))
 
 
 def exchanged():

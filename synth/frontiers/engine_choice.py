@@ -123,7 +123,9 @@ def synthesize_exact(
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
     try:
         with time_limited(Deadline.after(options.time_limit).share(INCUMBENT_SHARE)):
-            incumbents = find_incumbents(machine, network, task, options.deterministic) if free else ()
+            incumbents = ()
+            if free:
+                incumbents = find_incumbents(machine, network, task, options.deterministic, options.same_bits)
         listener = on_event or (lambda event: None)
         state = network, task, options, record, listener, notes, machine.labels, incumbents
         return _sweep_class(sweep)(*state, started=began).run()

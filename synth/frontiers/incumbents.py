@@ -29,15 +29,16 @@ COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 
 
 def find_incumbents(
-    machine: Topology, network: Network, task: Collective, whole: bool = False
+    machine: Topology, network: Network, task: Collective, whole: bool = False, same_bits: bool = False
 ) -> tuple[tuple[str, Schedule], ...]:
     """Return (method, schedule) pairs for `task` on `machine` with its network `network`; none where no method applies.
 
-    `whole`: no method ends at a time of its own, so that the result is the same each time.
+    `whole`: no method ends at a time of its own, so that the result is the same each time. `same_bits`: ranks end
+    with the same floating-point sums.
     """
     incumbents = list[tuple[str, Schedule]]()
     if task.name in COMPOSED and len(set(machine.nodes)) > 1:
-        incumbents += _until_error(_composed(machine, network, task))
+        incumbents += _until_error(_composed(machine, network, task, same_bits))
     return (*incumbents, *_until_error(_other(machine, network, task, whole)))
 
 
@@ -62,7 +63,7 @@ def _other(machine: Topology, network: Network, task: Collective, whole: bool) -
     return chunk_assembly.schedules(network, task, whole=whole)
 
 
-def _composed(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+def _composed(machine: Topology, network: Network, task: Collective, same_bits: bool) -> Iterator[tuple[str, Schedule]]:
     """Yield the replayed schedules that are composed of phases over the boxes of the machine."""
     from synth.scale.composition.compose import composed_points
     from synth.scale.fabric.automorphisms import free_group, symmetries
@@ -73,7 +74,8 @@ def _composed(machine: Topology, network: Network, task: Collective) -> Iterator
     graph = fabric(machine)
     group = () if task.roots else free_group(symmetries(graph), graph.ranks)
     root = task.roots[0] if task.roots else 0
-    for point in composed_points(machine, task.name, root, group, most_sends=MOST_COMPOSED_SENDS):
+    limits = {"same_bits": same_bits, "most_sends": MOST_COMPOSED_SENDS}
+    for point in composed_points(machine, task.name, root, group, **limits):
         expansion = expanded(point.make())
         if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
             return

@@ -49,7 +49,7 @@ def merge_scale_points(
 
     end = None if time_limit is None else time.monotonic() + time_limit
     try:
-        large = frontier(machine, name, root, progress=progress, time_limit=time_limit)
+        large = frontier(machine, name, root, progress=progress, time_limit=time_limit, most_sends=MAX_SENDS)
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
     points, interrupted, wrote = list(found.points), large.interrupted, False

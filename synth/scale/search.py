@@ -48,18 +48,19 @@ SEARCH = "a higher bound"
 BOUND_SHARE = 0.6
 # Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an orbit).
 CHECK_SECONDS = 2e-8
-# Limits on the sends of a schedule composed of phases: those of machines that exact synthesis also answers are written
-# out one by one, and others by orbits.
-COMPOSED_SENDS, COMPOSED_SENDS_BY_ORBITS, WRITTEN_OUT_RANKS = 200_000, 1 << 24, 64
+# Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
+MOST_COMPOSED_SENDS = 1 << 24
 # Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
 MOST_DISTANCE_WORK = 300_000
 
 
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
-    time_limit: float | None = None,
+    time_limit: float | None = None, most_sends: int = MOST_COMPOSED_SENDS,
 ) -> Large:  # fmt: skip
     """Return the frontier: a certified bound and points.
+
+    `most_sends`: limit on the sends of schedules whose numbers of chunks can be chosen, images included.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
     `Large.open` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be reached, UsageError
@@ -72,7 +73,7 @@ def frontier(
         progress("reading the fabric")
         graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
-        state = SearchState(progress, topology.notes)
+        state = SearchState(progress, topology.notes, most_sends)
         progress("bound")
         _KINDS[collective](graph, collective, root, group, state)
         return _large(graph, collective, root, group, state, begun)
@@ -164,10 +165,10 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
 def _composed(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     """Search for schedules composed of phases over the boxes."""
     generators = () if collective in ROOTED else group
-    most = COMPOSED_SENDS if graph.ranks <= WRITTEN_OUT_RANKS else COMPOSED_SENDS_BY_ORBITS
 
     def compose() -> None:
-        state.add(composed_points(graph.topology, collective, root, generators, most_sends=most), 0)
+        limits = {"same_bits": True, "most_sends": state.most_sends}
+        state.add(composed_points(graph.topology, collective, root, generators, **limits), 0)
 
     state.stage("phases over boxes", compose)
 

@@ -12,11 +12,12 @@ from synth.solvers.processes.deadline import TimeUp, current_deadline
 class SearchState:
     """Result of the stages so far. `open` names each stage that a time limit or Ctrl-C cut short or left untried.
 
-    A stage that is cut short keeps its points. `bound` is (lower bound on R / C, certificate).
+    A stage that is cut short keeps its points. `bound` is (lower bound on R / C, certificate). `most_sends` limits
+    schedules composed of phases.
     """
 
-    def __init__(self, progress: Callable[[str], None], notes: Iterable[str] = ()) -> None:
-        self.progress, self.notes = progress, list(notes)
+    def __init__(self, progress: Callable[[str], None], notes: Iterable[str] = (), most_sends: int = 0) -> None:
+        self.progress, self.notes, self.most_sends = progress, list(notes), most_sends
         self.open: list[str] = []
         self.interrupted = False
         self.bound: tuple[Fraction, dict] = Fraction(0), {}

@@ -27,12 +27,14 @@ MOST_TRIES = 240
 
 
 def composed_points(
-    topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *, most_sends: int
-) -> Iterator[LargePoint]:
+    topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
+    same_bits: bool, most_sends: int,
+) -> Iterator[LargePoint]:  # fmt: skip
     """Yield composed schedules of `collective` by growing steps, each with fewer rounds per chunk than those before.
 
     Nothing is yielded for machines with switches or of one box. `generators`: free commuting symmetries that schedules
-    have. `most_sends`: maximum number of sends of a schedule, images under the symmetries included.
+    have. `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum
+    number of sends of a schedule, images under the symmetries included.
     """
     if topology.switches:
         return
@@ -42,6 +44,8 @@ def composed_points(
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
     listed = templates(boxes, collective, root, blocks)
+    if same_bits:
+        listed = [template for template in listed if template.same_bits()]
     if not listed:
         return
     composition = Composition(links, collective, root, listed)

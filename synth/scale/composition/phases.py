@@ -61,6 +61,19 @@ class Template:
         """Return what templates have in common that differ in their sends alone."""
         return tuple((phase.name, phase.reduces, phase.after) for phase in self.phases)
 
+    def same_bits(self) -> bool:
+        """Return True if no rank both sends a sum and receives another in a phase, unless just two swap theirs."""
+        for phase in self.phases:
+            if not phase.reduces:
+                continue
+            sources: dict[tuple[int, int], set[int]] = {}
+            for block, src, dst in phase.sends:
+                sources.setdefault((block, dst), set()).add(src)
+            for (block, _), adds in sources.items():
+                if len(adds) > 1 and any((block, src) in sources for src in adds):
+                    return False
+        return True
+
     def heads(self) -> list[int]:
         """Return for each phase the least number of steps before it."""
         heads: list[int] = []
