@@ -23,6 +23,7 @@ from synth.errors import FormatError, SynthError, UsageError
 from synth.export import exported_files, point_choice, rank_map
 from synth.export.msccl_xml.read import read
 from synth.export.point_choice import Candidate
+from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
@@ -184,7 +185,7 @@ def test_msccl_gets_two_files_a_point_and_no_more_than_four():
 def test_scratch_of_msccl_gets_a_largest_size():
     made = exported_files.export_point(
         frontier().points[0].schedule,
-        exported_files.ExportOptions(request=exported_files.Request("msccl"), in_place="out"),
+        Target(ExportRequest(runtime="msccl", in_place="out")),
     )
     assert 'maxBytes="4611686018427387904"' in made.files[0][1]
     gpus = tuple(gpu._replace(scratch=1) for gpu in programs.ring_allgather(4).gpus)

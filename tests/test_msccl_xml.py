@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from synth.errors import FormatError, SynthError
 from synth.export.msccl_xml.emit import MscclXml
 from synth.export.msccl_xml.read import read
-from synth.export.request import Machine, Request
+from synth.export.request import ExportRequest, Machine, Target
 from synth.model.collective import collective
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES
@@ -21,8 +21,8 @@ from synth.topologies import topology
 PROFILES = ("executor", "msccl", "rccl")
 
 
-def emit(program, runtime="executor", **request):
-    return MscclXml().emit(program, Request(runtime, **request))
+def emit(program, runtime="executor", machine=None, **request):
+    return MscclXml().emit(program, Target(ExportRequest(runtime=runtime, **request), machine=machine))
 
 
 def edited(program, rank, block, step, **changes):

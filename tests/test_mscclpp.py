@@ -17,7 +17,7 @@ from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import Mscclpp, message_sizes, registration
 from synth.export.mscclpp.read import read
-from synth.export.request import Request
+from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.program import analysis
@@ -63,7 +63,7 @@ def nodes(topo: str) -> tuple[int, ...]:
 
 def emit(program: Program) -> str:
     roots = () if program.collective is None else program.collective.roots
-    return Mscclpp().emit(program, Request(assume_root=roots[0] if roots else None))
+    return Mscclpp().emit(program, Target(ExportRequest(assume_root=roots[0] if roots else None)))
 
 
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
@@ -317,9 +317,9 @@ def test_what_a_plan_cannot_say(program, message):
 def test_a_root_must_be_asserted():
     program = onesided(star(3))
     with pytest.raises(SynthError, match="add --assume-root 0"):
-        Mscclpp().emit(program, Request())
+        Mscclpp().emit(program, Target())
     with pytest.raises(SynthError, match="the schedule's root is 0"):
-        Mscclpp().emit(program, Request(assume_root=1))
+        Mscclpp().emit(program, Target(ExportRequest(assume_root=1)))
 
 
 def test_programs_by_hand_get_the_joins_that_they_lack():

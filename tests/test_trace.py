@@ -5,7 +5,7 @@ import json
 from synth import api
 from synth.errors import SynthError
 from synth.export.chrome_trace import PICOSECONDS, Trace, chrome
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.program.events import Event
 from tests.programs import put_allgather, ring_allgather
 
@@ -46,9 +46,9 @@ def test_a_timeline_of_a_schedule_covers_its_makespan():
 
 
 def test_times_must_be_known():
-    for request in (Request(), Request(timeline=lambda program, network, size: ())):
+    for target in (Target(), Target(timeline=lambda program, network, size: ())):
         try:
-            Trace().emit(ring_allgather(2), request)
+            Trace().emit(ring_allgather(2), target)
         except SynthError as error:
             assert "--topo" in str(error)
         else:

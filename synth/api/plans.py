@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import named_topology
 from synth.api.programs import placed
 from synth.errors import UsageError
+from synth.export.request import ExportRequest
 from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
 
 if TYPE_CHECKING:
-    from synth.export.exported_files import ExportOptions, ExportResult
+    from synth.export.exported_files import ExportResult
+    from synth.export.request import Target
     from synth.program.program import InPlace
 
 FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "json", "mcrdl-csv")
@@ -33,30 +35,39 @@ def export_plan(
     source: str | Path | Plan,
     to: str = "msccl-dir",
     *,
-    runtime: str = "",
-    in_place: InPlace | None = None,
-    topology: str | Path | Topology | None = None,
-    rank_map: Sequence[int] | None = None,
-    assume_root: int | None = None,
-    assume_nvlink: bool = False,
-    assume_one_node: bool = False,
-    min_size: int = 0,
-    max_size: int | None = None,
+    runtime: str = ExportRequest.runtime,
+    in_place: InPlace | None = ExportRequest.in_place,
+    topology: str | Path | Topology | None = ExportRequest.topology,
+    rank_map: Sequence[int] | None = ExportRequest.rank_map,
+    assume_root: int | None = ExportRequest.assume_root,
+    assume_nvlink: bool = ExportRequest.assume_nvlink,
+    assume_one_node: bool = ExportRequest.assume_one_node,
+    min_size: int = ExportRequest.min_size,
+    max_size: int | None = ExportRequest.max_size,
 ) -> ExportResult:
     """The texts of a plan in the format `to`, one of `FORMATS`, and one remark for each thing that the format cannot
     say.
 
-    The options are those of `export`. Raises SynthError where nothing of the plan can be exported, naming why.
+    The options are those of synth.export.request.ExportRequest. Raises SynthError where nothing of the plan can be
+    exported, naming why.
     """
+    request = ExportRequest(
+        to, runtime, topology, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size
+    )
+    return export_request(source, request)
+
+
+def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportResult:
+    """Export a plan as `export_plan` does, with all options as one value."""
     from synth.export.plans import read
 
     plan = load_plan(source) if isinstance(source, str | Path) else source
     if isinstance(source, Plan):
         read.check(plan)
-    kind = to.lower()
+    kind = request.to.lower()
     if kind not in FORMATS:
-        raise UsageError(f"a plan is exported to {', '.join(FORMATS)}; {to!r} is none of them")
-    if runtime and kind != "msccl-dir":
+        raise UsageError(f"a plan is exported to {', '.join(FORMATS)}; {request.to!r} is none of them")
+    if request.runtime and kind != "msccl-dir":
         raise UsageError(f"--runtime is for msccl-dir; {kind} is for one runtime")
     if kind == "mcrdl-csv":
         from synth.export.plans import mcrdl
@@ -64,30 +75,21 @@ def export_plan(
         return mcrdl.export(plan)
     if kind == "json":
         return _json(plan)
-    wishes = _wishes(
-        plan,
-        kind,
-        runtime,
-        topology,
-        rank_map,
-        (assume_root, assume_nvlink, assume_one_node),
-        in_place,
-        min_size,
-        max_size,
-    )
+    request = replace(request, to=kind, runtime=request.runtime.lower())
+    targets = _targets(plan, request)
     if kind == "nccl-tuner-csv":
         from synth.export.plans.nccl_tuner_csv import csv
 
-        return csv(plan, _nodes(plan, wishes))
+        return csv(plan, _nodes(plan, targets))
     if kind == "mscclpp-dir":
         from synth.export.plans import mscclpp_folder
 
-        made = mscclpp_folder.folder(plan, wishes)
+        made = mscclpp_folder.folder(plan, targets)
     else:
         from synth.export.plans import msccl_folder
 
-        made = msccl_folder.folder(plan, wishes, runtime.lower() or "executor")
-    return replace(made, remarks=(*_devices(plan, topology), *made.remarks))
+        made = msccl_folder.folder(plan, targets, request.runtime or "executor")
+    return replace(made, remarks=(*_devices(plan, request.topology), *made.remarks))
 
 
 def _json(plan: Plan) -> ExportResult:
@@ -98,48 +100,39 @@ def _json(plan: Plan) -> ExportResult:
     return ExportResult((("", json.dumps(plan.to_json()) + "\n"),), ".json")
 
 
-def _wishes(
-    plan: Plan,
-    kind: str,
-    runtime: str,
-    topology: str | Path | Topology | None,
-    rank_map: Sequence[int] | None,
-    assumed: tuple,
-    in_place: InPlace | None,
-    low: int,
-    high: int | None,
-):
-    """Return a function from a network to the export request for schedules on it.
+def _targets(plan: Plan, request: ExportRequest) -> Callable[[Network], Target]:
+    """Return a function from a network to the target of schedules on it.
 
-    The machine is the one named by `topology`, or the one whose network it is.
+    The machine is the one of the request, or the one whose network it is.
     """
-    from synth.export.exported_files import ExportOptions
-    from synth.export.request import Machine, Request
+    from synth.export.request import Machine, Target
     from synth.topologies import rank_placement
 
-    machine = None if topology is None else named_topology(topology)
-    target = {"msccl-dir": runtime.lower() or "executor", "mscclpp-dir": "mscclpp"}.get(kind, "")
-    if kind == "msccl-dir" and target not in ("msccl", "executor", "rccl"):
-        raise UsageError(f"msccl-dir is not for the runtime {runtime!r}; it is for executor, msccl, rccl")
+    machine = None if request.topology is None else named_topology(request.topology)
+    if request.to == "msccl-dir" and request.runtime not in ("", "msccl", "executor", "rccl"):
+        raise UsageError(f"msccl-dir is not for the runtime {request.runtime!r}; it is for executor, msccl, rccl")
+    to, runtime = "msccl-xml", request.runtime
+    if request.to == "msccl-dir":
+        runtime = runtime or "executor"
+    elif request.to == "mscclpp-dir":
+        to = runtime = "mscclpp"
+    programs = replace(request, to=to, runtime=runtime)
 
     @cache
-    def wish(network: Network) -> ExportOptions:
+    def target(network: Network) -> Target:
         labels = plan.labels if plan.topology is not None and plan.topology.ranks == network.ranks else ()
-        ranks, facts, _ = placed(network, labels, machine, rank_map)
+        ranks, facts, _ = placed(network, labels, machine, request.rank_map)
         if sorted(ranks) != list(range(network.ranks)):
             raise UsageError(f"rank map {','.join(map(str, ranks))}: expected each of 0..{network.ranks - 1} once")
         if machine is None and plan.topology is not None and rank_placement.same(plan.topology, network):
             facts = Machine.of_plan(plan, ranks) or facts
-        request = Request(target, facts, None, None, *assumed)
-        to = "mscclpp" if kind == "mscclpp-dir" else "msccl-xml"
-        links = None if machine is None else machine.network()
-        return ExportOptions(to, request, None, None, in_place, tuple(ranks), links, low=low, high=high)
+        return Target(programs, tuple(ranks), None if machine is None else machine.network(), facts)
 
-    return wish
+    return target
 
 
-def _nodes(plan: Plan, wishes) -> int:
-    facts = None if plan.topology is None else wishes(plan.topology).request.machine
+def _nodes(plan: Plan, targets: Callable[[Network], Target]) -> int:
+    facts = None if plan.topology is None else targets(plan.topology).machine
     return len(set(facts.nodes)) if facts is not None and facts.nodes else -1
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.errors import SynthError, UsageError
+from synth.export.request import ExportRequest
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Point
 from synth.model.schedule import Schedule
@@ -159,68 +160,76 @@ def lint(
 
 def export_program(
     source: str | Path | Frontier | Schedule | Program,
-    to: str = "msccl-xml",
+    to: str = ExportRequest.to,
     *,
-    runtime: str = "",
-    point: int | None = None,
-    every: bool = False,
-    protocol: str | None = None,
-    instances: int | None = None,
-    in_place: InPlace | None = None,
-    topology: str | Path | Topology | None = None,
-    rank_map: Sequence[int] | None = None,
-    assume_root: int | None = None,
-    assume_nvlink: bool = False,
-    assume_one_node: bool = False,
-    sizes: Sequence[int] = (),
-    element: int = 4,
-    min_size: int = 0,
-    max_size: int | None = None,
-    size: int | None = None,
-    collective: Collective | None = None,
-    root: int | None = None,
+    runtime: str = ExportRequest.runtime,
+    point: int | None = ExportRequest.point,
+    every: bool = ExportRequest.every,
+    protocol: str | None = ExportRequest.protocol,
+    instances: int | None = ExportRequest.instances,
+    in_place: InPlace | None = ExportRequest.in_place,
+    topology: str | Path | Topology | None = ExportRequest.topology,
+    rank_map: Sequence[int] | None = ExportRequest.rank_map,
+    assume_root: int | None = ExportRequest.assume_root,
+    assume_nvlink: bool = ExportRequest.assume_nvlink,
+    assume_one_node: bool = ExportRequest.assume_one_node,
+    sizes: Sequence[int] = ExportRequest.sizes,
+    element: int = ExportRequest.element,
+    min_size: int = ExportRequest.min_size,
+    max_size: int | None = ExportRequest.max_size,
+    size: int | None = ExportRequest.size,
+    collective: str | Path | Collective | None = ExportRequest.collective,
+    root: int | None = ExportRequest.root,
 ) -> ExportResult:
     """The file of one program in the format `to`, or with `every` a folder of all points of a frontier.
 
-    `topology` is the machine it is for (default: the one that the schedule names, if its links are the same): kinds of
-    links are taken from it, and links that the schedule uses must exist. `rank_map[r]` is the machine's rank of rank r
-    (default: the labels of an allocation, or a match). `sizes`, bytes of elements of `element` bytes, are to be
-    served. Raises SynthError naming what the runtime cannot take.
+    The options are those of synth.export.request.ExportRequest. Kinds of links are taken from the machine, and links
+    that the schedule uses must exist. Raises SynthError naming what the runtime cannot take.
     """
-    from synth.export import exported_files
-    from synth.export.request import Machine, Request
+    request = ExportRequest(
+        to, runtime, topology, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size,
+        point, every, protocol, instances, sizes, element, size, collective, root,
+    )  # fmt: skip
+    return export_request(source, request)
 
-    found = read(Path(source), collective, root) if isinstance(source, str | Path) else source
-    machine = None if topology is None else named_topology(topology)
-    links = None if machine is None else machine.network()
-    ranks, said, facts = rank_map, [], None if machine is None else Machine.of(machine)
-    if isinstance(found, Frontier | Schedule):
-        ranks, facts, said = placed(
-            found.network, found.labels if isinstance(found, Frontier) else (), machine, rank_map
-        )
-    request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
-    wish = exported_files.ExportOptions(
-        to,
-        request,
-        protocol,
-        instances,
-        in_place,
-        None if ranks is None else tuple(ranks),
-        links,
-        point,
-        tuple(sizes),
-        element,
-        min_size,
-        max_size,
-    )
-    if every and not isinstance(found, Frontier):
+
+def export_request(source: str | Path | Frontier | Schedule | Program, request: ExportRequest) -> ExportResult:
+    """Export as `export_program` does, with all options as one value."""
+    from synth.export import exported_files
+    from synth.export.request import Machine, Target
+
+    found = _source(source, request)
+    if request.every and not isinstance(found, Frontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")
-    made = (
-        exported_files.export_frontier(found, wish)
-        if every and isinstance(found, Frontier)
-        else exported_files.export_point(found, wish)
+    machine = None if request.topology is None else named_topology(request.topology)
+    ranks, said, facts = request.rank_map, [], None if machine is None else Machine.of(machine)
+    if isinstance(found, Frontier | Schedule):
+        labels = found.labels if isinstance(found, Frontier) else ()
+        ranks, facts, said = placed(found.network, labels, machine, request.rank_map)
+    target = Target(
+        request,
+        ranks=None if ranks is None else tuple(ranks),
+        links=None if machine is None else machine.network(),
+        machine=facts,
+        timeline=_timeline,
     )
+    if request.every and isinstance(found, Frontier):
+        made = exported_files.export_frontier(found, target)
+    else:
+        made = exported_files.export_point(found, target)
     return replace(made, remarks=(*said, *made.remarks))
+
+
+def _source(
+    source: str | Path | Frontier | Schedule | Program, request: ExportRequest
+) -> Frontier | Schedule | Program:  # fmt: skip
+    """Return the program, schedule or frontier to export; read it where a file is given."""
+    if not isinstance(source, str | Path):
+        return source
+    task, root = request.collective, request.root
+    if isinstance(task, str | Path):
+        task = task_of(task, load_program(source).ranks, () if root is None else (root,))
+    return read(Path(source), task, root)
 
 
 def placed(

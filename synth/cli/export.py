@@ -19,6 +19,7 @@ from synth.errors import SynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
+    from synth.export.request import ExportRequest
 
 ELEMENTS = {
     "float64": 8,
@@ -33,6 +34,11 @@ ELEMENTS = {
     "uint8": 1,
 }
 
+# options that ExportRequest calls the same
+SAME = (
+    "runtime", "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
+    "instances", "sizes", "size", "root",
+)  # fmt: skip
 NOT_OF_PLANS = ("point", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
 
 
@@ -120,6 +126,8 @@ def export(file: Path | None, **flags: Any) -> None:
       synth export frontier.json --all --runtime executor -o algorithms
       synth export --plan plan.json --to msccl-dir -o algorithms
     """
+    from synth.api import programs
+
     if flags["plan"] is not None:
         _plan(file, flags)
         return
@@ -132,7 +140,7 @@ def export(file: Path | None, **flags: Any) -> None:
     if every:
         folders.check(Path(output))
     with waiting(f"exporting {file.name}"):
-        result = _export(file, flags)
+        result = programs.export_request(file, _request(flags, flags["to"] or "msccl-xml"))
     if every:
         from synth.export import folder_notes
 
@@ -144,7 +152,6 @@ def export(file: Path | None, **flags: Any) -> None:
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> None:
-    from synth import api
     from synth.api import plans
     from synth.export import folder_notes
 
@@ -161,20 +168,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     check_writable(output)
     if folder:
         folders.check(Path(output))
-    name, path = one_of("topo", "topo_file")
-    result = api.export_plan(
-        flags["plan"],
-        to,
-        runtime=flags["runtime"],
-        in_place=flags["in_place"],
-        topology=name or path,
-        rank_map=flags["rank_map"],
-        assume_root=flags["assume_root"],
-        assume_nvlink=flags["assume_nvlink"],
-        assume_one_node=flags["assume_one_node"],
-        min_size=flags["min_size"] or 0,
-        max_size=flags["max_size"],
-    )
+    result = plans.export_request(flags["plan"], _request(flags, to))
     if folder:
         folders.write_all(
             Path(output), result, partial(folder_notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(flags))
@@ -205,35 +199,18 @@ def _tables(output: str | None, result: ExportResult, to: str) -> None:
         note(f"wrote {folder / name}")
 
 
-def _export(file: Path, flags: dict[str, Any]) -> ExportResult:
-    from synth import api
+def _request(flags: dict[str, Any], to: str) -> ExportRequest:
+    from synth.export.request import ExportRequest
 
     name, path = one_of("topo", "topo_file")
-    task = None
-    if flags["coll"] is not None:
-        program = api.load_program(file)
-        task = api.collective(flags["coll"], program.ranks, () if flags["root"] is None else [flags["root"]])
-    return api.export_program(
-        file,
-        flags["to"] or "msccl-xml",
-        runtime=flags["runtime"],
-        point=flags["point"],
-        every=flags["every"],
-        protocol=_protocol(flags["protocol"]),
-        instances=flags["instances"],
-        in_place=flags["in_place"],
+    return ExportRequest(
+        to,
         topology=name or path,
-        rank_map=flags["rank_map"],
-        assume_root=flags["assume_root"],
-        assume_nvlink=flags["assume_nvlink"],
-        assume_one_node=flags["assume_one_node"],
-        sizes=flags["sizes"],
+        protocol=_protocol(flags["protocol"]),
         element=ELEMENTS[flags["dtype"].lower()],
         min_size=flags["min_size"] or 0,
-        max_size=flags["max_size"],
-        size=flags["size"],
-        collective=task,
-        root=flags["root"],
+        collective=flags["coll"],
+        **{key: flags[key] for key in SAME},
     )
 
 

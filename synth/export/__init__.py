@@ -5,10 +5,10 @@ An exporter is a frozen class, found by its name in `EXPORTERS` or brought by a 
     class MyFormat:
         suffix = ".xml"                        # of a file
         runtimes = ("executor", "msccl")       # what it can write for; schedules are lowered for the one chosen
-        def emit(self, program: Program, request: Request) -> str
+        def emit(self, program: Program, target: Target) -> str
 
 `emit` prints the program unchanged, or raises SynthError that names an exceeded limit of the runtime and a remedy.
-The same program and request give the same text.
+The same program and target give the same text.
 """
 
 from collections.abc import Mapping

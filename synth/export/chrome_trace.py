@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from synth.errors import SynthError
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.program.events import Event
 from synth.program.program import Block, Program
 from synth.program.text import op_text
@@ -24,18 +24,18 @@ PICOSECONDS = 1_000_000  # picoseconds in a microsecond, the unit of the format
 
 @dataclass(frozen=True)
 class Trace:
-    """The exporter of timelines. It draws the events of `Request.timeline`: a run of the program by an executor."""
+    """The exporter of timelines. It draws the events of `Target.timeline`: a run of the program by an executor."""
 
     suffix: str = ".json"
     runtimes: tuple[str, ...] = ("synth",)
 
-    def emit(self, program: Program, request: Request) -> str:
+    def emit(self, program: Program, target: Target) -> str:
         """Return the timeline. Raises SynthError if no times are known."""
-        if request.timeline is None or request.network is None:
+        if target.timeline is None or target.network is None:
             raise SynthError(
                 "a timeline needs the times of the links: export a schedule, or name the machine with --topo"
             )
-        return chrome(program, request.timeline(program, request.network, request.size))
+        return chrome(program, target.timeline(program, target.network, target.request.size))
 
 
 def chrome(program: Program, events: Sequence[Event]) -> str:

@@ -1,58 +1,32 @@
 """Export of a frontier, schedule or program to the files of one format, for `synth export` and `synth.export_program`.
 
-Wish      the user's request: format, runtime, sizes, ranks
-Exported  the files, and remarks for the user
+ExportResult  the files, and remarks for the user
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.export import EXPORTERS, point_choice, rank_map
 from synth.export import folder_notes as notes
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.point_choice import Candidate
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.model.frontier import Frontier
 from synth.model.registry import find
 from synth.model.schedule import Schedule
-from synth.model.topology import Network
 from synth.program.analysis import check, safe_sizes
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
-from synth.program.program import InPlace, Program
+from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
 
 MSCCL_FILES = 4  # files that msccl loads
 # the largest size in bytes of a program with scratch for msccl, which reserves scratch for it at the start, if neither
 # the program nor the user sets one
 SCRATCH_SIZE = 1 << 30
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """The request for one export.
-
-    `to`: the exporter's name. `ranks`: the machine's rank of each rank of the schedule. `links`: the machine's network,
-    whose links are checked (None: not known). `point`: the number of the frontier's point, from 1. `sizes`: sizes in
-    bytes to be served, of elements of `element` bytes. `low`, `high`: bounds in bytes of the sizes offered. `protocol`
-    and `instances` None: Simple and 1, or those of the program.
-    """
-
-    to: str = "msccl-xml"
-    request: Request = field(default_factory=Request)
-    protocol: str | None = None
-    instances: int | None = None
-    in_place: InPlace | None = None
-    ranks: tuple[int, ...] | None = None
-    links: Network | None = None
-    point: int | None = None
-    sizes: tuple[int, ...] = ()
-    element: int = 4
-    low: int = 0
-    high: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,95 +44,98 @@ class ExportResult:
     notes: str = ""
 
 
-def export_point(source: Frontier | Schedule | Program, wish: ExportOptions) -> ExportResult:
+def export_point(source: Frontier | Schedule | Program, target: Target) -> ExportResult:
     """Export one program: one file, or two if the runtime needs one in place and one out of place.
 
     Raises SynthError, UsageError.
     """
-    exporter, wish = _exporter(wish)
+    exporter, target = _exporter(target)
     remarks: list[str] = []
     if isinstance(source, Frontier):
-        candidate = _chosen(source, wish, remarks)
+        candidate = _chosen(source, target, remarks)
         program, schedule = candidate.program, candidate.point.schedule
         remarks.insert(0, candidate.text)
     else:
-        program = program_for_runtime(source, wish)
+        program = program_for_runtime(source, target)
         schedule = source if isinstance(source, Schedule) else None
-    network = wish.links
+    network = target.links
     if schedule:
-        network = rank_map.network(schedule.network, wish.ranks or range(schedule.network.ranks))
-    request = replace(wish.request, network=network)
-    files = [(suffix, exporter.emit(placed, request)) for suffix, placed in program_variants(program, wish)]
-    check_program(program, wish)
-    if wish.to == "msccl-xml":
+        network = rank_map.network(schedule.network, target.ranks or range(schedule.network.ranks))
+    placed_target = replace(target, network=network)
+    files = [(suffix, exporter.emit(placed, placed_target)) for suffix, placed in program_variants(program, target)]
+    check_program(program, target)
+    if target.request.to == "msccl-xml":
         remarks.append(f"serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}")
         remarks += [warning] if (warning := root_warning(program)) else []
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program)
-    return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, wish)))
+    return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, target)))
 
 
-def export_frontier(frontier: Frontier, wish: ExportOptions) -> ExportResult:
+def export_frontier(frontier: Frontier, target: Target) -> ExportResult:
     """Export all points of `frontier`, each for the sizes at which it is predicted fastest.
 
     Raises SynthError, UsageError.
     """
-    exporter, wish = _exporter(wish)
-    if wish.to != "msccl-xml":
-        raise UsageError(f"--all writes a folder of MSCCL-IR files; export points to {wish.to} one by one with --point")
+    exporter, target = _exporter(target)
+    request = target.request
+    if request.to != "msccl-xml":
+        raise UsageError(
+            f"--all writes a folder of MSCCL-IR files; export points to {request.to} one by one with --point"
+        )
     lost: list[str] = []
-    candidates = _candidates(frontier, wish, lost)
+    candidates = _candidates(frontier, target, lost)
 
     def divides(candidate: Candidate) -> bool:
         """True if every size of the request can be cut into the candidate's chunks."""
-        return not any(point_choice.indivisible(candidate.program, size, wish.element) for size in wish.sizes)
+        return not any(point_choice.indivisible(candidate.program, size, request.element) for size in request.sizes)
 
     dividing = list(filter(divides, candidates))
     for c in candidates:
         if dividing and c not in dividing:
-            lost.append(f"{c.text}: {_reasons(c, wish)}")
-    maximum = (
-        MSCCL_FILES // len(program_variants(candidates[0].program, wish)) if wish.request.runtime == "msccl" else None
-    )
+            lost.append(f"{c.text}: {_reasons(c, target)}")
+    maximum = None
+    if request.runtime == "msccl":
+        maximum = MSCCL_FILES // len(program_variants(candidates[0].program, target))
     served, out = point_choice.drop_to_fit(frontier, dividing or candidates, maximum)
     lost += [f"{c.text}: msccl loads at most {MSCCL_FILES} files; export it alone with --point {c.number}" for c in out]
     used = {item.candidate.number for item in served}
     for c in dividing or candidates:
         if c.number not in used and c not in out:
             lost.append(f"{c.text}: predicted slower than the others at every size that it may serve")
-    request = replace(wish.request, network=frontier.network)
+    placed_target = replace(target, network=frontier.network)
     files: list[tuple[str, str]] = []
     rows = []
     for item in served:
         names = []
-        for suffix, program in program_variants(item.program, wish):
+        for suffix, program in program_variants(item.program, target):
             point = item.candidate.point
             stem = f"{frontier.collective.name}-S{point.steps}-R{point.rounds}-C{point.chunks}"
             names.append(f"{len(files) + 1:02d}-{stem}{suffix}{exporter.suffix}")
-            files.append((names[-1], exporter.emit(program, request)))
+            files.append((names[-1], exporter.emit(program, placed_target)))
         rows.append((item, names))
     remarks: list[str] = []
     if not frontier.network.latency:
         remarks.append(f"{frontier.network.name} gives its links no latency, so the prediction favours bandwidth alone")
     remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
     if not dividing:
-        reasons = "; ".join(_reasons(c, wish) for c in candidates)
+        reasons = "; ".join(_reasons(c, target) for c in candidates)
         remarks.append(f"no point divides every one of the listed sizes: {reasons}")
-    remarks += rank_remarks(frontier, wish)
-    runtime = wish.request.runtime
+    remarks += rank_remarks(frontier, target)
+    runtime = request.runtime
     page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
     return ExportResult(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
 
 
-def rank_remarks(source: Frontier | Schedule | Program, wish: ExportOptions) -> list[str]:
+def rank_remarks(source: Frontier | Schedule | Program, target: Target) -> list[str]:
     """Return remarks on the ranks: the devices that they stand for, and links that were not checked."""
     remarks = []
-    if wish.links is None and wish.ranks and list(wish.ranks) != sorted(wish.ranks):
+    if target.links is None and target.ranks and list(target.ranks) != sorted(target.ranks):
         remarks.append(
             "the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo"
         )
     labels = sorted(source.labels) if isinstance(source, Frontier) else []
-    if wish.links is None and labels and labels != list(range(len(labels))):
+    if target.links is None and labels and labels != list(range(len(labels))):
         remarks.append(
             f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
             f"communicator"
@@ -166,47 +143,48 @@ def rank_remarks(source: Frontier | Schedule | Program, wish: ExportOptions) -> 
     return remarks
 
 
-def _exporter(wish: ExportOptions) -> tuple:
-    exporter = find("exporters", wish.to, EXPORTERS)()
-    runtime = wish.request.runtime.lower() or exporter.runtimes[0]
+def _exporter(target: Target) -> tuple:
+    exporter = find("exporters", target.request.to, EXPORTERS)()
+    to, runtime = target.request.to, target.request.runtime.lower() or exporter.runtimes[0]
     if runtime not in exporter.runtimes:
-        raise UsageError(f"{wish.to} is not for the runtime {runtime!r}; it is for {', '.join(exporter.runtimes)}")
-    return exporter, replace(wish, to=wish.to.lower(), request=replace(wish.request, runtime=runtime))
+        raise UsageError(f"{to} is not for the runtime {runtime!r}; it is for {', '.join(exporter.runtimes)}")
+    return exporter, replace(target, request=replace(target.request, to=to.lower(), runtime=runtime))
 
 
-def _chosen(frontier: Frontier, wish: ExportOptions, remarks: list[str]) -> Candidate:
+def _chosen(frontier: Frontier, target: Target, remarks: list[str]) -> Candidate:
     points = frontier.points
     if not points:
         raise SynthError("the frontier has no point")
-    if wish.point is not None:
-        if not 1 <= wish.point <= len(points):
+    if target.request.point is not None:
+        if not 1 <= target.request.point <= len(points):
             raise UsageError(
-                f"--point {wish.point}: the frontier has points 1 to {len(points)}, in the order of its table"
+                f"--point {target.request.point}: the frontier has points 1 to {len(points)}, in the order of its table"
             )
-        point = points[wish.point - 1]
-        return Candidate(wish.point, point, program_for_runtime(point.schedule, wish))
+        point = points[target.request.point - 1]
+        return Candidate(target.request.point, point, program_for_runtime(point.schedule, target))
     if len(points) == 1:
-        return Candidate(1, points[0], program_for_runtime(points[0].schedule, wish))
-    if not wish.sizes:
+        return Candidate(1, points[0], program_for_runtime(points[0].schedule, target))
+    if not target.request.sizes:
         raise UsageError(
             f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
         )
-    candidates = _candidates(frontier, wish, remarks)
-    best = point_choice.best_candidate(frontier, candidates, wish.sizes, wish.element)
-    remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, wish))]
+    candidates = _candidates(frontier, target, remarks)
+    best = point_choice.best_candidate(frontier, candidates, target.request.sizes, target.request.element)
+    remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, target))]
     return best
 
 
-def _candidates(frontier: Frontier, wish: ExportOptions, lost: list[str]) -> list[Candidate]:
+def _candidates(frontier: Frontier, target: Target, lost: list[str]) -> list[Candidate]:
     """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
+    exporter = find("exporters", target.request.to, EXPORTERS)()
     candidates: list[Candidate] = []
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):
         try:
-            program = program_for_runtime(point.schedule, wish)
-            for _, placed in program_variants(program, wish):
-                find("exporters", wish.to, EXPORTERS)().emit(placed, replace(wish.request, network=frontier.network))
-            check_program(program, wish)
+            program = program_for_runtime(point.schedule, target)
+            for _, placed in program_variants(program, target):
+                exporter.emit(placed, replace(target, network=frontier.network))
+            check_program(program, target)
             candidates.append(Candidate(number, point, program))
         except (UsageError, VerificationError):
             raise
@@ -218,37 +196,37 @@ def _candidates(frontier: Frontier, wish: ExportOptions, lost: list[str]) -> lis
     return candidates
 
 
-def _reasons(candidate: Candidate, wish: ExportOptions) -> str:
-    return "; ".join(
-        why for size in wish.sizes if (why := point_choice.reason_against(candidate.program, size, wish.element))
-    )
+def _reasons(candidate: Candidate, target: Target) -> str:
+    sizes, element = target.request.sizes, target.request.element
+    return "; ".join(why for size in sizes if (why := point_choice.reason_against(candidate.program, size, element)))
 
 
-def program_for_runtime(source: Schedule | Program, wish: ExportOptions) -> Program:
-    """Return the program for the runtime of `wish`, with the sizes at which it may be used."""
-    runtime = wish.request.runtime
+def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
+    """Return the program for the runtime of `target`, with the sizes at which it may be used."""
+    request, runtime = target.request, target.request.runtime
     if isinstance(source, Program):
-        if wish.instances is not None or wish.ranks is not None:
+        if request.instances is not None or target.ranks is not None:
             raise UsageError(
                 "a program has its instances and ranks already; --instances and --rank-map are for schedules"
             )
-        program = replace(source, protocol=wish.protocol or source.protocol, in_place=wish.in_place or source.in_place)
+        in_place = request.in_place or source.in_place
+        program = replace(source, protocol=request.protocol or source.protocol, in_place=in_place)
     else:
-        program = _lowered(source, wish)
+        program = _lowered(source, target)
     if runtime not in RUNTIMES or runtime == "synth":
         return program
     safe = safe_sizes(program, runtime)
     if safe == 0:
         raise SynthError(f"{program.name} does not run on {runtime}: {_first(program, runtime)}")
-    tops = [size for size in (program.max_bytes, safe, wish.high) if size is not None]
+    tops = [size for size in (program.max_bytes, safe, request.max_size) if size is not None]
     if not tops and runtime == "msccl" and any(gpu.scratch for gpu in program.gpus):
         tops = [SCRATCH_SIZE]
-    return replace(program, min_bytes=max(program.min_bytes, wish.low), max_bytes=min(tops, default=None))
+    return replace(program, min_bytes=max(program.min_bytes, request.min_size), max_bytes=min(tops, default=None))
 
 
-def check_program(program: Program, wish: ExportOptions) -> None:
+def check_program(program: Program, target: Target) -> None:
     """Prove the program right by the analysis of its data flow. Raises SynthError with the first finding."""
-    runtime = wish.request.runtime
+    runtime = target.request.runtime
     if runtime in RUNTIMES and runtime != "synth" and not check(program, runtime).ok:
         raise SynthError(f"{program.name} is wrong: {_first(program, runtime)}")
 
@@ -258,24 +236,30 @@ def _first(program: Program, runtime: str) -> str:
     return f"{errors[0]}" + (f" (and {len(errors) - 1} more; see synth lint)" if len(errors) > 1 else "")
 
 
-def _lowered(schedule: Schedule, wish: ExportOptions) -> Program:
-    schedule = rank_map.relabelled(schedule, wish.ranks) if wish.ranks else schedule
-    if wish.links is not None:
-        rank_map.check_links(schedule, wish.links, wish.links.name)
-    options = LoweringOptions(wish.request.runtime, wish.protocol or "Simple", wish.instances or 1, wish.in_place)
+def _lowered(schedule: Schedule, target: Target) -> Program:
+    schedule = rank_map.relabelled(schedule, target.ranks) if target.ranks else schedule
+    if target.links is not None:
+        rank_map.check_links(schedule, target.links, target.links.name)
+    request = target.request
+    options = LoweringOptions(
+        request.runtime,
+        request.protocol or LoweringOptions.protocol,
+        request.instances or LoweringOptions.instances,
+        request.in_place,
+    )
     if options.runtime == "mscclpp":
-        nodes = wish.request.machine.nodes if wish.request.machine else None
+        nodes = target.machine.nodes if target.machine else None
         return onesided(schedule, replace(options, nodes=nodes))
     return lower(schedule, options)
 
 
-def program_variants(program: Program, wish: ExportOptions) -> Sequence[tuple[str, Program]]:
+def program_variants(program: Program, target: Target) -> Sequence[tuple[str, Program]]:
     """Return (suffix, program) of each file: two if the program is for both kinds of call and the runtime needs a file
     for each, else one."""
     if (
         program.in_place == "both"
-        and wish.request.runtime in RUNTIMES
-        and RUNTIMES[wish.request.runtime].exact_in_place
+        and target.request.runtime in RUNTIMES
+        and RUNTIMES[target.request.runtime].exact_in_place
     ):
         return (("", replace(program, in_place="out")), ("-in-place", replace(program, in_place="in")))
     return (("", program),)

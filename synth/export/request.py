@@ -1,7 +1,8 @@
-"""The request that an exporter gets besides the program: the target machine, and the user's assertions.
+"""The request of an export, and the target that an exporter gets besides the program.
 
-    Machine  kinds nodes
-    Request  runtime machine network size assume_root assume_nvlink assume_one_node timeline
+    ExportRequest  the user's options
+    Machine        kinds nodes
+    Target         request ranks links machine network timeline
 
 `Machine.of` takes it from a Topology; programs and schedules do not carry it.
 """
@@ -11,11 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from synth.model.collective import Collective
 from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
 from synth.program.events import Event
-from synth.program.program import Program
+from synth.program.program import InPlace, Program
 
 
 @dataclass(frozen=True)
@@ -61,22 +64,65 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Request:
-    """Options of one export, besides the program.
+class ExportRequest:
+    """Options of `synth export`, `synth.export_program` and `synth.export_plan`.
 
-    `runtime`: one of the exporter's `runtimes`. `machine`: None if it is not known. `network`: latencies and bandwidths
-    of the links, None for a program that came without a schedule.
-    `size`: the size in bytes (nccl-tests' sense) that a timeline is drawn for.
-    `assume_root`: the user asserts that every call has this root. `assume_nvlink`, `assume_one_node`: the user asserts
-    that all links are NVLink, that all ranks share a box. `timeline`: runs a program at a size (None: the executor's
-    own) on a network; it is a function because exporters do not import executors.
+    `to`: the name of the exporter; of a plan, that of the plan's format.
+    `runtime`: one of the exporter's runtimes. "": the first of them.
+    `topology`: the machine that it is for. None: the one that the schedule names, if its links are the same.
+    `rank_map`: the machine's rank of each rank of the schedule. None: the labels of an allocation, or a match.
+    `in_place`: the calls that it is for. None: both where that can be.
+    `assume_root`: every call of the job has this root.
+    `assume_nvlink`: all links are NVLink.
+    `assume_one_node`: all ranks are in one box.
+    `min_size`, `max_size`: bounds in bytes of the sizes offered. `max_size` None: as far as it is proved safe.
+
+    A plan says the others itself:
+    `point`: the number of the frontier's point, from 1. None: the only one, or the best for `sizes`.
+    `every`: a folder of all points of a frontier, each for the sizes at which it is predicted fastest.
+    `protocol`: the protocol of a lowered schedule, or a program's instead of its own. None: Simple, or its own.
+    `instances`: copies of a schedule side by side, each for its share of the data. None: one.
+    `sizes`: sizes in bytes to be served.
+    `element`: bytes of an element of `sizes`.
+    `size`: the size in bytes that a timeline is drawn for. None: the executor's own.
+    `collective`: the collective that a foreign file computes, where the file does not say.
+    `root`: the root of a foreign file's collective, where it does not follow.
     """
 
+    to: str = "msccl-xml"
     runtime: str = ""
-    machine: Machine | None = None
-    network: Network | None = None
-    size: int | None = None
+    topology: str | Path | Topology | None = None
+    rank_map: Sequence[int] | None = None
+    in_place: InPlace | None = None
     assume_root: int | None = None
     assume_nvlink: bool = False
     assume_one_node: bool = False
+    min_size: int = 0
+    max_size: int | None = None
+    point: int | None = None
+    every: bool = False
+    protocol: str | None = None
+    instances: int | None = None
+    sizes: Sequence[int] = ()
+    element: int = 4
+    size: int | None = None
+    collective: str | Path | Collective | None = None
+    root: int | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The target of one export: the request, and what is known of the machine that it is for.
+
+    `ranks`: the machine's rank of each rank of the schedule; None for a program. `links`: the machine's network, whose
+    links are checked (None: not known). `machine`: None if it is not known. `network`: latencies and bandwidths of the
+    links in the program's numbering, None for a program that came without a schedule. `timeline`: runs a program at a
+    size (None: the executor's own) on a network; it is a function because exporters do not import executors.
+    """
+
+    request: ExportRequest = field(default_factory=ExportRequest)
+    ranks: tuple[int, ...] | None = None
+    links: Network | None = None
+    machine: Machine | None = None
+    network: Network | None = None
     timeline: Callable[[Program, Network, int | None], Sequence[Event]] | None = None

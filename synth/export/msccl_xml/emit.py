@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from synth.export.msccl_xml.limits import check
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
@@ -33,13 +33,13 @@ class MscclXml:
     suffix: str = ".xml"
     runtimes: tuple[str, ...] = PROFILES
 
-    def emit(self, program: Program, request: Request) -> str:
+    def emit(self, program: Program, target: Target) -> str:
         """Return the text of the file.
 
-        Raises SynthError that names the exceeded limit and a remedy if `request.runtime` cannot take the program.
+        Raises SynthError that names the exceeded limit and a remedy if the target's runtime cannot take the program.
         """
-        runtime = RUNTIMES[request.runtime or PROFILES[0]]
-        check(program, runtime, request)
+        runtime = RUNTIMES[target.request.runtime or PROFILES[0]]
+        check(program, runtime, target)
         return "\n".join(_lines(program, runtime)) + "\n"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from synth.errors import SynthError, UsageError
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.program.buffer_layout import Layout
 from synth.program.program import RECEIVING, SENDING, Block, Gpu, Op, Program
@@ -22,11 +22,11 @@ TARGETS = {"r": 1, "rcs": 1, "rrc": 1, "rrcs": 1, "cpy": 1, "re": 1}
 FEWER = "fewer --instances, or a point with fewer chunks"
 
 
-def check(program: Program, runtime: Runtime, request: Request) -> None:
+def check(program: Program, runtime: Runtime, target: Target) -> None:
     """Raise SynthError for the first limit of `runtime` that the program exceeds."""
     _dispatched(program, runtime)
-    check_root(program, runtime, request)
-    _protocol(program, runtime, request)
+    check_root(program, runtime, target)
+    _protocol(program, runtime, target)
     _sizes(program, runtime)
     if program.ranks > MAX_RANKS:
         raise SynthError(f"{program.ranks} ranks: {runtime.name} reads at most {MAX_RANKS}")
@@ -89,24 +89,24 @@ def root_warning(program: Program) -> str | None:
     )
 
 
-def check_root(program: Program, runtime: Runtime, request: Request) -> None:
+def check_root(program: Program, runtime: Runtime, target: Target) -> None:
     """Refuse a rooted collective whose root the user has not asserted, because no runtime compares the root."""
     warning = root_warning(program)
     if warning is None:
         return
     root = program.collective.roots[0]  # type: ignore[union-attr]
-    if request.assume_root is None:
+    if target.request.assume_root is None:
         raise SynthError(f"{warning}; add --assume-root {root} if every call in the job has root {root}")
-    if request.assume_root != root:
+    if target.request.assume_root != root:
         raise SynthError(
-            f"--assume-root {request.assume_root}: the schedule's root is {root}; synthesize it with --root"
+            f"--assume-root {target.request.assume_root}: the schedule's root is {root}; synthesize it with --root"
         )
 
 
-def _protocol(program: Program, runtime: Runtime, request: Request) -> None:
+def _protocol(program: Program, runtime: Runtime, target: Target) -> None:
     pairs = sorted({(src, dst) for src, dst, _ in program.senders})
-    kinds, nodes = (request.machine.kinds, request.machine.nodes) if request.machine else ({}, ())
-    if program.protocol == "LL128" and not request.assume_nvlink:
+    kinds, nodes = (target.machine.kinds, target.machine.nodes) if target.machine else ({}, ())
+    if program.protocol == "LL128" and not target.request.assume_nvlink:
         for pair in pairs:
             pair_kinds = kinds.get(pair, frozenset({"unknown"}))
             if pair_kinds != {"nvlink"}:
@@ -123,7 +123,7 @@ def _protocol(program: Program, runtime: Runtime, request: Request) -> None:
         or task.name not in ("broadcast", "reduce")
     ):
         return
-    if request.assume_one_node or (nodes and len(set(nodes)) == 1):
+    if target.request.assume_one_node or (nodes and len(set(nodes)) == 1):
         return
     where = "over several boxes" if nodes else "on a machine whose boxes are not known"
     remedy = "use --protocol LL" + ("" if nodes else ", name the machine with --topo, or assert --assume-one-node")

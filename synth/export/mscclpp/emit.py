@@ -25,7 +25,7 @@ from synth.errors import SynthError
 from synth.export.msccl_xml.limits import check_root, root_warning
 from synth.export.mscclpp.connections import Connections
 from synth.export.mscclpp.thread_block import block_document
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.program import plan_limits as limits
 from synth.program.program import ONE_SIDED, Gpu, Program
 from synth.program.runtimes import RUNTIMES
@@ -42,9 +42,9 @@ class Mscclpp:
     suffix: str = ".json"
     runtimes: tuple[str, ...] = ("mscclpp",)
 
-    def emit(self, program: Program, request: Request) -> str:
+    def emit(self, program: Program, target: Target) -> str:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
-        check_root(program, RUNTIMES["mscclpp"], request)
+        check_root(program, RUNTIMES["mscclpp"], target)
         return json.dumps(document(program), indent=1) + "\n"
 
     def remarks(self, program: Program) -> tuple[str, ...]:

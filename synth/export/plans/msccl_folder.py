@@ -14,13 +14,13 @@ from synth.export.msccl_xml.emit import MscclXml
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.plans import programs as plan_offers
 from synth.export.plans.notes import Row, loss_remarks, page, stem
-from synth.export.plans.programs import NCCL, UNSERVED, OptionsOfNetwork, TablePrograms
+from synth.export.plans.programs import NCCL, UNSERVED, TablePrograms, TargetOfNetwork
 from synth.export.plans.size_ranges import Share, drop_to_fit, unserved_ranges
 from synth.model.tuning_plan import Plan
 from synth.program.program import Program
 
 
-def folder(plan: Plan, placed: OptionsOfNetwork, runtime: str) -> ExportResult:
+def folder(plan: Plan, placed: TargetOfNetwork, runtime: str) -> ExportResult:
     """Return the files, disjoint in size for each collective and number of ranks.
 
     Raises SynthError if there would be none.
@@ -84,7 +84,7 @@ def _files(plan: Plan, made: Sequence[TablePrograms]) -> tuple[list[Row], list[t
             for suffix, program in m.programs[share.choice]:
                 name = stem(len(files) + 1, m.shares.table, algorithm) + suffix
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
-                files.append((f"{name}.xml", MscclXml().emit(ready, m.requests[share.choice])))
+                files.append((f"{name}.xml", MscclXml().emit(ready, m.targets[share.choice])))
                 names.append(f"{name}.xml")
             rows.append(Row(m.shares.table, share, algorithm, m.programs[share.choice][0][1], tuple(names)))
     return rows, files

@@ -14,7 +14,7 @@ from synth.export.mscclpp.emit import Mscclpp
 from synth.export.plans import programs, registration_code
 from synth.export.plans.msccl_folder import library_remarks
 from synth.export.plans.notes import Row, head, judged_section, stem, table, unserved_section
-from synth.export.plans.programs import OptionsOfNetwork
+from synth.export.plans.programs import TargetOfNetwork
 from synth.export.plans.registration_code import Entry
 from synth.export.plans.size_ranges import Shares, unserved_ranges
 from synth.model.tuning_plan import Plan
@@ -26,7 +26,7 @@ UNSERVED = "MSCCL++ chooses itself"
 PROTOCOLS = ("Simple", "LL")
 
 
-def folder(plan: Plan, placed: OptionsOfNetwork) -> ExportResult:
+def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
     """Return the plans, disjoint in size for each collective, number of ranks and kind of call, and the code.
 
     Raises SynthError if there would be no plan.
@@ -43,7 +43,7 @@ def folder(plan: Plan, placed: OptionsOfNetwork) -> ExportResult:
             for suffix, program in m.programs[share.choice]:
                 name = stem(len(files) + 1, m.shares.table, plan.algorithms[share.choice]) + suffix
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
-                files.append((f"{name}.json", Mscclpp().emit(ready, m.requests[share.choice])))
+                files.append((f"{name}.json", Mscclpp().emit(ready, m.targets[share.choice])))
                 entries.append(Entry.of(ready))
                 names.append(f"{name}.json")
             rows.append(

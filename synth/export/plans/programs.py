@@ -9,9 +9,8 @@ from math import lcm
 
 from synth.errors import SynthError, VerificationError
 from synth.export import EXPORTERS, exported_files
-from synth.export.exported_files import ExportOptions
 from synth.export.plans.size_ranges import Offer, Shares, shares
-from synth.export.request import Request
+from synth.export.request import Target
 from synth.model.registry import find
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -21,24 +20,24 @@ from synth.program.program import Program
 
 NCCL = "nccl"
 UNSERVED = "the library's own algorithm runs"  # at sizes that no algorithm of the plan serves
-# the request for the schedules of one network, with the machine's ranks, links and kinds of links
-OptionsOfNetwork = Callable[[Network], ExportOptions]
+# the target of the schedules of one network, with the machine's ranks, links and kinds of links
+TargetOfNetwork = Callable[[Network], Target]
 
 
 @dataclass(frozen=True)
 class TablePrograms:
     """One table of the plan for one runtime.
 
-    `programs[i]`: (suffix of the file, program) of each program of algorithm i. `requests[i]`: the request to their
-    exporter.
+    `programs[i]`: (suffix of the file, program) of each program of algorithm i. `targets[i]`: what their exporter
+    gets besides the program.
     """
 
     shares: Shares
     programs: Mapping[int, Sequence[tuple[str, Program]]]
-    requests: Mapping[int, Request]
+    targets: Mapping[int, Target]
 
 
-def table(plan: Plan, one: Table, placed: OptionsOfNetwork) -> TablePrograms:
+def table(plan: Plan, one: Table, placed: TargetOfNetwork) -> TablePrograms:
     """Return the algorithms that the ranges of `one` name, as programs if the runtime takes them.
 
     NCCL's own algorithms are offered for every size without a program, because they run at sizes that no file serves.
@@ -47,7 +46,7 @@ def table(plan: Plan, one: Table, placed: OptionsOfNetwork) -> TablePrograms:
     offers: dict[int, Offer] = {}
     refused: dict[int, str] = {}
     programs: dict[int, Sequence[tuple[str, Program]]] = {}
-    requests: dict[int, Request] = {}
+    targets: dict[int, Target] = {}
     for i in dict.fromkeys(i for row in one.ranges for i in row.order):
         algorithm = plan.algorithms[i]
         if algorithm.backend == NCCL:
@@ -55,16 +54,16 @@ def table(plan: Plan, one: Table, placed: OptionsOfNetwork) -> TablePrograms:
         elif algorithm.schedule is None:
             refused[i] = missing(algorithm)
         else:
-            wish = placed(algorithm.schedule.network)
-            requests[i] = replace(wish.request, network=algorithm.schedule.network)
+            target = placed(algorithm.schedule.network)
+            targets[i] = replace(target, network=algorithm.schedule.network)
             try:
-                programs[i] = _programs(algorithm.schedule, algorithm, wish)
+                programs[i] = _programs(algorithm.schedule, algorithm, target)
                 offers[i] = _offer(algorithm, programs[i], one)
             except VerificationError:
                 raise
             except SynthError as error:
                 refused[i] = str(error)
-    return TablePrograms(shares(one, offers, refused), programs, requests)
+    return TablePrograms(shares(one, offers, refused), programs, targets)
 
 
 def missing(algorithm: Algorithm) -> str:
@@ -74,15 +73,15 @@ def missing(algorithm: Algorithm) -> str:
     return f"it is {algorithm.backend}'s, which no file for this runtime can name"
 
 
-def _programs(schedule: Schedule, algorithm: Algorithm, wish: ExportOptions) -> Sequence[tuple[str, Program]]:
-    wish = replace(wish, protocol=algorithm.protocol, instances=algorithm.instances)
-    places = [wish.in_place]
-    if wish.request.runtime == "mscclpp" and wish.in_place in (None, "both"):  # a plan is for one of the two
+def _programs(schedule: Schedule, algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Program]]:
+    request = replace(target.request, protocol=algorithm.protocol, instances=algorithm.instances)
+    places = [request.in_place]
+    if request.runtime == "mscclpp" and request.in_place in (None, "both"):  # a plan is for one of the two
         places = ["out", "in"]
     found, errors = [], []
     for place in places:
         try:
-            found += _proved(schedule, replace(wish, in_place=place))
+            found += _proved(schedule, replace(target, request=replace(request, in_place=place)))
         except VerificationError:
             raise
         except SynthError as error:
@@ -92,14 +91,14 @@ def _programs(schedule: Schedule, algorithm: Algorithm, wish: ExportOptions) -> 
     return found
 
 
-def _proved(schedule: Schedule, wish: ExportOptions) -> list[tuple[str, Program]]:
-    program = exported_files.program_for_runtime(schedule, wish)
-    request = replace(wish.request, network=schedule.network)
-    suffix = "-in-place" if wish.request.runtime == "mscclpp" and wish.in_place == "in" else ""
-    pairs = [(end or suffix, one) for end, one in exported_files.program_variants(program, wish)]
+def _proved(schedule: Schedule, target: Target) -> list[tuple[str, Program]]:
+    program = exported_files.program_for_runtime(schedule, target)
+    request = target.request
+    suffix = "-in-place" if request.runtime == "mscclpp" and request.in_place == "in" else ""
+    pairs = [(end or suffix, one) for end, one in exported_files.program_variants(program, target)]
     for _, one in pairs:
-        find("exporters", wish.to, EXPORTERS)().emit(one, request)
-    exported_files.check_program(program, wish)
+        find("exporters", request.to, EXPORTERS)().emit(one, replace(target, network=schedule.network))
+    exported_files.check_program(program, target)
     return pairs
 
 
