@@ -39,7 +39,7 @@ from synth import api
 from synth.catalog.tuner import tune as tuner
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
 from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, nominal
-from synth.catalog.tuner.measurements import Sample, document, merged
+from synth.catalog.tuner.measurements import Sample, from_document, merge_measurements
 from synth.catalog.tuner.tune import Candidate, Question
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
@@ -119,7 +119,7 @@ def timed(topology: str, collective: str, baselines: tuple[str, ...], instances:
         for protocol, top in LARGEST.items()
         for n in instances
     ]
-    measured = merged([m for i, doc in enumerate(docs) for m in document(doc, f"run {i}")])
+    measured = merge_measurements([m for i, doc in enumerate(docs) for m in from_document(doc, f"run {i}")])
     found = candidates(schedules, measured).candidates
     return Set(collective, frontier, found if exact else tuple(_as_asked(c, sizes) for c in found), sizes)
 

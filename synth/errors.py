@@ -1,6 +1,6 @@
 """Every error a user can meet, and the exit code each one ends with.
 
-A message says what was asked, what was found and what to do, in one line.
+A message is one line: the request, the fault, and a way to mend it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class SynthError(Exception):
 
 
 class UsageError(SynthError):
-    """The request itself makes no sense: an unknown name, two options that exclude each other. Exit code 2."""
+    """A request without meaning: an unknown name, two options that exclude each other. Exit code 2."""
 
     exit_code = 2
 
@@ -62,7 +62,10 @@ class VerificationError(SynthError):
         self.place = place
 
     def within(self, place: str) -> VerificationError:
-        """The same error, of the same kind, of a part that stands at `place` of a document."""
+        """Return an error of the same class for an enclosing document.
+
+        Its `place` is `place`; its message is `place`, a colon, and the old message.
+        """
         return type(self)(str(self), place)
 
 
@@ -73,7 +76,10 @@ class UncheckedError(VerificationError):
 
 
 def malformed(error: Exception, what: str = "document") -> str:
-    """Return one line on a document whose shape made code raise `error`; it names no Python type."""
+    """Return the message for a document whose reading raised the Python exception `error`.
+
+    It names `what` kind of document it is and the fault, in one line of at most 200 characters without Python's types.
+    """
     match error:
         case KeyError():
             found = f"{error} is missing" if error.args and isinstance(error.args[0], str) else f"{error} names nothing"
@@ -103,7 +109,10 @@ def json_kind(value: object) -> str:
 
 
 def unknown(kind: str, name: str, known: Sequence[str], listed: str) -> str:
-    """One line for a name that does not exist, with the nearest ones that do."""
+    """Return the message for an unknown `name`: up to three similar names of `known`, else the command that lists them.
+
+    `kind`: the singular in the message, such as "topology". `listed`: the argument of `synth list`.
+    """
     import difflib
 
     spelled: dict[str, str] = {}  # dgx-1 and dgx1 are two spellings of one name

@@ -69,9 +69,13 @@ def test_a_dropped_dependency_is_a_race():
 def test_blocks_watched_in_parts_give_the_same(program, monkeypatch):
     """Clocks of three blocks at a time: what large programs need, for memory's sake."""
     whole = {mode: lint.check(program, in_place=mode) for mode in analysis.modes(program)}
-    monkeypatch.setattr(analysis.symbolic_execution, "run", partial(analysis.symbolic_execution.run, part=3))
     monkeypatch.setattr(
-        analysis.symbolic_execution_onesided, "run", partial(analysis.symbolic_execution_onesided.run, part=3)
+        analysis.symbolic_execution, "execute_two_sided", partial(analysis.symbolic_execution.execute_two_sided, part=3)
+    )
+    monkeypatch.setattr(
+        analysis.symbolic_execution_onesided,
+        "execute_one_sided",
+        partial(analysis.symbolic_execution_onesided.execute_one_sided, part=3),
     )
     for mode, report in whole.items():
         assert set(lint.check(program, in_place=mode).findings) == set(report.findings)

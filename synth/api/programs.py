@@ -106,8 +106,8 @@ def load_program(
     instances: int = LoweringOptions.instances,
     in_place: InPlace | None = LoweringOptions.in_place,
 ) -> Program:
-    """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier,
-    lowered.
+    """Return the Program of any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a
+    frontier, lowered.
 
     Schedules may be compact ones (``.npz``, of the flow methods), as long as they are small enough to write out.
 

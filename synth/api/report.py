@@ -27,8 +27,8 @@ def report(
     collective: str | None = None,
     verify: bool = True,
 ) -> Page:
-    """One HTML page that works offline: frontiers with their bounds, schedules step by step, times, certificates,
-    provenance.
+    """Return one HTML page that works offline: frontiers with their bounds, schedules step by step, times,
+    certificates, provenance.
 
     `given`: files (a catalog; JSON of a frontier, a large frontier, a plan, a schedule, measurements) or values of
     these kinds.

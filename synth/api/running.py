@@ -143,9 +143,10 @@ def prepare(
     instances: int = RunRequest.instances,
     **options: object,
 ) -> Prepared:
-    """A program with the caller's `arrays` and `outputs`, compiled and allocated for: its `launch(stream)` neither
-    allocates nor waits and may be captured in a CUDA graph, `finish()` waits and tells a deadlock. Nothing is compared
-    with the definition.
+    """Compile a program for the caller's `arrays` and `outputs`, and allocate its buffers.
+
+    `launch(stream)` of the result neither allocates nor waits, and a CUDA graph may capture it. `finish()` waits, and
+    raises DeadlockError. The outputs are not compared with the definition.
 
     Arrays and the other options are those of `run`; of executors cuda, and host, whose launches wait for their end.
     Raises UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to
@@ -207,8 +208,8 @@ def emulate(
     stretches: Sequence[int] = (),
     **options: object,
 ) -> EmulationResult:
-    """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where
-    there is none, unless given), and the negative control. An execution-driven model, not a measurement.
+    """Return the predicted and the emulated time of each point at each size in bytes, beside `baselines` (the ring, or
+    direct where there is none, unless given), and the negative control. An execution-driven model, not a measurement.
 
     By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches`
     runs the best of each size also at real time so many times longer. `options` are the executor's.

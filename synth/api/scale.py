@@ -55,8 +55,10 @@ def large_bound(
 
 
 def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
-    """`found` as a JSON document that can be verified alone: with the links of its machine, unless its name makes the
-    very same."""
+    """Return `found` as a JSON document that `synth verify` checks alone.
+
+    It holds the links of the machine unless the machine's name gives the same machine.
+    """
     machine, named = found.topology, known(found.topology.name)
     same = named is not None and all(
         getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
@@ -65,7 +67,7 @@ def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
 
 
 def known(name: str) -> Topology | None:
-    """The machine or family of that name; a file is none."""
+    """Return the machine or family of that name; None for other names and for files."""
     from synth import topologies
 
     try:
@@ -78,9 +80,10 @@ def explain(
     topology: str | Path | Topology, collective: str | Path | Collective, *, time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Explanation:  # fmt: skip
-    """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it.
+    """Compare the optimal rate of a collective with rings and double binary trees on the same links.
 
-    After `time_limit` seconds it is what was found by then, and `Explanation.open` says what is missing. Raises
+    The result names the cut or partition that limits all of them. After `time_limit` seconds it holds the rates so far,
+    and `Explanation.open` names the missing ones. Raises
     InfeasibleError, with two ranks as its certificate, where the links do not connect the ranks, UsageError for more
     than `EXPLAINED` ranks.
     """
@@ -153,10 +156,10 @@ def allocations(
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Allocation, Rates]]:
-    """The classes of allocations of a machine up to isomorphism with the optimal rates of the collectives `names`.
+    """Return the classes of allocations of a machine up to isomorphism, with the optimal rates of `names`.
 
-    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect. After
-    `time_limit` seconds FewerAllocations has what was found by then.
+    `sizes`: numbers of GPUs, by default 3 and more. `every`: also sets that the links do not connect. After
+    `time_limit` seconds FewerAllocations is raised with the classes so far.
     """
     from synth.scale.baselines import allocations as flows
     from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
@@ -185,12 +188,11 @@ def groups(
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> JointSynthesis:
-    """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all,
-    replayed.
+    """Bound and schedule several process groups, of a file or as `Group`s, that use the machine at once.
 
-    `chunks`: chunks of each unit of data; `search=False`: no schedule. After `time_limit` seconds it is what was found
-    by then, and
-    `JointSynthesis.open` says what is missing; UndecidedError where that is not even the joint bound.
+    Returns the joint bound, the bound of each group alone, and one replayed schedule of all. `chunks`: chunks of each
+    unit of data. `search=False`: no schedule. After `time_limit` seconds the results so far are returned, and
+    `JointSynthesis.open` names the missing ones. Raises UndecidedError where there is no joint bound yet.
     """
     from synth.checker.certificates import process_groups
     from synth.checker.schedule import replay

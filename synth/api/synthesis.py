@@ -222,12 +222,12 @@ def solve(
     pipeline: int | None = None,
     on_event: Listener | None = None,
 ) -> Verdict:
-    """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds? Sat, Unsat or Unknown.
+    """Decide whether a schedule with C = `chunks` per unit, S = `steps` and R = `rounds` exists.
 
-    With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
-    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
-    `extra_memory` (chunks that a rank may relay) and `pipeline` (a new run starts every so many steps, one round each)
-    are limits that SCCL's encoding keeps.
+    Returns Sat with a replayed schedule, Unsat (proved), or Unknown with the reason. With encoding "auto" lower bounds
+    come first, and Unsat then names the bound. Allreduce, scan and other combining collectives that are no time
+    reversal of a non-combining one have engines of their own, so they take "auto" only. `extra_memory` (chunks that a
+    rank may relay) and `pipeline` (a new run starts every so many steps, with one round each) select SCCL's encoding.
     """
     from synth.checker.documents import refutation
     from synth.checker.schedule import replay as verify
@@ -302,12 +302,13 @@ def bound(
     max_steps: int | None = None,
     time_limit: float | None = None,
 ) -> list[tuple[int | None, LowerBound]]:
-    """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
+    """Return the lower bounds, each with its certificate, as pairs (S, bound).
 
-    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds
-    with those that it has after `time_limit` seconds, BoundsInterrupted on Ctrl-C. Where sums differ from
-    rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds
-    for better ones.
+    S is 0 for the bound on the number of steps, a number of steps for the bound on R/C there, and None for the bound on
+    R/C at any number of steps. The list ends with the first S whose bound equals the last kind, or at `max_steps`. For
+    sums that differ from rank to rank, on more than 16 ranks, a quick bound comes first, and without a time limit
+    better bounds are searched for `BOUND_EFFORT` seconds. Raises InfeasibleError, FewerBounds with the bounds so far
+    after `time_limit` seconds, and BoundsInterrupted with them on Ctrl-C.
     """
     from synth import bounds
     from synth.bounds import single_chunk

@@ -177,7 +177,7 @@ def _answer(
     from synth.catalog.tuner import candidates, cost_model, tune
     from synth.catalog.tuner import measurements as tune_measured
 
-    measured = tuple(tune_measured.merged(work.measured))
+    measured = tuple(tune_measured.merge_measurements(work.measured))
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
     prefix = f"{work.name}-" if several else ""

@@ -76,8 +76,8 @@ class Work(NamedTuple):
 
 
 def frontier(given: Frontier | str | Path) -> Frontier:
-    """A value, or what a file holds, its schedules replayed. Raises FormatError, VerificationError, UsageError for
-    something else."""
+    """Return a frontier from a value or a file, with its schedules replayed. Raises FormatError, VerificationError,
+    UsageError for something else."""
     from synth.checker.schedule import replay
 
     found = given if isinstance(given, Frontier) else read(Path(given))
@@ -93,13 +93,13 @@ def frontier(given: Frontier | str | Path) -> Frontier:
 def measurements(
     measured: Sequence[str | Path | dict], catalog: str | Path | None, machine: str | None, in_place: bool
 ) -> list[Measurement]:
-    """All of the files and documents; of the catalog those of `machine` (None: of every one)."""
+    """Return the measurements of all files and documents, and of the catalog those of `machine` (None: all)."""
     from synth.catalog.tuner import measurements as tune_measured
 
     found: list[Measurement] = []
     for given in measured:
         if isinstance(given, dict):
-            found += tune_measured.document(given, "measured", in_place)
+            found += tune_measured.from_document(given, "measured", in_place)
         else:
             found += tune_measured.load(Path(given), in_place)
     if catalog is not None:
@@ -109,7 +109,7 @@ def measurements(
             for fingerprint in store.fingerprints():
                 for doc in store.measurements(fingerprint):
                     if machine is None or doc.get("topology") in (None, machine):
-                        found += tune_measured.document(doc, f"{catalog}, entry {fingerprint[:12]}", in_place)
+                        found += tune_measured.from_document(doc, f"{catalog}, entry {fingerprint[:12]}", in_place)
     return found
 
 

@@ -36,11 +36,15 @@ def merge_scale_points(
     allows: Callable[[int, int, int], bool] = lambda steps, rounds, chunks: True, alike: bool = False,
     progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None,
 ) -> Frontier:  # fmt: skip
-    """Return the frontier `found` with the points of the flow methods that improve on it.
+    """Return the frontier of exact synthesis, `found`, with those points of the flow methods that improve on it.
 
-    It is `found` itself where that has no open interval. `allows(steps, rounds, chunks)`: True where a point may have
-    these. `alike`: only schedules count that leave the same bits on all ranks. `time_limit`: seconds, after which one
-    point may still be written out. Raises SweepInterrupted with the points so far on Ctrl-C.
+    A point improves if no point with as few steps has as few rounds per chunk. Its schedule is written out, replayed,
+    and bounded by `found`'s bounds. Intervals whose bound it meets are closed. `found` is returned unchanged if it has
+    no open interval or no bound for every number of steps.
+
+    `machine`, `name`, `root`: the problem. `allows(steps, rounds, chunks)`: False leaves a point out. `alike`: leave
+    out schedules that end with different bits on different ranks. `time_limit`: seconds for all this; a schedule in
+    work is finished. Raises SweepInterrupted with the points so far on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:

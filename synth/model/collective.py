@@ -44,7 +44,7 @@ class Collective:
         return len(self.pre)
 
     def wanted(self, unit: int, rank: int) -> frozenset[int]:
-        """The contributions that `rank` must end with for `unit` (combining collectives)."""
+        """Return the contributions to `unit` whose sum `rank` must end with, in a combining collective."""
         if self.wants is not None:
             return dict(self.wants[unit])[rank]
         return self.pre[unit]
@@ -67,11 +67,12 @@ class Collective:
 
     @property
     def reversible(self) -> bool:
-        """A combining collective that is the time reversal of a non-combining one: each unit ends on one rank."""
+        """True for a combining collective whose units end on one rank each: the time reversal of a non-combining
+        one."""
         return self.combining and self.wants is None and all(len(post) == 1 for post in self.post)
 
     def reversed(self) -> Collective:
-        """Before and after exchanged: reduce ↔ broadcast, reduce-scatter ↔ allgather."""
+        """Return the collective with `pre` and `post` exchanged: reduce ↔ broadcast, reduce-scatter ↔ allgather."""
         name = REVERSALS.get(self.name, f"reversed-{self.name}")
         return Collective(name, self.ranks, self.post, self.pre, not self.combining, self.roots)
 
@@ -118,7 +119,7 @@ class Collective:
         return self._document(1)
 
     def to_json(self, chunks: int) -> dict:
-        """The `collective` object of a schedule with every unit split into `chunks`."""
+        """Return the `collective` object of a schedule document, with `chunks` chunks of every unit."""
         return deepcopy(self.document) if chunks == 1 else self._document(chunks)
 
     def _document(self, chunks: int) -> dict:
@@ -241,7 +242,7 @@ def _scan(ranks: int) -> Collective:
 
 
 def pattern(ranks: int, messages: Sequence[tuple[int, int]], name: str = "pattern") -> Collective:
-    """Independent messages ``(source, destination)``, one unit each."""
+    """Return a collective of independent messages ``(source, destination)``, one unit each."""
     sources, destinations = zip(*messages, strict=True) if messages else ((), ())
     return Collective(name, ranks, _alone(sources), _alone(destinations))
 
@@ -278,7 +279,7 @@ ALIASES = {
 def collective(
     name: str, ranks: int, roots: Sequence[int] = (), sizes: Sequence[int] | Sequence[Sequence[int]] | None = None
 ) -> Collective:
-    """The collective called `name` over `ranks` ranks.
+    """Return the collective called `name` over `ranks` ranks.
 
     `roots`: one root (default 0), or several for the multi-root ones. `sizes`: chunk counts per rank
     (allgatherv, reduce-scatterv) or per pair (alltoallv). Raises UsageError for an unknown name or a bad option.

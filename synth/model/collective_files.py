@@ -19,7 +19,7 @@ _KEYS = {"name", "ranks", "combining", "pre", "post"}
 
 
 def load(path: Path, ranks: int) -> Collective:
-    """The collective in `path`, over `ranks` ranks. Raises FormatError with the place of what is wrong."""
+    """Return the collective that the file `path` defines over `ranks` ranks. Raises FormatError with the place."""
     doc = _read(path)
     for key in sorted(set(doc) - _KEYS, key=str):
         raise FormatError(f"unknown key {repr(key)[:60]}; a collective has {', '.join(sorted(_KEYS))}", str(path), key)

@@ -34,8 +34,13 @@ COPY, REDUCE = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class CompressedSchedule:
-    """`rounds[t]` of each step; send i takes `chunk[i]` over `paths[path[i]]` in step `step[i]` (from 0), `kind` COPY
-    or REDUCE."""
+    """A schedule by representatives: the images of its sends under the group of `generators` are all sends.
+
+    Attributes:
+        rounds: rounds of each step, int64.
+        step, chunk, path, kind: for listed send i its step (from 0), chunk, index in `paths`, and COPY or REDUCE.
+        paths: sequences of links, as indices in the topology's links.
+    """
 
     topology: Topology
     collective: str
@@ -61,7 +66,7 @@ class CompressedSchedule:
 
     @property
     def units(self) -> int:
-        """Units of data in all."""
+        """Number of units of data."""
         n = self.topology.ranks
         return {"allgather": n, "reduce-scatter": n, "alltoall": n * n}.get(self.collective, 1)
 
@@ -73,7 +78,7 @@ class CompressedSchedule:
 
     @cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rank where each path starts, and where it ends."""
+        """Two arrays: the first rank and the last rank of each path."""
         links = self.topology.links
         first = np.fromiter((links[p[0]].src for p in self.paths), np.int64, len(self.paths))
         last = np.fromiter((links[p[-1]].dst for p in self.paths), np.int64, len(self.paths))
@@ -143,7 +148,7 @@ class CompressedSchedule:
             part.unlink(missing_ok=True)
 
     def digest(self) -> str:
-        """SHA-256 over the sends, what tells two schedules of one topology apart."""
+        """Return the SHA-256 of the sends, which identifies the schedule among those of one topology."""
         found = hashlib.sha256(
             f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode()
         )
@@ -155,8 +160,7 @@ class CompressedSchedule:
 def over_links(
     topology: Topology, collective: str, root: int | None, chunks: int, rounds: np.ndarray, table: np.ndarray
 ) -> CompressedSchedule:
-    """A schedule whose sends take one link each: a row of `table` is step, chunk, link of the topology and kind of a
-    send."""
+    """Return a schedule whose sends take one link each; a row of `table` is (step, chunk, link, kind) of a send."""
     used, path = np.unique(table[:, 2], return_inverse=True)
     paths = tuple((int(i),) for i in used)
     return CompressedSchedule(

@@ -97,7 +97,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Open:
-    """At `steps` steps the least R/C lies in [lower, upper]; `upper` is None when nothing was found."""
+    """An interval left undecided: the least R/C at `steps` steps lies in [lower, upper].
+
+    `upper` is None if no schedule of that many steps is known.
+    """
 
     steps: int
     lower: Fraction
@@ -124,8 +127,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Answer:
-    """Which solver decided whether there is a schedule with C `chunks`, S `steps` and R `rounds`; a record, and no
-    proof.
+    """A record of one query: is there a schedule with C `chunks`, S `steps` and R `rounds`? It proves nothing.
 
     `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction
     without one.
@@ -190,17 +192,17 @@ class Frontier:
         )
 
     def seconds_at(self, point: Point, size: int) -> float:
-        """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
+        """Return the predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
         alpha = float(self.network.latency) * 1e-6
         unit_bytes = size * float(self.collective.unit_share)
         return point.steps * alpha + float(point.rounds_per_chunk) * unit_bytes / (float(self.network.unit) * 1e9)
 
     def gbps(self, point: Point, size: int) -> float:
-        """Predicted algorithmic bandwidth, size / time, GB/s."""
+        """Return the predicted algorithmic bandwidth of `point` at `size` bytes: size / time, in GB/s."""
         return size / self.seconds_at(point, size) / 1e9
 
     def best(self, size: int | str) -> Point:
-        """The point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
+        """Return the point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
 
         Raises ValueError when there are no points, or for text that is no size.
         """
@@ -208,8 +210,8 @@ class Frontier:
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
 
     def plot(self) -> Any:
-        """A matplotlib Figure: the points over the staircase of lower bounds. Raises MissingDependencyError without
-        matplotlib."""
+        """Return a matplotlib Figure of the points over the staircase of lower bounds. Raises MissingDependencyError
+        without matplotlib."""
         return load(NOTEBOOK["frontier figure"])(self)
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """While it lasts (or, as a decorator, while the function runs) nothing is collected; then as it was before."""
+    """Switch the garbage collector off within the block or, as a decorator, within the function; restore it after."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -142,7 +142,7 @@ class Members(Sequence[int]):
 
 
 def ends(links: Sequence[Link]) -> tuple[np.ndarray, np.ndarray]:
-    """Source and destination of each link, int64. Not to be written to."""
+    """Return the source and the destination of each link, as read-only int64 arrays."""
     if isinstance(links, LinkTable):
         return links.src, links.dst
     src, dst = (np.fromiter(map(attrgetter(name), links), np.int64, len(links)) for name in ("src", "dst"))
@@ -150,7 +150,7 @@ def ends(links: Sequence[Link]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def widths(items: Sequence[Link] | Sequence[Limit]) -> tuple[list[Fraction], np.ndarray]:
-    """Bandwidths, each once, in the order of their first appearance, and for each item the number of its own."""
+    """Return the distinct bandwidths in the order of first appearance, and for each item the index of its bandwidth."""
     if isinstance(items, LinkTable):
         few = np.flatnonzero(np.bincount(items.sort))
         first = np.array([np.argmax(items.sort == s) for s in few.tolist()], np.int64)
@@ -170,5 +170,5 @@ def widths(items: Sequence[Link] | Sequence[Limit]) -> tuple[list[Fraction], np.
 
 
 def members(limits: Sequence[Limit]) -> list[np.ndarray]:
-    """The links of each limit, int64."""
+    """Return the indices of each limit's links, as int64 arrays."""
     return [np.asarray(limit.links, np.int64) for limit in limits]

@@ -36,7 +36,8 @@ class Group:
 
     @property
     def parts(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
-        """(ranks that hold it or contribute to it, ranks that must end with it) of each part, all of `part` bytes."""
+        """Return for each part of the data two tuples: the ranks that hold or contribute to it, and those that must end
+        with it."""
         everyone = frozenset(self.ranks)
         one = [frozenset([r]) for r in self.ranks]
         if self.collective == "allgather":
@@ -90,8 +91,8 @@ def checked(groups: Sequence[Group], ranks: int) -> tuple[Group, ...]:
 
 
 def units(groups: Sequence[Group], ranks: int) -> Units:
-    """All groups as one collective. Raises UsageError where sizes have too little in common to be cut into equal
-    units."""
+    """Return one collective that consists of all groups. Raises UsageError where sizes have too little in common to be
+    cut into equal units."""
     unit = gcd([group.part for group in groups])
     count = sum(int(group.part / unit) * len(group.parts) for group in groups)
     if count > MOST_UNITS:

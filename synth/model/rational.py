@@ -77,7 +77,8 @@ def counted(count: int, what: str) -> str:
 
 
 def gcd(values: Iterable[Fraction]) -> Fraction:
-    """The greatest fraction that divides every value. Raises ValueError when there is none to divide."""
+    """Return the greatest fraction of which every value is a multiple. Raises ValueError when there is none to
+    divide."""
     numerator, denominator = 0, 1
     for value in values:
         numerator = math.gcd(numerator * value.denominator, value.numerator * denominator)

@@ -37,7 +37,7 @@ TABLES = {
 
 
 def load(target: str) -> Any:
-    """The object that ``"module:attr"`` names. Raises SynthError when it cannot be imported."""
+    """Return the object that ``"module:attr"`` names. Raises SynthError when it cannot be imported."""
     module, _, attr = target.partition(":")
     try:
         return getattr(importlib.import_module(module), attr)

@@ -54,7 +54,7 @@ LARGE = 6_000
 
 
 def duplex(edges: Iterable[tuple[int, int]], bandwidth: Fraction, latency: Fraction, kind: str) -> tuple[Link, ...]:
-    """Links both ways along each edge."""
+    """Return two links, one each way, for each edge."""
     return tuple(Link(u, v, bandwidth, latency, kind) for a, b in edges for u, v in ((a, b), (b, a)))
 
 
@@ -90,7 +90,7 @@ def port_limits(
 def table_limits(
     table: LinkTable, ranks: int, share: int, bandwidth: Fraction, what: str, start: int = 0
 ) -> list[Limit]:
-    """`port_limits` of a table of links for groups of `share` ranks that follow one another."""
+    """Return `port_limits` for a table of links and groups of `share` consecutive ranks."""
     import numpy as np
 
     from synth.model.link_table import Members

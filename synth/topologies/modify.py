@@ -32,7 +32,8 @@ def apply(
     degrade: Sequence[str] = (),
     links: str | Path | None = None,
 ) -> Topology:
-    """All changes as typed: ranks "0,1,2,5-7", without "0-3", degrade "0-3:1/2", links a CSV file.
+    """Return `topology` with all changes, in the syntax of the command line: ranks "0,1,2,5-7", without "0-3", degrade
+    "0-3:1/2", links a CSV file.
 
     Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file. A machine that
     falls apart is returned with a note that says where; that nothing can be gathered on it is proved later.
@@ -57,7 +58,8 @@ def apply(
 
 
 def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
-    """Only the given ranks, renumbered from 0 in the order given; `labels` keeps the machine's own numbers."""
+    """Return the topology on these ranks alone, renumbered from 0 in their order; `labels` keeps the machine's own
+    numbers."""
     if not ranks:
         raise UsageError("--ranks: the allocation is empty")
     for rank in ranks:
@@ -98,7 +100,10 @@ def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
 
 
 def broken(topology: Topology, one: int, other: int) -> Topology:
-    """Without the links between the two ends, all units, both ways. Raises UsageError when there are none."""
+    """Return `topology` without the links between the two ends, in both directions.
+
+    Raises UsageError where there is no such link.
+    """
     ends = _existing(topology, "without", one, other)
     fewer = _relinked(topology, lambda k: None if (k.src, k.dst) in ends else k)
     name = f"{topology.name} --without {_name(topology, one)}-{_name(topology, other)}"

@@ -52,7 +52,7 @@ _SIZES = re.compile(r"\d{1,6}(x\d{1,6}){0,7}")
 
 
 def topology(name: str) -> Topology:
-    """The topology that `name` stands for, in the grammar above; sizes count ranks.
+    """Return the topology that `name` denotes in the grammar above; sizes count ranks.
 
     Raises UsageError: an unknown name (with the nearest ones), a size or option it does not take.
     """

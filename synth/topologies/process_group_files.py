@@ -24,7 +24,8 @@ KEYS = ("name", "ranks", "size", "stride", "collective", "bytes", "root")
 
 
 def load(path: Path, ranks: int) -> tuple[Group, ...]:
-    """The groups in `path` on a machine of `ranks` ranks. Raises FormatError with the place of what is wrong."""
+    """Return the groups that the file `path` defines on a machine of `ranks` ranks. Raises FormatError with the
+    place."""
     text = text_of(path)
     return read((parse_json if path.suffix.lower() == ".json" else parse_yaml)(text, str(path)), str(path), ranks)
 

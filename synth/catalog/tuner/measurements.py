@@ -1,4 +1,4 @@
-"""Measured times as the tuner takes them, from `synth bench`, a catalog, nccl-tests or OSU's micro-benchmarks.
+"""Measured times of algorithms, read from `synth bench`, a catalog, nccl-tests or OSU's micro-benchmarks.
 
     Sample       size seconds spread
     Measurement  label backend collective ranks samples .. says file
@@ -37,9 +37,12 @@ class Sample(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One algorithm over sizes. `chunks` per unit of data after instances, `steps`, `bandwidth`, `fingerprint` (of its
-    program) where it is one of ours; a call must have a multiple of `divisor` elements. `modelled`: no clock was read.
-    `options`: what the backend calls its own choices."""
+    """Times of one algorithm over sizes.
+
+    `backend` is the library. For a program of synth, `chunks` (per unit of data, instances included), `steps`,
+    `rounds_per_chunk` and `fingerprint` are set. A call must have a multiple of `divisor` elements. `modelled`: the
+    times come from a model, not from a clock. `options`: the backend's names of its own algorithm and protocol.
+    """
 
     label: str
     backend: str
@@ -68,14 +71,14 @@ def load(path: Path, in_place: bool = False) -> list[Measurement]:
         raise FormatError(f"is not JSON: {error.msg}", str(path), error.lineno) from None
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
         raise FormatError(f"is not JSON that can be read: {str(error)[:80]}", str(path)) from None
-    return document(doc, str(path), in_place)
+    return from_document(doc, str(path), in_place)
 
 
-def document(doc: Any, file: str, in_place: bool = False) -> list[Measurement]:
-    """Return the measurements in a document ``synth.measured/1`` from `file`.
+def from_document(doc: Any, file: str, in_place: bool = False) -> list[Measurement]:
+    """Return one measurement for each program of a document ``synth.measured/1``.
 
-    Times are out of place, or in place with `in_place`; a program without such times has the others. Raises
-    FormatError.
+    `in_place`: take the times of calls in place; a program that has only the other kind keeps that. `file` is named in
+    errors. Raises FormatError.
     """
     if not isinstance(doc, dict) or doc.get("schema") != SCHEMA:
         said = repr(doc.get("schema")) if isinstance(doc, dict) else f"a {type(doc).__name__}"
@@ -145,7 +148,10 @@ def _sample(row: Mapping[str, Any], place: str) -> Sample:
 
 
 def median_samples(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Return one sample a size, by growing size: the median of the samples, independent of their order."""
+    """Return for each size, in increasing order, the median of its samples as one sample.
+
+    Its spread is the median minus the fastest repeat of all.
+    """
     at: dict[int, list[Sample]] = {}
     for sample in samples:
         at.setdefault(sample.size, []).append(sample)
@@ -159,9 +165,12 @@ def _median(samples: list[Sample]) -> Sample:
     return Sample(chosen.size, chosen.seconds, chosen.seconds - least)
 
 
-def merged(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements with those of the same algorithm merged (repeated runs, files per range of sizes), in the
-    order of first occurrence."""
+def merge_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return one measurement for each algorithm, in the order of first occurrence, with the median at each size.
+
+    Measurements are of one algorithm if backend, fingerprint (or label, without one), collective, ranks, root and
+    options agree: repeated runs, or files for different sizes.
+    """
     groups: dict[tuple, list[Measurement]] = {}
     for one in measurements:
         key = (

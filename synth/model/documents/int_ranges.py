@@ -9,7 +9,7 @@ _PART = re.compile(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*")
 
 
 def runs(numbers: Iterable[int]) -> list[list[int]]:
-    """Ascending numbers as ``[first, last]`` of each run."""
+    """Return the maximal runs of consecutive numbers, as ``[first, last]``, of ascending `numbers`."""
     found: list[list[int]] = []
     for n in numbers:
         if found and found[-1][1] == n - 1:
@@ -20,7 +20,7 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
 
 
 def read(text: str) -> list[int]:
-    """The numbers of ``0,1,5-7``, in the order given. Raises ValueError for anything else."""
+    """Return the numbers of ``0,1,5-7``, in the order of the text. Raises ValueError for anything else."""
     found: list[int] = []
     for part in text.split(","):
         shape = _PART.fullmatch(part)

@@ -36,7 +36,10 @@ def _no_constant(text: str) -> float:
 
 
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
-    """`doc`, an object with all fields of `needed` and none beyond `allowed`."""
+    """Return `doc` if it is an object with every field of `needed` and no field outside `needed` and `allowed`.
+
+    Raises VerificationError at `place` otherwise, as all functions below do.
+    """
     if not isinstance(doc, dict):
         raise VerificationError(f"expected an object, found {json_kind(doc)}", place)
     for key in sorted(needed - doc.keys()):
@@ -47,14 +50,14 @@ def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozen
 
 
 def items(value: object, place: str) -> list:
-    """`value`, a list."""
+    """Return `value` if it is a list."""
     if not isinstance(value, list):
         raise VerificationError(f"expected a list, found {json_kind(value)}", place)
     return value
 
 
 def number(value: object, place: str, low: int, below: int = BIG) -> int:
-    """`value`, a whole number from `low` on, and less than `below`."""
+    """Return `value` if it is a whole number with ``low <= value < below``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise VerificationError(f"expected a whole number, found {value!r}"[:120], place)
     if not low <= value < below:
@@ -64,21 +67,21 @@ def number(value: object, place: str, low: int, below: int = BIG) -> int:
 
 
 def text(value: object, place: str) -> str:
-    """`value`, one line of printable text."""
+    """Return `value` if it is one line of printable text."""
     if not isinstance(value, str) or not value.isprintable():
         raise VerificationError(f"expected a line of text, found {value!r}"[:120], place)
     return value
 
 
 def one_of(value: object, choices: Collection[str], place: str) -> str:
-    """`value`, one of `choices`."""
+    """Return `value` if it is one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise VerificationError(f"expected one of {', '.join(choices)}, found {value!r}"[:240], place)
     return value
 
 
 def fraction(value: object, place: str) -> Fraction:
-    """The exact number, 0 or more, that `value`, a text, holds."""
+    """Return the number, at least 0, that the text `value` denotes: "7/6", "0.1"."""
     try:
         found = rational(text(value, place))
     except ValueError as error:
@@ -89,15 +92,15 @@ def fraction(value: object, place: str) -> Fraction:
 
 
 def seconds(value: object, place: str) -> float:
-    """`value`, a number that is at least 0 and finite."""
+    """Return `value` if it is a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise VerificationError(f"expected seconds, found {value!r}"[:120], place)
     return value
 
 
-# What no document proves, and its writer states: the end of each verification says so.
+# Statements of a document's writer that no proof covers; each verification ends with them.
 MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
-ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # what an archive states besides
+ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # further statements of an archive
 
 
 class Unchecked(str):

@@ -16,7 +16,7 @@ STRETCH = 4  # numbers in a row from which a stretch is shorter than themselves
 
 
 def packed(values: Sequence[int] | np.ndarray) -> list:
-    """`values` as numbers and stretches ``[first, difference, count]``."""
+    """Return `values` in short form: numbers, and ``[first, difference, count]`` for arithmetic progressions."""
     array = np.asarray(values, np.int64)
     steps = np.diff(array)
     turns = (np.flatnonzero(np.diff(steps)) + 1).tolist()  # where the difference to the next is another than before
@@ -34,7 +34,7 @@ def packed(values: Sequence[int] | np.ndarray) -> list:
 
 
 def columns(topology: Topology) -> dict:
-    """The fields of `synth.checker.documents.link_columns` for `topology`."""
+    """Return the `topology` object of a document, which `synth.checker.documents.link_columns` reads."""
     table = topology.links if isinstance(topology.links, LinkTable) else LinkTable.of(topology.links)
     return {
         "unit": None if topology.unit is None else show(topology.unit),

@@ -59,7 +59,9 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         safe = 0
     elif waits:
         findings.append(_deadlock_above(program, runtime, safe or 0, waits))
-    outcomes = {mode: symbolic_execution.run(program, wired, done, mode == "in") for mode in modes(program, in_place)}
+    outcomes = {}
+    for mode in modes(program, in_place):
+        outcomes[mode] = symbolic_execution.execute_two_sided(program, wired, done, mode == "in")
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
 
 
@@ -89,7 +91,9 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     done, waits = onesided_order.order(program)
     if waits:
         findings.append(_deadlock(waits, "waits for ever"))
-    outcomes = {mode: symbolic_execution_onesided.run(program, done, mode == "in") for mode in modes(program, in_place)}
+    outcomes = {}
+    for mode in modes(program, in_place):
+        outcomes[mode] = symbolic_execution_onesided.execute_one_sided(program, done, mode == "in")
     endless = bool(waits) or any(finding.rule == "dep-unflagged" for finding in findings)
     safe = 0 if endless else None
     return _report(program, runtime, findings, safe, outcomes, not waits)

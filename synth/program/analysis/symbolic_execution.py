@@ -33,12 +33,16 @@ class Outcome(NamedTuple):
     accesses: int
 
 
-def run(
+def execute_two_sided(
     program: Program, wired: ConnectionTables, done: list[tuple[int, int]], in_place: bool, part: int = PART
 ) -> Outcome:
-    """Analyse a two-sided program whose ops ended in the order `done` of (flat block, op), `part` blocks at a time."""
+    """Execute a two-sided program symbolically and return its findings.
+
+    `done`: an order in which its ops can end, as (flat block, op). `in_place`: the input lies in the output. `part`:
+    number of blocks whose clocks are in memory at once. The execution is repeated for each part.
+    """
     parts = parts_of(len(wired.blocks), part)
-    return merged([TwoSided(program, wired, in_place, watched).run(done) for watched in parts])
+    return merge_outcomes([TwoSided(program, wired, in_place, watched).run(done) for watched in parts])
 
 
 def parts_of(actors: int, part: int) -> list[range]:
@@ -46,8 +50,11 @@ def parts_of(actors: int, part: int) -> list[range]:
     return [range(first, min(actors, first + part)) for first in range(0, max(1, actors), part)]
 
 
-def merged(outcomes: list[Outcome]) -> Outcome:
-    """Return the outcome of all parts together; they differ in the races that they see."""
+def merge_outcomes(outcomes: list[Outcome]) -> Outcome:
+    """Return one outcome from those of all parts, which differ only in the races they report, with each finding once.
+
+    If any part has a race, findings on wrong outputs and uninitialised reads are dropped: their values depend on it.
+    """
     findings = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
     if any(finding.rule == "race" for finding in findings):
         findings = [finding for finding in findings if finding.rule not in FOLLOWING]
@@ -75,12 +82,15 @@ class SymbolicExecution:
             self.reported_places.add((rule, place))
             self.findings.append(Finding(rule, severity, *place, message))
 
-    def start(self, rank: int, span: Span) -> int:
-        """Return the cell of the first chunk of `span`, as an op of `rank` names it."""
+    def first_cell(self, rank: int, span: Span) -> int:
+        """Return the memory cell of the first chunk of `span`. A span without a rank is in the memory of `rank`."""
         return self.memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
 
     def load(self, cell: int, actor: int, op: int, place: tuple[int, int, int]) -> Value:
-        """Read `cell` in op `op` of `actor`; `place` is where the op stands in the program."""
+        """Return the value of `cell` and record a read by op `op` of `actor`.
+
+        A cell that was never written is a finding at `place`, (gpu, block, op), and gives a Junk value.
+        """
         self.accesses += 1
         self.clocks.read(cell, actor, op)
         value = self.memory.values[cell]
@@ -90,15 +100,15 @@ class SymbolicExecution:
         return value
 
     def store(self, cell: int, value: Value, actor: int, op: int) -> None:
-        """Write `cell`."""
+        """Set the value of `cell` and record a write by op `op` of `actor`."""
         self.accesses += 1
         self.clocks.write(cell, actor, op)
         self.memory.values[cell] = value
 
     def operands(self, rank: int, op: Op, place: tuple[int, int, int]) -> tuple[list[int], list[int]]:
         """Return the first cells of sources and destinations; report an op that overlaps itself or writes the input."""
-        sources = [self.start(rank, span) for span in op.src]
-        targets = [self.start(rank, span) for span in op.dst]
+        sources = [self.first_cell(rank, span) for span in op.src]
+        targets = [self.first_cell(rank, span) for span in op.dst]
         for k, into in enumerate(targets):
             twice = any(abs(other - into) < op.count for other in targets[:k])
             if twice or any(0 < abs(source - into) < op.count for source in sources):
@@ -118,7 +128,10 @@ class SymbolicExecution:
         return sources, targets
 
     def report_races(self, places: list[tuple[int, int]]) -> None:
-        """Add one finding for every two ops that race; ``places[actor]`` is a block."""
+        """Add a finding for each pair of ops whose accesses to one cell are unordered.
+
+        ``places[actor]`` is the (gpu, block) of an actor; actors beyond its end are not blocks and are left out.
+        """
         words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
         for cell, (first, i), (then, j), kind in self.clocks.races:
             if first >= len(places):
@@ -152,7 +165,10 @@ class SymbolicExecution:
         return count
 
     def outcome(self, places: list[tuple[int, int]], complete: bool) -> Outcome:
-        """Return the outcome. If blocks race, the values are those of one order among several: see `merged`."""
+        """Report the races, compare the outputs if the run is `complete`, and return the outcome.
+
+        If blocks race, the values are those of one order among several: see `merge_outcomes`.
+        """
         outputs = self.check_outputs() if complete else 0
         self.report_races(places)
         return Outcome(self.findings, outputs, self.accesses)

@@ -14,15 +14,19 @@ from collections import Counter, deque
 from synth.program.analysis.cells import Value, add
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
-from synth.program.analysis.symbolic_execution import PART, Outcome, SymbolicExecution, merged, parts_of
+from synth.program.analysis.symbolic_execution import PART, Outcome, SymbolicExecution, merge_outcomes, parts_of
 from synth.program.analysis.vector_clocks import Row
 from synth.program.program import Op, Port, Program, Span
 
 
-def run(program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART) -> Outcome:
-    """Analyse a one-sided program whose ops ended in the order `done`, `part` actors at a time."""
+def execute_one_sided(program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART) -> Outcome:
+    """Execute a one-sided program symbolically and return its findings.
+
+    `done`: an order in which its ops can end, as (rank, block, op). `part`: number of actors (blocks, entries, port
+    channels) whose clocks are in memory at once.
+    """
     actors = sum(len(gpu.blocks) + 1 for gpu in program.gpus) + len(_engines(program))
-    return merged([OneSided(program, in_place, watched).run(done) for watched in parts_of(actors, part)])
+    return merge_outcomes([OneSided(program, in_place, watched).run(done) for watched in parts_of(actors, part)])
 
 
 def _engines(program: Program) -> list[tuple[int, Port]]:

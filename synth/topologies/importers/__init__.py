@@ -33,7 +33,7 @@ class Assumed:
 
 
 def sniff(text: str) -> str:
-    """Which of the formats above `text` is in; "topology" for whatever is none of the dumps."""
+    """Return the format of `text`, a name of the list above; "topology" if it is no dump."""
     start = text.lstrip()
     if start.startswith("<"):
         return "nccl-xml" if re.search(r"<(system|cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
@@ -49,7 +49,7 @@ def sniff(text: str) -> str:
 
 
 def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
-    """The topology in a dump or in a user's topology file. Raises FormatError: one line with file and place.
+    """Return the topology of a dump, or of a user's topology file. Raises FormatError: one line with file and place.
 
     `gbps_per_link`, `pcie_gbps`: GB/s in place of those assumed where a dump prints none; a topology file takes
     neither.
@@ -86,7 +86,7 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
 
 
 def load_dump(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
-    """As `load`, for dumps only: a topology file of the user's is refused."""
+    """Return the topology of a dump, as `load`. Raises FormatError for a user's topology file."""
     path = Path(path)
     if sniff(_ANSI.sub("", text_of(path))) == "topology":
         raise FormatError("is no dump of nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL or astra-sim", str(path))

@@ -31,7 +31,7 @@ class Pcie:
     bridges: list[tuple[str, frozenset[int], frozenset[int], Fraction]] = field(default_factory=list)
 
     def crossed(self, src: int, dst: int) -> list[tuple[str, Fraction]]:
-        """Names and bandwidths of all that a transfer from `src` to `dst` goes through."""
+        """Return (name, GB/s) of each PCIe port and bridge on the path from `src` to `dst`."""
         found = []
         for name, members, gbps in self.groups:
             if (src in members) != (dst in members):
@@ -58,7 +58,7 @@ class Fabric:
     notes: list[str] = field(default_factory=list)
 
     def parts(self) -> list[int]:
-        """For each GPU the least one that it is connected with by links or the switch."""
+        """Return the component of each GPU under links and the switch, as the component's least GPU."""
         part = list(range(self.ranks))
         joined = [*self.pairs, *pairwise(sorted(self.ports))]
         for u, v in joined:
