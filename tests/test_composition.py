@@ -38,8 +38,8 @@ def points(machine, collective, root=0, most_sends=20_000, alike=False):
 def replayed(point):
     """The point's schedule, after both replays agree with the point's numbers."""
     bulk = point.make()
-    assert (bulk.steps, bulk.bandwidth, bulk.chunks) == (point.steps, point.bandwidth, point.chunks)
-    assert compressed_replay.replay(bulk).bandwidth == point.bandwidth
+    assert (bulk.steps, bulk.rounds_per_chunk, bulk.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
+    assert compressed_replay.replay(bulk).rounds_per_chunk == point.rounds_per_chunk
     ordinary.schedule(ordinary_schedule(bulk))
     return bulk
 
@@ -57,7 +57,7 @@ def replayed(point):
 )
 def test_allreduce_is_at_least_as_good_as_known(name, steps, most):
     found = points(topology(name), "allreduce", most_sends=60_000)
-    assert min(p.bandwidth for p in found if p.steps <= steps) <= most
+    assert min(p.rounds_per_chunk for p in found if p.steps <= steps) <= most
     for point in found[:4]:
         replayed(point)
 
@@ -70,7 +70,7 @@ def test_every_point_is_replayed_and_no_better_than_the_bound(name, collective):
     found = points(machine, collective, 3 if collective in ("broadcast", "reduce") else 0, most_sends=5_000)
     assert [p.steps for p in found] == sorted({p.steps for p in found})
     for point in found:
-        assert replayed(point).bandwidth >= bound
+        assert replayed(point).rounds_per_chunk >= bound
 
 
 def test_boxes_of_three_and_five_gpus():
@@ -80,7 +80,7 @@ def test_boxes_of_three_and_five_gpus():
     for point in found:
         replayed(point)
     for steps, most in ((5, Fraction(5, 4)), (7, Fraction(9, 8)), (22, Fraction(78, 76))):
-        assert min(p.bandwidth for p in found if p.steps <= steps) <= most
+        assert min(p.rounds_per_chunk for p in found if p.steps <= steps) <= most
 
 
 def test_no_points_without_two_boxes_or_with_switches():
@@ -102,7 +102,7 @@ def test_phases_of_successive_groups_overlap():
         value, shares = program.shares(steps)
         assert value == pytest.approx(1 + 1 / (steps - 1))
         whole = program.whole(shares, steps - 1)
-        assert whole.bandwidth == Fraction(steps, steps - 1)
+        assert whole.rounds_per_chunk == Fraction(steps, steps - 1)
 
 
 def test_a_reversed_template_reduces_in_the_opposite_order():
@@ -164,7 +164,7 @@ def test_random_clusters(machine, collective, root):
         return
     bound = search.bound(machine, collective, root).bound
     for point in found:
-        assert replayed(point).bandwidth >= bound
+        assert replayed(point).rounds_per_chunk >= bound
 
 
 @pytest.mark.parametrize("name", ["dgx-a100*2", "mi300x*3"])

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.model.compressed_schedule import COPY, REDUCE, Bulk, over_links
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule, over_links
 from synth.model.scale_frontier import LargePoint
 from synth.model.topology import Topology
 from synth.scale.composition.boxes import boxes_of
@@ -55,10 +55,10 @@ def composed_points(
         found = composition.at_steps(steps, most_sends)
         if found is None:
             continue
-        bandwidth = found.bandwidth / composition.scale
-        if best is not None and bandwidth > best * (1 - WORTH):
+        rounds_per_chunk = found.rounds_per_chunk / composition.scale
+        if best is not None and rounds_per_chunk > best * (1 - WORTH):
             continue
-        best, chunks = bandwidth, found.chunks * composition.scale
+        best, chunks = rounds_per_chunk, found.chunks * composition.scale
         yield LargePoint(steps, best, chunks, composition.engine(found), composition.maker(found))
 
 
@@ -86,7 +86,7 @@ class Composition:
         best: Pipelining | None = None
         for pieces in self._pieces(value, shares, most_sends):
             found = self.program.whole(shares, pieces)
-            if found is not None and (best is None or found.bandwidth < best.bandwidth):
+            if found is not None and (best is None or found.rounds_per_chunk < best.rounds_per_chunk):
                 best = found
         return best
 
@@ -114,11 +114,11 @@ class Composition:
         more = f", and {len(used) - 1} more" if len(used) > 1 else ""
         return f"boxes: {self.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
 
-    def maker(self, found: Pipelining) -> Callable[[], Bulk]:
+    def maker(self, found: Pipelining) -> Callable[[], CompressedSchedule]:
         """Return a function that writes the schedule out."""
-        return lambda: self.bulk(found)
+        return lambda: self.schedule(found)
 
-    def bulk(self, found: Pipelining) -> Bulk:
+    def schedule(self, found: Pipelining) -> CompressedSchedule:
         """Return the schedule with every send of the listed blocks."""
         topology, ranks = self.links.topology, self.links.topology.ranks
         chunks = found.chunks * self.scale
@@ -149,7 +149,7 @@ class Composition:
         if not self.links.generators:
             return plain
         generators = tuple(tuple(g[:ranks].tolist()) for g in self.links.generators)
-        return Bulk(
+        return CompressedSchedule(
             plain.topology, plain.collective, plain.root, plain.chunks, plain.rounds, plain.step, plain.chunk,
             plain.path, plain.kind, plain.paths, generators,
         )  # fmt: skip

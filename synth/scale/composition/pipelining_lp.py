@@ -40,7 +40,7 @@ class Pipelining:
     rounds: np.ndarray
 
     @property
-    def bandwidth(self) -> Fraction:
+    def rounds_per_chunk(self) -> Fraction:
         """R / C."""
         return Fraction(int(self.rounds.sum()), self.chunks)
 
