@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from synth import api
 from synth.api import synthesis, tuning, tuning_inputs
-from synth.api.tuning import SIZES
+from synth.catalog.tuner.request import SIZES
 from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from synth.api.inputs import named_topology
 from synth.api.programs import placed
@@ -15,6 +14,7 @@ from synth.api.running import baseline
 from synth.api.tuning_inputs import DIVIDING_SECONDS, FOR_FRONTIERS, Search, Work, frontier, logged, measurements
 from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.api.tuning_inputs import works as works_of
+from synth.catalog.tuner.request import TuningRequest
 from synth.errors import SynthError, UsageError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from synth.export.request import Machine
     from synth.pareto.events import Listener
 
-SIZES = tuple(1 << k for k in range(10, 31))  # 1 KiB to 1 GiB
 ALWAYS = ("ring", "tree", "direct")  # baselines that are always chosen from
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 REFERENCE_PROTOCOLS = (
@@ -39,90 +38,66 @@ REFERENCE_PROTOCOLS = (
 )
 
 
-class _Wish(NamedTuple):
-    """Settings that hold for every collective."""
-
-    sizes: tuple[int, ...]
-    element: int
-    tolerance: float | None
-    baselines: tuple[str, ...]
-    ways: tuple[tuple[str, int], ...] | None
-
-
 def tune(
-    topology: str | Path | Topology | None = None,
-    collective: str | Sequence[str] = (),
-    sizes: Sequence[int] = SIZES,
+    topology: str | Path | Topology | None = TuningRequest.topology,
+    collective: str | Sequence[str] = TuningRequest.collective,
+    sizes: Sequence[int] = TuningRequest.sizes,
     *,
-    frontiers: Sequence[Frontier | str | Path] = (),
-    measured: Sequence[str | Path | dict] = (),
-    catalog: str | Path | None = None,
-    logs: Sequence[tuple[str, str | Path]] = (),
-    baselines: Sequence[str] = (),
-    root: int | None = None,
-    protocols: Sequence[str] = (),
-    instances: Sequence[int] = (),
-    tolerance: float | None = None,
-    dtype: str = "float32",
-    in_place: bool = False,
-    ranks: int | None = None,
-    dividing: bool | None = None,
-    time_limit: float | None = None,
-    jobs: int | None = None,
+    frontiers: Sequence[Frontier | str | Path] = TuningRequest.frontiers,
+    measured: Sequence[str | Path | dict] = TuningRequest.measured,
+    catalog: str | Path | None = TuningRequest.catalog,
+    logs: Sequence[tuple[str, str | Path]] = TuningRequest.logs,
+    baselines: Sequence[str] = TuningRequest.baselines,
+    root: int | None = TuningRequest.root,
+    protocols: Sequence[str] = TuningRequest.protocols,
+    instances: Sequence[int] = TuningRequest.instances,
+    tolerance: float | None = TuningRequest.tolerance,
+    dtype: str = TuningRequest.dtype,
+    in_place: bool = TuningRequest.in_place,
+    ranks: int | None = TuningRequest.ranks,
+    dividing: bool | None = TuningRequest.dividing,
+    time_limit: float | None = TuningRequest.time_limit,
+    jobs: int | None = TuningRequest.jobs,
     on_event: Listener | None = None,
 ) -> Plan:
     """Choose the algorithm for each message size, and return the choices as a Plan.
 
     Candidates are every point of the frontiers in every protocol and number of instances; ring, tree, direct and other
     `baselines`; the algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the
-    same model.
-
-    `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those
-    given (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` (default:
-    where there is a `topology`) schedules are looked for, too, whose chunks divide every size, for runtimes that do not
-    pad.
-    `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose frontiers and
-    measurements of this machine count too; `logs`: (backend, file) of nccl-tests' or OSU's output. Without any of these
-    the cost model decides.
-    `protocols`,
-    `instances`: the ways to run a schedule (default: those that were measured; by the model Simple, LL and, over NVLink
-    alone, LL128 in one instance). `tolerance`: the loss, as a share, that is accepted to save a switch (default: 1% of
-    measured times, none of predicted ones). `dtype`: of the elements that chunks are made of. `ranks`: for logs without
-    a topology.
-    `time_limit`: seconds of wall time for all of it.
+    same model. Without measurements and logs the cost model decides. The options are those of
+    synth.catalog.tuner.request.TuningRequest.
 
     Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
     """
-    from synth.runtime.dtypes import dtype as element_type
+    request = TuningRequest(
+        topology, collective, tuple(sizes), frontiers, measured, catalog, logs, baselines, root, protocols, instances,
+        tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
+    )  # fmt: skip
+    return tune_request(request, on_event)
 
-    chosen = tuple(sorted(set(sizes)))
-    if not chosen or chosen[0] < 1:
-        raise UsageError("no sizes to tune for; sizes are bytes, at least 1")
-    if tolerance is not None and not 0 <= tolerance < 1:
-        raise UsageError(f"tolerance {tolerance}: a share of the best time, at least 0 and below 1")
-    wish = _Wish(chosen, element_type(dtype).size, tolerance, tuple(baselines), _ways(protocols, instances))
-    divide = topology is not None and dividing is not False
-    end = None if time_limit is None else time.monotonic() + time_limit
-    search = Search(end, jobs, on_event, FOR_FRONTIERS if divide else 1.0)
-    machine = None if topology is None else named_topology(topology)
-    opened = [frontier(given) for given in frontiers]
+
+def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Plan:
+    """Tune as `tune` does, with all options as one value."""
+    machine = None if request.topology is None else named_topology(request.topology)
+    divide = machine is not None and request.dividing is not False
+    end = None if request.time_limit is None else time.monotonic() + request.time_limit
+    search = Search(end, request.jobs, on_event, FOR_FRONTIERS if divide else 1.0)
+    opened = [frontier(given) for given in request.frontiers]
     name = machine.name if machine else None
     if machine is None and opened:
         name = opened[0].network.name
-    held = measurements(measured, catalog, name, in_place)
-    works = works_of(machine, collective, root, ranks, opened, held, search, catalog)
-    if dividing and machine is None:
-        raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
+    held = measurements(request.measured, request.catalog, name, request.in_place)
+    works = works_of(request, machine, opened, held, search)
     if machine is not None and divide:
-        looking = (
-            search
-            if end is not None
-            else replace(search, end=time.monotonic() + DIVIDING_SECONDS, limit="the default effort")
-        )
-        works = [_with_dividing(work, machine, wish, looking, len(works) - place) for place, work in enumerate(works)]
-    works = [work._replace(measured=(*work.measured, *logged(logs, work, in_place))) for work in works]
+        looking = search
+        if end is None:
+            looking = replace(search, end=time.monotonic() + DIVIDING_SECONDS, limit="the default effort")
+        works = [
+            _with_dividing(work, machine, request, looking, len(works) - place) for place, work in enumerate(works)
+        ]
+    works = [work._replace(measured=(*work.measured, *logged(request.logs, work, request.in_place))) for work in works]
     facts = [_facts(work, machine) for work in works]
-    answers = [_answer(work, wish, len(works) > 1, known, search) for work, known in zip(works, facts, strict=True)]
+    answers = [_answer(work, request, len(works) > 1, known, search) for work, known in zip(works, facts, strict=True)]
     return _plan(works, answers, next((known for known in facts if known), None))
 
 
@@ -139,19 +114,7 @@ def import_plan(path: str | Path, collective: str | None = None, ranks: int | No
     return load(Path(path), collective, ranks)
 
 
-def _ways(protocols: Sequence[str], instances: Sequence[int]) -> tuple[tuple[str, int], ...] | None:
-    from synth.program.program import PROTOCOLS
-
-    known = {name.lower(): name for name in PROTOCOLS}
-    wrong = [name for name in protocols if name.lower() not in known]
-    if wrong:
-        raise UsageError(f"unknown protocol {wrong[0]!r}; there are {', '.join(PROTOCOLS)}")
-    if not protocols and not instances:
-        return None
-    return tuple(product([known[name.lower()] for name in protocols] or PROTOCOLS, instances or (1,)))
-
-
-def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, to_come: int) -> Work:
+def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search: Search, to_come: int) -> Work:
     """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked
     for."""
     if work.flows:
@@ -161,7 +124,7 @@ def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, t
     late: list[int] = []
     for place, one in enumerate(work.frontiers):
         schedules, missing = dividing_schedules(
-            one, machine, wish.sizes, wish.element, search, to_come + len(work.frontiers) - place - 1
+            one, machine, request.sizes, request.element, search, to_come + len(work.frontiers) - place - 1
         )
         made += schedules
         late += missing
@@ -172,7 +135,7 @@ def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, t
 
 
 def _answer(
-    work: Work, wish: _Wish, several: bool, facts: Machine | None, search: Search
+    work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: Search
 ) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog.tuner import candidates, cost_model, tune
     from synth.catalog.tuner import measurements as tune_measured
@@ -181,8 +144,8 @@ def _answer(
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
     prefix = f"{work.name}-" if several else ""
-    schedules = _schedules(work, wish, search)
-    found = candidates.candidates(schedules, measured, wish.ways, prefix, facts, lambda: search.left == 0)
+    schedules = _schedules(work, request, search)
+    found = candidates.candidates(schedules, measured, request.variants, prefix, facts, lambda: search.left == 0)
     offered = [*found.candidates]
     if not measured:
         own = [one for one in schedules if one.name in LIBRARY]
@@ -192,15 +155,15 @@ def _answer(
     if model is None and not measured and work.network is not None:
         model = cost_model.nominal(work.network)
     ranks = work.ranks or measured[0].ranks
-    tolerance = wish.tolerance
+    tolerance = request.tolerance
     if tolerance is None:
         tolerance = tune.TOLERANCE if measured else 0.0
-    question = tune.Question(work.name, ranks, wish.sizes, wish.element, tolerance, work.root)
+    question = tune.Question(work.name, ranks, request.sizes, request.element, tolerance, work.root)
     answer = tune.answer(question, offered, model)
     return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 
-def _schedules(work: Work, wish: _Wish, search: Search) -> list[NamedSchedule]:
+def _schedules(work: Work, request: TuningRequest, search: Search) -> list[NamedSchedule]:
     """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
 
     The last three are left out where the links do not carry them.
@@ -218,18 +181,18 @@ def _schedules(work: Work, wish: _Wish, search: Search) -> list[NamedSchedule]:
         label = f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         made.append(NamedSchedule(label, schedule, shape=predicted))
     if work.network is None or not work.frontiers:
-        if wish.baselines:
+        if request.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
         return made
     task = work.frontiers[0].collective
     seen = [m.label for m in work.measured if m.backend == OURS and m.label in SUMMARIES]
-    for name in dict.fromkeys((*wish.baselines, *seen, *ALWAYS)):
-        if search.left == 0 and name not in (*wish.baselines, *seen, *LIBRARY):
+    for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
+        if search.left == 0 and name not in (*request.baselines, *seen, *LIBRARY):
             continue
         try:
             made.append(NamedSchedule(name.lower(), baseline(name, work.network, task), True))
         except SynthError:
-            if name in wish.baselines:
+            if name in request.baselines:
                 raise
     return made
 

@@ -23,6 +23,7 @@ from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.measurements import Measurement
+    from synth.catalog.tuner.request import TuningRequest
     from synth.pareto.events import Listener
 
 # Schedules whose chunks divide every size have at most this many chunks of a unit.
@@ -133,22 +134,19 @@ def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -
 
 
 def works(
+    request: TuningRequest,
     machine: Topology | None,
-    collective: str | Sequence[str],
-    root: int | None,
-    ranks: int | None,
     frontiers: Sequence[Frontier],
     held: Sequence[Measurement],
     search: Search,
-    catalog: str | Path | None = None,
 ) -> list[Work]:
-    """The collectives that were asked for, each with what is known of it: frontiers given, else of `catalog`, else
-    synthesized.
+    """The collectives of the request, each with what is known of it: `frontiers`, else those of its catalog, else
+    synthesized ones. `held`: the measurements.
 
     Raises UsageError where nothing is known.
     """
-    network = None if machine is None else machine.network()
-    asked = [collective] if isinstance(collective, str) else list(collective)
+    network, root, ranks = None if machine is None else machine.network(), request.root, request.ranks
+    asked = [request.collective] if isinstance(request.collective, str) else list(request.collective)
     if not asked:
         asked = [f.collective.name for f in frontiers]
         asked += [m.collective for m in held]
@@ -170,7 +168,7 @@ def works(
         notes: tuple[str, ...] = ()
         flows = False
         if not own and machine is not None and task is not None:
-            own, notes, flows = _kept(catalog, machine, task, search)
+            own, notes, flows = _kept(request.catalog, machine, task, search)
             if not own:
                 made, notes, flows = _synthesized(machine, task, search, len(names) - place)
                 own = [made]

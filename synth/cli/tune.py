@@ -34,6 +34,13 @@ CONFLICTS = {
 }
 
 
+# options that TuningRequest calls the same
+SAME = (
+    "sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place",
+    "dividing", "time_limit", "jobs",
+)  # fmt: skip
+
+
 class Log(click.ParamType):
     """``nccl=FILE``, ``nccl/ring/LL=FILE``."""
 
@@ -142,27 +149,18 @@ def tune(output: str | None, form: str | None, **flags: Any) -> None:
 
 
 def _tuned(flags: dict[str, Any]) -> Any:
-    from synth import api
+    from synth.api import tuning
+    from synth.catalog.tuner.request import TuningRequest
 
     machine = machine_if_named(flags)
     names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
-    same = (
-        "sizes",
-        "measured",
-        "logs",
-        "baselines",
-        "root",
-        "protocols",
-        "instances",
-        "tolerance",
-        "dtype",
-        "in_place",
-        "dividing",
-        "time_limit",
-        "jobs",
+    request = TuningRequest(
+        topology=machine,
+        collective=names,
+        frontiers=flags["from_files"],
+        catalog=flags["db"],
+        ranks=flags["gpus"],
+        **{key: flags[key] for key in SAME},
     )
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
-        return api.tune(
-            machine, names, frontiers=flags["from_files"], catalog=flags["db"], ranks=flags["gpus"], on_event=listen,
-            **{key: flags[key] for key in same},
-        )  # fmt: skip
+        return tuning.tune_request(request, listen)
