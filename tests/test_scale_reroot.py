@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from bench import spanning_forest_check as spanning_forest
@@ -92,15 +91,6 @@ def test_a_frontier_of_them_is_verified_send_by_send(collective):
     assert len(points) > 3 and points[-1].rounds_per_chunk < found.bound * Fraction(11, 10)
     for point in points[:2]:
         assert "every rank ends with what it must" in scale_frontier.schedule(point.make())
-
-
-def test_shares_add_up_however_they_are_rounded():
-    random = np.random.default_rng(3)
-    for whole in (1, 2, 7, 64, 1000):
-        for part in (random.random(40), np.eye(40)[3], np.full(40, 1 / 40)):
-            taken = rerooting._rounded(part / part.sum(), whole)
-            assert int(taken.sum()) == whole and (taken >= 0).all()
-            assert (np.abs(taken - part / part.sum() * whole) < 1 + 1e-6).all()
 
 
 def test_too_many_hops_are_not_looked_at(monkeypatch):

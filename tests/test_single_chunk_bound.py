@@ -227,7 +227,7 @@ def test_the_work_of_one_question_is_not_charged_to_the_next(monkeypatch: pytest
     monkeypatch.setattr(generation, "MOST_WORK", 12_000)
     found = generation.bound(topology("fully-connected:4").network(), collective("scan", 4), 2, Fraction(1, 2))
     assert found is not None
-    assert found.value == Fraction(3, 5)
+    assert found.value == Fraction(11, 18)
 
 
 def test_too_many_clauses_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

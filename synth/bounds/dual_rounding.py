@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import lcm
 
 from synth.bounds.cut_lp import CutLP, Item, cap_permutation, gain, paid
 from synth.bounds.receive_covers import Cover
@@ -17,9 +16,10 @@ from synth.model.collective import Collective
 from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits
 from synth.model.topology import Network
+from synth.solvers.rationalise import Rounding, roundings
 
 DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)  # maximum denominators of the dual values, in trying order
-FLOOR_SCALE = 10**9  # maximum scale of a certificate, and the scale at which values are rounded down in the end
+MAX_SCALE = 10**9  # maximum scale of a certificate, and the scale at which values are rounded down in the end
 MAX_IMAGES = 5_000  # maximum orbit of a cut; a larger one is represented by the cut alone, for a weaker bound
 
 
@@ -163,11 +163,9 @@ def exact(master: CutLP) -> Packing:
         same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
         images.setdefault(share.unit, []).extend((weight / len(same), c) for c in same)
     best: Packing | None = None
-    for most in (*DENOMINATORS, None):
-        scale = _scale([*prices.values(), *(w for rows in images.values() for w, _ in rows), count], most)
-        if scale is None:
-            continue
-        packing = _scaled(master, scale, prices, images, count, near=most is not None)
+    values = [*prices.values(), *(w for rows in images.values() for w, _ in rows), count]
+    for rounding in roundings(values, DENOMINATORS, MAX_SCALE):
+        packing = _rounded(master, rounding, prices, images, count)
         if packing.fit():
             if best is None or packing.value > best.value:
                 best = packing
@@ -178,18 +176,11 @@ def exact(master: CutLP) -> Packing:
     return best
 
 
-def _scale(values: list[float], most: int | None) -> int | None:
-    if most is None:
-        return FLOOR_SCALE
-    scale = lcm(*(Fraction(v).limit_denominator(most).denominator for v in values))
-    return scale if scale <= FLOOR_SCALE else None
-
-
-def _scaled(master: CutLP, scale: int, prices: dict, images: dict, count: float, near: bool) -> Packing:
-    shrink = (1 - 1e-12) / max(1.0, _spent(master, prices))
+def _rounded(master: CutLP, rounding: Rounding, prices: dict, images: dict, count: float) -> Packing:
+    spent = _spent(master, prices)
 
     def whole(x: float) -> int:
-        return round(x * scale) if near else int(x * scale * shrink)
+        return rounding(x, spent)
 
     tables: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
     for kind, same in (("link", master.routes), ("limit", master.caps)):
@@ -206,7 +197,7 @@ def _scaled(master: CutLP, scale: int, prices: dict, images: dict, count: float,
         master.network,
         master.collective,
         steps,
-        scale,
+        rounding.scale,
         master.generators,
         tables["link"],
         tables["limit"],

@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
 
 from synth.bounds.cut_lp import SETTINGS, cap_permutation
-from synth.bounds.dual_rounding import DENOMINATORS, FLOOR_SCALE, show_generator, show_prices
+from synth.bounds.dual_rounding import DENOMINATORS, MAX_SCALE, show_generator, show_prices
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
@@ -29,6 +28,7 @@ from synth.model.topology import Network
 from synth.solvers.cutting_planes import CutProgram, CutRow
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
+from synth.solvers.rationalise import Rounding, roundings
 
 Side = frozenset[int]  # the ranks inside a cut
 
@@ -146,25 +146,18 @@ class FirstCompletionLP:
                 same = orbit(inside, root.group, _move_side) or [inside]
                 images[root.rank] += [(weight / root.orbit / len(same), family, s) for s in same]
         best = LowerBound(Fraction(0), {})
-        for most in (*DENOMINATORS, None):
-            values = [*prices.values(), *(w for rows in images.values() for w, _, _ in rows)]
-            scale = FLOOR_SCALE
-            if most:
-                scale = lcm(*(Fraction(v).limit_denominator(most).denominator for v in values))
-            if scale > FLOOR_SCALE:
-                continue
-            made = self._exact(scale, prices, images, near=most is not None, turned=turned, original=original)
+        values = [*prices.values(), *(w for rows in images.values() for w, _, _ in rows)]
+        for rounding in roundings(values, DENOMINATORS, MAX_SCALE):
+            made = self._exact(rounding, prices, images, turned=turned, original=original)
             best = max(best, made, key=lambda b: b.value)
             if best.value >= self.program.optimum - 1e-9:
                 break
         return best
 
     def _exact(
-        self, scale: int, prices: dict, images: dict, *, near: bool, turned: bool, original: tuple[Network, Collective]
+        self, whole: Rounding, prices: dict, images: dict, *, turned: bool, original: tuple[Network, Collective]
     ) -> LowerBound:
-        def whole(v: float) -> int:
-            return round(v * scale) if near else int(v * scale * (1 - 1e-12))
-
+        scale = whole.scale
         tables: dict[str, dict[int, list[int]]] = {}
         for kind, same in self.alike.items():
             tables[kind] = {k: [whole(prices[kind, representative])] for k, representative in enumerate(same)}

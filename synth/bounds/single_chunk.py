@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
 
 from synth import bounds
 from synth.checker.certificates import cuts, single_chunk
@@ -28,6 +27,7 @@ from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
 from synth.solvers.column_generation import generate_columns
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.rationalise import near_integers
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class SingleChunkSettings:
             minutes.
         columns: Maximum number of columns; problems that need more need many times as many.
         conflicts: Conflict limit of one query.
-        scales: Prices are multiples of 1 / one of these.
-        fine: Scale of prices that are no such multiples; they are rounded down.
+        denominator: Largest denominator of a simple price.
+        fine: Largest scale of prices, and that of prices that are not simple; they are rounded down.
         close: Tolerance for float comparisons.
     """
 
     most_variables: int = 400
     columns: int = 64
     conflicts: int = 4_000
-    scales: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)
+    denominator: int = 24
     fine: int = 60
     close: float = 1e-6
 
@@ -182,11 +182,7 @@ class _Generation:
     def _whole(self, dual: Sequence[float]) -> tuple[int, list[list[int]]]:
         """Return a scale and the dual prices as integers, of total value at most the scale in each step."""
         dual = [max(y, 0.0) for y in dual]
-        scale = SETTINGS.fine
-        for d in reversed(SETTINGS.scales):
-            if all(abs(y * d - round(y * d)) < SETTINGS.close for y in dual):
-                scale = d
-        whole = [floor(y * scale + SETTINGS.close) for y in dual]
+        scale, whole = near_integers(dual, SETTINGS.denominator, SETTINGS.fine, SETTINGS.close)
         return scale, [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
 
     def _paid(self) -> list[list[int]]:

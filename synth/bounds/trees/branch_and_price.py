@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -261,8 +260,3 @@ def leaves(tree: Branch | Leaf) -> Iterator[Leaf]:
     else:
         yield from leaves(tree.has)
         yield from leaves(tree.hasnot)
-
-
-def rational(value: float, most: int) -> Fraction:
-    """Return the nearest fraction with a denominator of at most `most`."""
-    return Fraction(value).limit_denominator(most)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from fractions import Fraction
-from math import lcm
 
 import numpy as np
 
 from synth import bounds
 from synth.bounds.cut_lp import entered
-from synth.bounds.trees.branch_and_price import Branch, Cases, Leaf, leaves, rational
+from synth.bounds.trees.branch_and_price import Branch, Cases, Leaf, leaves
 from synth.bounds.trees.column_generation import Columns, FoldedProblem, generate
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.errors import InfeasibleError
@@ -26,6 +25,7 @@ from synth.model.outcome import Budget
 from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
+from synth.solvers.rationalise import Rounding, common_scale, roundings, simple_fractions
 
 DENOMINATORS = (60, 1_000, 20_000, 1_000_000)  # maximum denominators of the prices, in trying order
 LARGEST_SCALE = 10**12  # maximum scale of a certificate
@@ -60,8 +60,10 @@ def tree_bound(
     if columns is None or columns.value <= float(flow) * (1 + 1e-6):
         return None
     best: LowerBound | None = None
-    for most in DENOMINATORS:
-        found = _certified(columns, prover, most)
+    for rounding in roundings(columns.prices.ravel().tolist(), DENOMINATORS, LARGEST_SCALE):
+        if rounding.down and best is not None:
+            break
+        found = _certified(columns, prover, rounding)
         if found is not None and found.value > max(flow, best.value if best else flow):
             best = found
         if best is not None and float(best.value) >= columns.value * (1 - 1e-9):
@@ -110,18 +112,12 @@ class Prover:
         return 0.0, found
 
 
-def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None:
-    """Return the bound whose certificate has prices with denominators up to `most`; None if it cannot be proved."""
-    folded = columns.folded
-    exact = []
-    for row in columns.prices:
-        exact.append([rational(y, most) for y in row])
-    scale = lcm(*(y.denominator for row in exact for y in row))
-    if scale > LARGEST_SCALE:
-        return None
+def _certified(columns: Columns, prover: Prover, rounding: Rounding) -> LowerBound | None:
+    """Return the bound whose certificate has the prices that `rounding` makes; None if it cannot be proved."""
+    folded, scale = columns.folded, rounding.scale
     table: list[list[int]] = []
-    for row in exact:
-        table.append([int(y * scale) for y in row])
+    for row in columns.prices.tolist():
+        table.append([rounding(y) for y in row])
     for t in range(columns.steps):
         if sum(int(c) * row[t] for c, row in zip(folded.capacity, table, strict=True)) > scale:
             return None
@@ -133,8 +129,8 @@ def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None
         if not isinstance(found, Branch | Leaf):
             return None
         proofs[unit] = found
-    weights = [rational(w, 2520) for proof in proofs.values() for leaf in leaves(proof) for w, _ in leaf.cuts or ()]
-    factor = lcm(*(w.denominator for w in weights))
+    weights = [w for proof in proofs.values() for leaf in leaves(proof) for w, _ in leaf.cuts or ()]
+    factor = common_scale(simple_fractions(weights, 2520))
     if factor * scale > LARGEST_SCALE:
         factor = 1
     whole: list[list[int]] = []

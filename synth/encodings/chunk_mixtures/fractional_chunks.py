@@ -28,6 +28,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.solvers.column_generation import generate_columns
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.rationalise import largest_remainders
 
 FIRST = 20  # number of single-chunk schedules at random prices that the master begins with
 MEANS = 5  # number of prices of one turn: the last ones, and mixtures with their mean over the turns
@@ -198,24 +199,11 @@ class _Mixture:
     def _whole_chunks(self, rounds: int) -> Schedule | None:
         """Return a schedule of as many whole chunks as are placed in `rounds` rounds; None if none is."""
         maximum = floor(rounds / max(self.solution.value, self.least) + SURE)
-        search = Search(self.one, self._rounds_of_step(rounds), self.rng, COMPLETING)
+        search = Search(self.one, largest_remainders(self.solution.rounds, rounds, 1), self.rng, COMPLETING)
         for k, schedule in enumerate(self._rounded(maximum, search.capacity)):
             search.put(k, schedule)
         search.run(maximum)
         return self.one.schedule(search.best) if search.best else None
-
-    def _rounds_of_step(self, rounds: int) -> list[int]:
-        """Return whole rounds for each step, at least one, nearest to the mixture's; `rounds` is at least the number of
-        steps."""
-        share = [max(1.0, rounds * r / sum(self.solution.rounds)) for r in self.solution.rounds]
-        result = [floor(r) for r in share]
-        steps = range(len(result))
-        while sum(result) < rounds:
-            result[max(steps, key=lambda t: share[t] - result[t])] += 1
-        while sum(result) > rounds:
-            reducible = [t for t in steps if result[t] > 1]
-            result[max(reducible, key=lambda t: result[t] - share[t])] -= 1
-        return result
 
     def _rounded(self, chunks: int, capacity: dict[Place, int]) -> list[ChunkSchedule]:
         """Return at most `chunks` whole chunks that fit together: what the mixture contains, then by remainder."""

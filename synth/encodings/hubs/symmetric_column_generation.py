@@ -32,6 +32,7 @@ from synth.model.symmetry.permutations import compose
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
 from synth.solvers.column_generation import Generation, SmoothedPrices, generate_columns
+from synth.solvers.rationalise import largest_remainders
 
 NEW = 40  # maximum number of trees that join the master in one round of pricing, the cheapest
 SURE = 1e-7  # tolerance for float comparisons, relative to R/C
@@ -166,7 +167,10 @@ def solve(translation: TranslatedChunks, steps: int, rounds: int, starts: int, s
         if share is None:
             free, spent = fractions(pricer, translation, rounds_of_step, seed, exact=False)
             return HubSearchResult(free is not None, None, work + spent)
-        trees = _rounded(share, count // 2 if back else count)
+        trees: list[Tree] = []
+        counts = largest_remainders(list(share.values()), count // 2 if back else count)
+        for tree, times in zip(share, counts, strict=True):
+            trees += [tree] * times
         fits, spent = _kinds_fit(pricer, translation, trees, rounds_of_step, bool(back))
         work += spent
         for run in range(RUNS if fits else 0):
@@ -357,13 +361,3 @@ def _stand_in(translation: TranslatedChunks, steps: int, kinds: int) -> FoldedPr
         generators.append(Generator(g.ranks, g.routes, tuple(units)))
     data = Collective("hubs", len(everyone), (frozenset([0]),) * (copies * kinds), (everyone,) * (copies * kinds))
     return FoldedProblem(translation.network, data, steps, generators)
-
-
-def _rounded(share: dict[Tree, float], count: int) -> list[Tree]:
-    """Return `count` trees, each about as often as its share: the greatest remainders are rounded up."""
-    total = sum(share.values())
-    exact = {tree: count * x / total for tree, x in share.items()}
-    times = {tree: int(x + SURE) for tree, x in exact.items()}
-    for tree in sorted(exact, key=lambda tree: times[tree] - exact[tree])[: count - sum(times.values())]:
-        times[tree] += 1
-    return [tree for tree, n in times.items() for _ in range(n)]

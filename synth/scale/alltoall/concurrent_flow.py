@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import lcm
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, sy
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, current_deadline, time_limited
+from synth.solvers.rationalise import near_integers
 
 # Limit on the variables of the linear program, which then ends within a minute.
 MOST_VARIABLES = 400_000
@@ -256,8 +255,4 @@ def integer_lengths(lengths: np.ndarray) -> np.ndarray:
     top = lengths.max(initial=0.0)
     if top <= 0:
         return np.ones(len(lengths), np.int64)
-    shares = [Fraction(float(x / top)).limit_denominator(5040) for x in lengths]
-    common = lcm(*(share.denominator for share in shares))
-    if common <= 10**6 and all(abs(float(share) - x / top) < 1e-7 for share, x in zip(shares, lengths, strict=True)):
-        return np.array([int(share * common) for share in shares], np.int64)
-    return np.floor(lengths / top * 10**6).astype(np.int64)
+    return np.array(near_integers((lengths / top).tolist(), 5040, 10**6, 1e-7)[1], np.int64)

@@ -26,6 +26,7 @@ from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
 from synth.solvers.cutting_planes import cutting_planes
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
+from synth.solvers.rationalise import common_scale, simple_fractions
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,8 @@ class _Program:
         None where they are no simple fractions, or are no longer balanced at switches when rounded.
         """
         graph = self.graph
-        each = [Fraction(float(c)).limit_denominator(SETTINGS.finest) for c in self.carried]
-        scale = math.lcm(*(c.denominator for c in each))
+        each = simple_fractions(self.carried, SETTINGS.finest)
+        scale = common_scale(each)
         if scale > MOST_SCALE:
             return None
         cap = np.array([int(c * scale) for c in each], np.int64)[self.orbit]
@@ -203,7 +204,7 @@ class _Program:
         """Return the certificate of kind ``throughput-cuts``: rounded duals, and images of the cuts under the group."""
         graph, ends = self.graph, self.graph.ranks + len(self.graph.topology.switches)
         top = max(answer.weights.max(), 1e-12)
-        rounded = [Fraction(w / top).limit_denominator(SETTINGS.finest) for w in answer.weights]
+        rounded = simple_fractions(answer.weights / top, SETTINGS.finest)
         cuts: dict[bytes, tuple[list[list[int]], Fraction]] = {}
         maximum = max(1, SETTINGS.most_work // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
         for inside, weight in zip(self.cuts, rounded, strict=True):
@@ -214,16 +215,15 @@ class _Program:
                 key = image[:ends].tobytes()
                 cuts[key] = rows, cuts[key][1] + weight if key in cuts else weight
         limits: dict[int, Fraction] = {}
-        share = self.order / self.sizes
+        orbit_prices = simple_fractions(answer.prices / top * (self.order / self.sizes), SETTINGS.finest)
         for e in np.flatnonzero(graph.limit >= 0).tolist():
             o = int(self.orbit[e])
-            price = Fraction(float(answer.prices[o] / top * share[o])).limit_denominator(SETTINGS.finest)
+            price = orbit_prices[o]
             if price > 0:
                 limits[int(graph.limit[e])] = limits.get(int(graph.limit[e]), Fraction(0)) + price
-        heights: dict[int, Fraction] = {}
-        for n in range(graph.ranks, ends):
-            height = float(answer.potentials[n - graph.ranks] / top * self._stabilizer_order(n))
-            heights[n] = Fraction(height).limit_denominator(SETTINGS.finest)
+        nodes = range(graph.ranks, ends)
+        heights = [answer.potentials[n - graph.ranks] / top * self._stabilizer_order(n) for n in nodes]
+        potentials = zip(nodes, simple_fractions(heights, SETTINGS.finest), strict=True)
         return {
             "kind": "throughput-cuts",
             "topology": throughput_cuts.digest(graph.topology),
@@ -231,7 +231,7 @@ class _Program:
             "root": self.bound.root if self.bound.collective in ROOTED else None,
             "cuts": [[str(weight), rows] for rows, weight in cuts.values()],
             "limits": [[k, str(price)] for k, price in sorted(limits.items())],
-            "potentials": [[n, str(height)] for n, height in heights.items() if height],
+            "potentials": [[n, str(height)] for n, height in potentials if height],
         }
 
     def _images(self, inside: np.ndarray, maximum: int) -> list[np.ndarray]:

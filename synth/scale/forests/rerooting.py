@@ -22,6 +22,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.rationalise import largest_remainders
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ def _tree_units(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tupl
     shares = np.maximum(solution.x[:count], 0) if solution.x is not None else np.ones(count) / count
     best: tuple[Fraction, np.ndarray] | None = None
     for total in _unit_counts(shares):
-        units = _rounded(shares, total)
+        units = np.array(largest_remainders(shares.tolist(), total))
         loads = load @ units
         worst = int(np.argmax(loads / cap))
         time = Fraction(int(loads[worst]), int(cap[worst]) * total)
@@ -313,15 +314,3 @@ def _unit_counts(shares: np.ndarray) -> list[int]:
     powers = {1 << k for k in range(SETTINGS.most_units.bit_length())}
     counts = powers | {common * k for k in range(1, 5)} | {len(used)}
     return sorted(n for n in counts if n <= SETTINGS.most_units)
-
-
-def _rounded(shares: np.ndarray, total: int) -> np.ndarray:
-    """Return integers near ``shares * total`` that add up to `total`, by largest remainders."""
-    exact = shares / shares.sum() * total
-    units = np.floor(exact + 1e-9).astype(np.int64)
-    missing = total - int(units.sum())
-    if missing > 0:
-        np.add.at(units, np.argsort(units - exact, kind="stable")[:missing], 1)
-    elif missing < 0:
-        np.subtract.at(units, np.flatnonzero(units)[:-missing], 1)
-    return units

@@ -22,6 +22,7 @@ from synth.model.process_groups import Group
 from synth.model.rational import show
 from synth.model.topology import Network
 from synth.solvers.highs import linear
+from synth.solvers.rationalise import simple_fractions
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,8 @@ class _Program:
         network, caps = self.network, len(self.network.caps)
         first = caps + len(self.bare)
         last = first + len(self.weights)
-        fractions = self._rationalised(answer[:last], max(answer[:first].max(initial=0.0), 1e-12))
+        highest = max(answer[:first].max(initial=0.0), 1e-12)
+        fractions = simple_fractions(np.maximum(answer[:last], 0.0) / highest, SETTINGS.maximum_denominator)
         own_price = dict(zip(self.bare, fractions[caps:first], strict=True))
         cap_price = []
         for i in range(len(network.routes)):
@@ -272,16 +274,6 @@ class _Program:
             "caps": [[k, show(x)] for k, x in enumerate(fractions[:caps]) if x],
             "packings": packings,
         }
-
-    def _rationalised(self, values: np.ndarray, unit: float) -> list[Fraction]:
-        """Simple fractions near the values in `unit`; 0 for very small and negative ones."""
-        fractions = []
-        for x in values:
-            if x > 1e-9 * unit:
-                fractions.append(Fraction(float(x / unit)).limit_denominator(SETTINGS.maximum_denominator))
-            else:
-                fractions.append(Fraction(0))
-        return fractions
 
 
 def _family(weight: Fraction, leaving: bool, label: np.ndarray) -> list:
