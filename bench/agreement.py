@@ -44,7 +44,7 @@ from synth.model.outcome import Sat, Unsat
 from synth.model.scale_frontier import Large
 from synth.model.topology import Topology
 from synth.scale.greedy import orbit_expansion
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
 from synth.topologies.file_reader import parse_json
 from synth.topologies.topology_files import from_document
 
@@ -358,8 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else {"setting": setting, "seed": given.seed, "done": 0, "cpu": 0.0, "seen": {}, "contradictions": []}
     )
     seen, used, began = Counter(document["seen"]), document["cpu"], _cpu()
-    stop = jobs.stop
-    jobs.stop = lambda: None  # the helper processes are kept from one machine to the next, until `stop`
+    stop = pool.stop
+    pool.stop = lambda: None  # the helper processes are kept from one machine to the next, until `stop`
     for index in range(document["done"], given.count):
         case = Case.drawn(given.seed, index)
         try:

@@ -23,9 +23,10 @@ from pathlib import Path
 from bench.measure import RESULTS, geomean, keep, markdown, median, seconds, setting, where
 from bench.relabel import problem
 from synth.checker.schedule import replay as verify
-from synth.model.outcome import Budget, Sat, Unsat, Verdict
+from synth.model.outcome import Sat, Unsat, Verdict
 from synth.pareto.portfolio import portfolio
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline
 
 SIDES = {"path": ("sccl", "z3"), "auto": ("auto", "auto")}
 
@@ -105,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
                 file=sys.stderr,
             )
     finally:
-        jobs.stop()
+        pool.stop()
     document = {
         "setting": where(),
         "seeds": given.seeds,
@@ -134,7 +135,9 @@ def measure(row: tuple, seeds: int, timeout: float) -> dict:
             if 2 * sum(run["verdict"] == "unknown" for run in found[side]) > seeds:
                 continue
             began = time.process_time()
-            budget = Budget(timeout, memory=6 << 30)  # the solvers' own seed is what a user gets who names none
+            budget = Budget(
+                Deadline.after(timeout), memory=6 << 30
+            )  # the solvers' own seed is what a user gets who names none
             verdict = portfolio.solve(asked, budget=budget, encoding=encoding, solver=solver)
             parent = time.process_time() - began
             run = {"seed": seed, "verdict": type(verdict).__name__.lower(), "engine": verdict.cost.engine}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -70,9 +70,9 @@ def own_cache(caches, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def kept_helpers(monkeypatch):
-    """Helper processes, which import solvers for a third of a second, go on to the next test; `jobs.stop` ends them
+    """Helper processes, which import solvers for a third of a second, go on to the next test; `pool.stop` ends them
     with this process."""
-    monkeypatch.setattr(jobs, "stop", lambda: None)
+    monkeypatch.setattr(pool, "stop", lambda: None)
 
 
 @pytest.fixture

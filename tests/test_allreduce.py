@@ -15,7 +15,6 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.dead_sends import prune
 from synth.model.frontier import Open, Point
-from synth.model.outcome import Budget
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Link, Topology
 from synth.pareto.combining import combining_frontier
@@ -23,6 +22,7 @@ from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
 from synth.solvers.cadical import Cadical
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.topologies import topology
 
 
@@ -257,7 +257,7 @@ def test_known_points_are_taken_over():
 
 def test_a_budget_that_is_spent_leaves_open_intervals():
     network = net("torus:4x4")
-    items = list(combining_frontier.points(network, collective("allreduce", 16), budget=Budget(0.0)))
+    items = list(combining_frontier.points(network, collective("allreduce", 16), budget=Budget(Deadline.after(0.0))))
     assert not [i for i in items if isinstance(i, Point)]
     opened = [i for i in items if isinstance(i, Open)]
     assert opened[0].steps == 4

@@ -11,10 +11,11 @@ from bench import encodings, goals, measure, relabel, sweeps
 from synth import api, bounds
 from synth.checker.schedule import replay
 from synth.model.collective import collective
-from synth.model.outcome import Budget, Sat, Unknown, Unsat
+from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import portfolio
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline
 
 
 def test_the_list_is_fixed_and_has_no_row_twice():
@@ -48,7 +49,7 @@ def test_a_renumbered_problem_has_the_same_bound_and_symmetries(topology, collec
 @pytest.mark.slow
 def test_one_instance_measured():
     row = encodings.measure(("dgx1-v100", "allgather", 2, 2, 3, "sat"), seeds=3, timeout=60)
-    jobs.stop()
+    pool.stop()
     assert row["error"] == ""
     assert [run["verdict"] for run in (*row["path"], *row["auto"])] == ["sat"] * 6
     assert 0 < row["auto_cpu"] <= row["auto_all"]
@@ -59,8 +60,8 @@ def test_one_instance_measured():
 
 def test_a_wrong_answer_is_an_error():
     asked = relabel.problem("dgx1", "allgather", 2, 2, 3)
-    found = portfolio.solve(asked, budget=Budget(60))
-    jobs.stop()
+    found = portfolio.solve(asked, budget=Budget(Deadline.after(60)))
+    pool.stop()
     assert isinstance(found, Sat)
     what = ["dgx1", "allgather", 2, 2, 3]
     assert encodings._wrong(found, "sat", what) == ""
@@ -150,8 +151,8 @@ def test_the_sweep_inside_counts_every_engine():
 
 def test_the_replay_of_a_renumbered_broadcast_has_its_root_moved():
     asked = relabel.problem("mi50-z52", "broadcast", 2, 4, 4, roots=[0], seed=3)
-    found = portfolio.solve(asked, budget=Budget(60))
-    jobs.stop()
+    found = portfolio.solve(asked, budget=Budget(Deadline.after(60)))
+    pool.stop()
     assert isinstance(found, Sat)
     assert isinstance(asked, Problem)
     assert replay.schedule(found.schedule).rounds_per_chunk == Fraction(2)

@@ -12,10 +12,11 @@ from synth.encodings import contributions
 from synth.encodings.hubs import reduce_broadcast
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound
-from synth.model.outcome import Budget, Unknown
+from synth.model.outcome import Unknown
 from synth.pareto.combining import candidates, constructions
 from synth.pareto.combining.candidates import SETTINGS, Candidates
 from synth.pareto.combining.constructions import Constructions
+from synth.solvers.processes.deadline import Budget
 from synth.topologies import importers
 
 BRIDGES = importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt").network()

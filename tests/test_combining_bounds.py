@@ -15,7 +15,7 @@ from synth.errors import UsageError
 from synth.frontiers import engine_choice
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Open, Point
-from synth.model.outcome import Budget, Unknown
+from synth.model.outcome import Unknown
 from synth.model.scale_frontier import Large
 from synth.pareto import prefetched_bounds
 from synth.pareto.combining import bounds_over_steps, combining_frontier
@@ -24,7 +24,8 @@ from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.scale import search as large
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.processes.resumable_jobs import ResumableJobs
 from synth.topologies import topology
 
@@ -35,7 +36,7 @@ LATE = 1000  # seconds to wait for what comes
 @pytest.fixture(autouse=True)
 def ended():
     yield
-    jobs.stop()
+    pool.stop()
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def made():
     everything = []
 
     def make(seconds: float | None, network=NINE, task=ALL) -> StepBounds:
-        everything.append(StepBounds(network, task, Budget(seconds)))
+        everything.append(StepBounds(network, task, Budget(Deadline.after(seconds))))
         return everything[-1]
 
     yield make
@@ -57,28 +58,28 @@ def never(*_):
 
 
 def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
-    asked = ResumableJobs(Budget(), prefetched_bounds.TREE_MEMBER.imports)
+    asked = ResumableJobs(None, prefetched_bounds.TREE_MEMBER.imports)
     gate = tmp_path / "gate"
     asked.begin("late", doze_until, gate)
-    asked.wait(["late"], time.monotonic())
+    asked.wait(["late"], Deadline.after(0))
     asked.rest("late")
     assert "late" in asked.jobs and not asked.found
     asked.begin("late", never)
     gate.touch()
-    asked.wait(["late"], time.monotonic() + LATE)
+    asked.wait(["late"], Deadline.after(LATE))
     assert asked.found == {"late": None} and not asked.jobs
     asked.begin("late", never)  # which has an answer
     asked.close()
 
 
 def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
-    asked = ResumableJobs(Budget(), prefetched_bounds.TREE_MEMBER.imports)
+    asked = ResumableJobs(None, prefetched_bounds.TREE_MEMBER.imports)
     asked.begin("wrong", time.sleep, "long")
     with pytest.raises(TypeError):
-        asked.wait(["wrong"], time.monotonic() + LATE)
+        asked.wait(["wrong"], Deadline.after(LATE))
     asked.begin("dies", _dies)
-    asked.wait(["dies"], time.monotonic() + LATE)
-    assert asked.found["dies"] == Unknown("crash")
+    asked.wait(["dies"], Deadline.after(LATE))
+    assert asked.found["dies"] == Unknown("crash", f"ended with wait status {3 << 8}")
 
 
 def _dies(*_):
@@ -93,7 +94,7 @@ def test_with_time_enough_they_are_the_bounds(made, seconds, name):
     task = collective(name, 9)
     some = made(seconds, task=task)
     assert some.first().value == bounds.allreduce(NINE, task, None).value
-    assert some.at(2, 1.0).value == bounds.allreduce(NINE, task, 2).value
+    assert some.at(2, some.deadline).value == bounds.allreduce(NINE, task, 2).value
     assert not some.late(2) and not some.notes
 
 
@@ -115,9 +116,9 @@ def test_where_one_half_is_late_the_other_serves(made, monkeypatch):
 def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_it_comes(made):
     some = made(100.0)
     floor = some.first()
-    assert some.at(2, 0.0) == floor
+    assert some.at(2, Deadline.after(0)) == floor
     assert some.late(2) and not some.notes
-    assert some.again(2, 50.0).value == bounds.flow(NINE, ALL, 2).value > floor.value
+    assert some.again(2, Deadline.after(50.0)).value == bounds.flow(NINE, ALL, 2).value > floor.value
     assert not some.late(2)
 
 
@@ -156,13 +157,13 @@ def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
 
 def test_few_ranks_have_a_quick_bound(monkeypatch):
     monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": doze, "completing": doze})
-    items = list(combining_frontier.points(NINE, ALL, budget=Budget(0.1)))
+    items = list(combining_frontier.points(NINE, ALL, budget=Budget(Deadline.after(0.1))))
     assert items[0] == (None, bounds.flow(NINE, ALL, None, cycles=1))
     assert [item.reason for item in items if isinstance(item, Open)]
 
 
-def no_share(self, began, again):
-    return began, float("inf")
+def no_share(self, same_bound):
+    return Deadline.after(0), float("inf")
 
 
 @pytest.mark.parametrize(("name", "coll"), [("ring:4", "allreduce"), ("line:3", "scan")])
@@ -189,7 +190,7 @@ def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
     task = collective("allreduce", 9)
     monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, steps_share=0.0))
     monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
-    found = list(combining_frontier.points(NINE, task, budget=Budget(60.0), max_steps=2))
+    found = list(combining_frontier.points(NINE, task, budget=Budget(Deadline.after(60.0)), max_steps=2))
     points = [p for p in found if isinstance(p, Point)]
     assert points[-1].status == "optimal" and points[-1].rounds_per_chunk == bounds.allreduce(NINE, task, 2).value
     opened = [place for place, item in enumerate(found) if isinstance(item, Open) and item.steps == 2]

@@ -13,11 +13,12 @@ from synth.checker.documents import exact_frontier
 from synth.cli import root
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier
-from synth.model.outcome import Budget, Sat, Unknown, Unsat
+from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.pareto import cross_check as crosscheck
 from synth.pareto.cross_check import cross_check
 from synth.pareto.portfolio.selection import select_members
+from synth.solvers.processes.deadline import Budget
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from synth.encodings.step import MonotoneStep, Step
 from synth.encodings.tight_cuts import tight_cuts
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.outcome import Budget, Sat, Unsat
+from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem
 from synth.model.symmetry import subgroups
 from synth.model.topology import Cap, Network, Route
@@ -22,6 +22,7 @@ from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
 from synth.solvers.cp_sat import CpSat
 from synth.solvers.minicard import MiniCard
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.z3_sat import Z3Sat
 from synth.topologies import topology
 
@@ -90,7 +91,7 @@ def test_encodings_and_solvers_agree(problem):
 @settings(quick, max_examples=25)
 @given(problems(3))
 def test_sccl_agrees_with_step(problem):
-    verdict = sccl.solve(problem, Budget(60))
+    verdict = sccl.solve(problem, Budget(Deadline.after(60)))
     assert isinstance(verdict, Sat | Unsat)
     assert isinstance(verdict, Sat) is decide(problem)
     if isinstance(verdict, Sat):
@@ -263,7 +264,7 @@ PATH = [
 @pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), PATH)
 def test_sccl_known_answers(name, coll, chunks, steps, rounds, feasible):
     net = topology(name).network()
-    verdict = sccl.solve(Problem(net, collective(coll, net.ranks), chunks, steps, rounds), Budget(60))
+    verdict = sccl.solve(Problem(net, collective(coll, net.ranks), chunks, steps, rounds), Budget(Deadline.after(60)))
     assert isinstance(verdict, Sat if feasible else Unsat)
     if isinstance(verdict, Sat):
         replay.schedule(verdict.schedule)
@@ -276,36 +277,37 @@ def test_sccl_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse)
     out = [(0, n, 2) for n in (1, 2, 3)]
     links = [(v, u, b) for u, v, b in out] if reverse else out
     problem = Problem(network(4, links, [Cap((0, 1, 2), units)]), collective(name, 4), chunks, 1, fewest)
-    verdict = sccl.solve(problem, Budget(60))
+    verdict = sccl.solve(problem, Budget(Deadline.after(60)))
     assert isinstance(verdict, Sat)
     replay.schedule(verdict.schedule)
     assert isinstance(
-        sccl.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat
+        sccl.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(Deadline.after(60))),
+        Unsat,
     )
 
 
 def test_sccl_with_memory_and_pipelining():
     ring = topology("ring:4").network()
     problem = Problem(ring, collective("scatter", 4), 1, 2, 2)
-    assert isinstance(sccl.solve(problem, Budget(60)), Sat)
-    assert isinstance(sccl.solve(problem, Budget(60), extra_memory=0), Unsat)
+    assert isinstance(sccl.solve(problem, Budget(Deadline.after(60))), Sat)
+    assert isinstance(sccl.solve(problem, Budget(Deadline.after(60)), extra_memory=0), Unsat)
     longer = Problem(ring, collective("scatter", 4), 1, 2, 3)
-    assert isinstance(sccl.solve(longer, Budget(60)), Sat)
-    assert isinstance(sccl.solve(longer, Budget(60), extra_memory=0), Unsat)
+    assert isinstance(sccl.solve(longer, Budget(Deadline.after(60))), Sat)
+    assert isinstance(sccl.solve(longer, Budget(Deadline.after(60)), extra_memory=0), Unsat)
     gather = Problem(ring, collective("allgather", 4), 1, 3, 3)
-    assert isinstance(sccl.solve(gather, Budget(60), pipeline=2), Sat)
-    assert isinstance(sccl.solve(gather, Budget(60), pipeline=1), Unsat)
+    assert isinstance(sccl.solve(gather, Budget(Deadline.after(60)), pipeline=2), Sat)
+    assert isinstance(sccl.solve(gather, Budget(Deadline.after(60)), pipeline=1), Unsat)
     with pytest.raises(UsageError, match="one round a step"):
-        sccl.solve(Problem(ring, gather.collective, 1, 2, 3), Budget(60), pipeline=1)
+        sccl.solve(Problem(ring, gather.collective, 1, 2, 3), Budget(Deadline.after(60)), pipeline=1)
 
 
 def test_sccl_answers_reductions_by_reversal():
     net = topology("ring:4").network()
-    verdict = sccl.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(60))
+    verdict = sccl.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(Deadline.after(60)))
     assert isinstance(verdict, Sat)
     replay.schedule(verdict.schedule)
     with pytest.raises(UsageError, match="allreduce"):
-        sccl.solve(Problem(net, collective("allreduce", 4), 1, 2, 2), Budget(60))
+        sccl.solve(Problem(net, collective("allreduce", 4), 1, 2, 2), Budget(Deadline.after(60)))
 
 
 @pytest.mark.parametrize("size", range(1, 6))

@@ -7,11 +7,10 @@ from click.testing import CliRunner
 from synth import bounds
 from synth.api import synthesis
 from synth.cli import root
-from synth.pareto.portfolio import portfolio
 from synth.scale.baselines import comparison
 from synth.scale.baselines.rings import search
 from synth.scale.groups import joint
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import NEVER, Deadline, current_deadline, give_up, given_up, time_limited
 
 GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride: 4, collective: allgather, bytes: 1}\n"
@@ -20,7 +19,7 @@ GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride:
 @pytest.fixture(autouse=True, scope="module")
 def stopped():
     yield
-    jobs.stop()
+    pool.stop()
 
 
 def interrupt(*_, **__):
@@ -88,7 +87,7 @@ def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     "words", [("solve", "--chunks", "6", "--steps", "3", "--rounds", "7"), ("tune",), ("pareto", "--engine", "flow")]
 )
 def test_commands_without_a_result_end_with_the_code_of_ctrl_c(monkeypatch, words):
-    monkeypatch.setattr(portfolio, "watch", interrupt)
+    monkeypatch.setattr(pool, "wait", interrupt)
     monkeypatch.setattr(synthesis, "frontier", interrupt)
     monkeypatch.setattr("synth.scale.search.fabric", interrupt)
     done = run(words[0], "--topo", "dgx1", "--coll", "allgather", *words[1:])

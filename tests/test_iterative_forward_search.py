@@ -12,10 +12,10 @@ from synth.encodings.chunk_mixtures import iterative_forward_search
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Open, Point
-from synth.model.outcome import Budget
 from synth.model.symmetry import Generator
 from synth.model.topology import Cap, Network, Route
 from synth.pareto.combining import combining_frontier, search_at_steps
+from synth.solvers.processes.deadline import Budget
 from synth.topologies import topology
 
 PLENTY = 40_000_000

@@ -12,14 +12,13 @@ from synth.checker.documents import scale_frontier
 from synth.frontiers import engine_choice, merge_scale_points
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open, Point
-from synth.model.outcome import Budget
 from synth.pareto.combining import combining_frontier, search_at_steps
 from synth.pareto.events import Options, SweepInterrupted
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.forests import build
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import Budget, Deadline, TimeUp, time_limited
 from synth.topologies import topology
 
 

@@ -13,10 +13,11 @@ from dozing import hold
 from synth.checker.schedule import replay
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.outcome import Budget, Sat, Unknown, Unsat
+from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import members, portfolio, selection
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.processes.fork_server import ForkServer
 from synth.topologies import topology
 
@@ -26,7 +27,7 @@ HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver r
 @pytest.fixture(autouse=True, scope="module")
 def stopped():
     yield
-    jobs.stop()
+    pool.stop()
 
 
 def dgx1(coll, *query):
@@ -34,7 +35,7 @@ def dgx1(coll, *query):
 
 
 def solved(problem, **options):
-    verdict = portfolio.solve(problem, budget=options.pop("budget", Budget(120)), **options)
+    verdict = portfolio.solve(problem, budget=options.pop("budget", Budget(Deadline.after(120))), **options)
     if isinstance(verdict, Sat):
         replay.schedule(verdict.schedule)
         assert verdict.schedule.problem.fingerprint == problem.fingerprint
@@ -76,21 +77,21 @@ def test_a_quotient_alone_never_proves_anything():
 
 def test_deterministic_gives_the_same_schedule_twice():
     problem = dgx1("allgather", 6, 3, 7)
-    first, second = (solved(problem, budget=Budget(120, seed=5, deterministic=True)) for _ in range(2))
+    first, second = (solved(problem, budget=Budget(Deadline.after(120), seed=5, deterministic=True)) for _ in range(2))
     assert isinstance(first, Sat)
     assert first.schedule.to_json() == second.schedule.to_json()
     assert first.cost.engine == second.cost.engine
-    assert isinstance(solved(dgx1("allgather", 3, 2, 4), budget=Budget(60, deterministic=True)), Unsat)
+    assert isinstance(solved(dgx1("allgather", 3, 2, 4), budget=Budget(Deadline.after(60), deterministic=True)), Unsat)
 
 
 def test_time_runs_out_as_unknown():
-    verdict = solved(dgx1("allgather", *HARD), budget=Budget(0.4))
+    verdict = solved(dgx1("allgather", *HARD), budget=Budget(Deadline.after(0.4)))
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "time"
 
 
 def test_memory_runs_out_as_unknown():
-    verdict = solved(dgx1("alltoall", 3, 8, 8), encoding="step", budget=Budget(60, memory=30 << 20))
+    verdict = solved(dgx1("alltoall", 3, 8, 8), encoding="step", budget=Budget(Deadline.after(60), memory=30 << 20))
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "memory"
 
@@ -105,7 +106,7 @@ def fail():
 
 def test_a_crash_is_unknown(monkeypatch):
     monkeypatch.setattr(portfolio, "run_member", _crash_instead)
-    verdict = portfolio.solve(dgx1("allgather", 1, 2, 2), budget=Budget(20), encoding="step")
+    verdict = portfolio.solve(dgx1("allgather", 1, 2, 2), budget=Budget(Deadline.after(20)), encoding="step")
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "crash"
 
@@ -155,13 +156,13 @@ def test_unknown_names_and_collectives_are_usage_errors():
         ({"encoding": "path", "solver": "cadical"}, "its own solver"),
     ]:  # fmt: skip
         with pytest.raises(UsageError, match=message):
-            portfolio.solve(problem, budget=Budget(5), **options)
+            portfolio.solve(problem, budget=Budget(Deadline.after(5)), **options)
     with pytest.raises(UsageError, match="allreduce"):
-        portfolio.solve(dgx1("allreduce", 1, 2, 2), budget=Budget(5))
+        portfolio.solve(dgx1("allreduce", 1, 2, 2), budget=Budget(Deadline.after(5)))
 
 
 def test_fewer_rounds_than_steps():
-    assert isinstance(portfolio.solve(dgx1("allgather", 1, 3, 2), budget=Budget(5)), Unsat)
+    assert isinstance(portfolio.solve(dgx1("allgather", 1, 3, 2), budget=Budget(Deadline.after(5))), Unsat)
 
 
 def test_a_proof_on_request(tmp_path):
@@ -199,10 +200,11 @@ from synth.pareto.portfolio import portfolio
 from synth.model.collective import collective
 from synth.model.schedule import Problem
 from synth.topologies import topology
-from synth.model.outcome import Budget
+from synth.solvers.processes.deadline import Budget, Deadline
 print("ready", flush=True)
 try:
-    portfolio.solve(Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD}), budget=Budget(60))
+    problem = Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD})
+    portfolio.solve(problem, budget=Budget(Deadline.after(60)))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -244,13 +246,12 @@ def test_of_all_children_together_the_largest_is_killed():
     first, second = ForkServer((), together=600 << 20), ForkServer((), together=600 << 20)
     try:
         small, large = first.start(1, hold, (50 << 20,), None), second.start(2, hold, (900 << 20,), None)
-        with jobs.TURN:
-            jobs.watch([large], None)
+        while not large.ended:
+            pool.wait([large])
         assert large.ended and large.over_memory and large.result is None
         assert small.result is None and not small.ended
         small.kill()
-        with jobs.TURN:
-            jobs.watch([small], None)
+        pool.wait([small])
         assert not small.over_memory
     finally:
         first.close()

@@ -152,7 +152,7 @@ def test_what_is_the_same_each_time_has_no_end_in_time(monkeypatch: pytest.Monke
     given: list[bool] = []
     monkeypatch.setattr(chunk_assembly, "schedules", lambda network, task, whole: given.append(whole) or [])
     monkeypatch.setattr(
-        combining_frontier, "points", lambda *_, budget, **__: given.append(budget.seconds is None) or []
+        combining_frontier, "points", lambda *_, budget, **__: given.append(not budget.deadline.limited) or []
     )
     frontier("ring:17", "scan", fresh=True, deterministic=deterministic)
     assert given == [deterministic] * 2
@@ -174,7 +174,7 @@ def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest
     """Where flows see less than the quick bound does, which holds at every S."""
     monkeypatch.setattr(bounds, "allreduce", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))
     monkeypatch.setattr(
-        "synth.solvers.processes.deadline.run_in_process", lambda call, *arguments, **_: call(*arguments)
+        "synth.solvers.processes.pool.run_in_process", lambda call, *arguments, **_: call(*arguments)
     )  # here, where it is replaced
     found = api_bound("torus:5x4", "scan")
     assert [bound.value for steps, bound in found if steps != 0] == [Fraction(1, 2)] * 2

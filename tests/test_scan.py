@@ -12,11 +12,11 @@ from synth.errors import InfeasibleError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Open, Point
-from synth.model.outcome import Budget
 from synth.model.topology import Link, Topology
 from synth.pareto.combining import combining_frontier
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
 from synth.solvers.cadical import Cadical
+from synth.solvers.processes.deadline import Budget
 from synth.topologies import topology
 
 

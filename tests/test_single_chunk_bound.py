@@ -20,13 +20,13 @@ from synth.checker.schedule import replay
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier, LowerBound, Point
-from synth.model.outcome import Budget
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Cap, Network, Route
 from synth.pareto.combining import combining_frontier
 from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
+from synth.solvers.processes.deadline import Budget
 from synth.topologies import topology
 
 DGX1 = topology("dgx1").network()

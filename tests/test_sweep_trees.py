@@ -13,11 +13,12 @@ from synth import bounds
 from synth.encodings.tree_packing import search
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound
-from synth.model.outcome import Budget, Sat, Unknown
+from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.topologies import topology
 
 F = Fraction
@@ -28,12 +29,14 @@ TASK = collective("allgather", MACHINE.ranks)
 @pytest.fixture(autouse=True)
 def _no_helpers_left():
     yield
-    jobs.stop()
+    pool.stop()
 
 
 def asked(steps, seconds=20.0):
     bound = bounds.flow(MACHINE, TASK, steps)
-    return bound, prefetched_bounds.begin_tree_query(search.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
+    return bound, prefetched_bounds.begin_tree_query(
+        search.meet, MACHINE, TASK, steps, bound, 100, Budget(Deadline.after(seconds))
+    )
 
 
 @pytest.mark.slow
@@ -41,7 +44,7 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     bound, job = asked(4)
     hard = Problem(MACHINE, TASK, 13, 4, 15)
     messages = []
-    verdict = portfolio.solve(hard, budget=Budget(60.0), on_event=messages.append, beside=job)
+    verdict = portfolio.solve(hard, budget=Budget(Deadline.after(60.0)), on_event=messages.append, beside=job)
     assert isinstance(verdict, Sat | Unknown)
     if isinstance(verdict, Unknown):
         assert verdict.reason == "interrupted"
@@ -54,12 +57,12 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
     too_few = prefetched_bounds.begin_tree_query(
-        search.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(5.0)
+        search.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(Deadline.after(5.0))
     )  # 103 chunks at the least
-    verdict = portfolio.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(20.0), beside=too_few)
+    verdict = portfolio.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(Deadline.after(20.0)), beside=too_few)
     assert isinstance(verdict, Sat)
     assert verdict.schedule.rounds_per_chunk == 2
-    assert isinstance(prefetched_bounds.finish_tree_query(too_few, 5.0), Unknown)
+    assert isinstance(prefetched_bounds.finish_tree_query(too_few, Deadline.after(5.0)), Unknown)
 
 
 def test_a_job_that_nobody_needs_is_ended():
@@ -67,17 +70,17 @@ def test_a_job_that_nobody_needs_is_ended():
     began = time.monotonic()
     prefetched_bounds.end_job(job)
     assert time.monotonic() - began < 60
-    assert isinstance(prefetched_bounds.finish_tree_query(job, 0.0), Unknown)
+    assert isinstance(prefetched_bounds.finish_tree_query(job, Deadline.after(0.0)), Unknown)
 
 
 def test_bounds_ahead_are_the_bounds():
-    ahead = prefetched_bounds.PrefetchedBounds(MACHINE, TASK, Budget())
+    ahead = prefetched_bounds.PrefetchedBounds(MACHINE, TASK, None)
     ahead.begin(3)
-    assert list(ahead.jobs) == [3]
+    assert list(ahead.jobs.jobs) == [3]
     made, other = ahead.bound(3), ahead.bound(2)
     assert isinstance(made, LowerBound) and made.value == bounds.flow(MACHINE, TASK, 3).value == F(2216, 1873)
     assert isinstance(other, LowerBound) and other.value == F(152, 103)  # nobody began it
-    assert not ahead.jobs
+    assert not ahead.jobs.jobs
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from synth.pareto.events import SweepInterrupted
 from synth.scale import search
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import (
     NEVER,
     Deadline,
@@ -34,9 +34,9 @@ from synth.solvers.processes.deadline import (
     check_deadline,
     current_deadline,
     no_time_limit,
-    run_in_process,
     time_limited,
 )
+from synth.solvers.processes.pool import run_in_process
 from synth.topologies import topology
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -105,17 +105,17 @@ def test_a_call_apart_knows_the_end():
 
 def test_ctrl_c_kills_a_call_apart(monkeypatch):
     begun = []
-    begin = jobs.begin
+    submit = pool.submit
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(jobs, "begin", lambda *given: begun.append(begin(*given)) or begun[-1])
-        patched.setattr(jobs, "watch", interrupted)
+        patched.setattr(pool, "submit", lambda *given: begun.append(submit(*given)) or begun[-1])
+        patched.setattr(pool, "_watch", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_in_process(time.sleep, 1000)
-    jobs.wait(begun, None)
+    pool.wait(begun)
     assert [job.status for job in begun] == [signal.SIGKILL]
 
 

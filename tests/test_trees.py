@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -18,13 +17,14 @@ from synth.bounds.trees.column_generation import FoldedProblem, generate
 from synth.bounds.trees.tree_bound import Prover, tree_bound
 from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay as verify
-from synth.encodings.tree_packing.search import minimise, solve
+from synth.encodings.tree_packing.search import solve
 from synth.errors import VerificationError
 from synth.model import symmetry
 from synth.model.collective import Collective, collective
-from synth.model.outcome import Budget, Sat, Unknown
+from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.model.topology import Cap, Network, Route
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.topologies import topology
 
 TWO_BOXES = "dgx1*2:cross=0+2+5+7"
@@ -51,7 +51,7 @@ def network(name: str) -> Network:
 def test_column_generation_reaches_the_known_infimum(name, what, steps, value):
     net = network(name)
     coll = collective(what, net.ranks)
-    exact = Prover(net, steps, Budget(), time.monotonic()).cheapest
+    exact = Prover(net, steps).cheapest
     found = generate(
         FoldedProblem(net, coll, steps, symmetry.generators(net, coll)), float(Fraction(value)), exact=exact
     )
@@ -82,7 +82,7 @@ def test_too_few_steps_have_no_trees():
 def test_chunks_that_cannot_be_split_cost_more_than_flows():
     net = network(TWO_BOXES)
     coll = collective("allgather", net.ranks)
-    found = tree_bound(net, coll, 3, Budget(seconds=60))
+    found = tree_bound(net, coll, 3, Budget(Deadline.after(60)))
     assert bounds.flow(net, coll, 3).value == Fraction(15, 4)
     assert found is not None and found.value == 4
     assert found.certificate["kind"] == "deadline-cut-trees"
@@ -92,13 +92,13 @@ def test_chunks_that_cannot_be_split_cost_more_than_flows():
 
 def test_no_tree_bound_where_flows_are_tight():
     net = network("dgx1")
-    assert tree_bound(net, collective("broadcast", 8), 4, Budget(seconds=60)) is None
+    assert tree_bound(net, collective("broadcast", 8), 4, Budget(Deadline.after(60))) is None
 
 
 def test_altered_tree_certificates_prove_no_more():
     net = network(TWO_BOXES)
     coll = collective("allgather", net.ranks)
-    found = tree_bound(net, coll, 3, Budget(seconds=60))
+    found = tree_bound(net, coll, 3, Budget(Deadline.after(60)))
     assert found is not None
     chance, accepted = random.Random(0), 0
     for _ in range(150):
@@ -162,7 +162,7 @@ def test_case_trees_price_what_flows_cannot():
 def test_known_schedules_are_found_and_replayed(name, what, csr):
     chunks, steps, rounds = csr
     net = network(name)
-    verdict = solve(Problem(net, collective(what, net.ranks), chunks, steps, rounds), Budget(seconds=120))
+    verdict = solve(Problem(net, collective(what, net.ranks), chunks, steps, rounds), Budget(Deadline.after(120)))
     assert isinstance(verdict, Sat), verdict
     replay = verify.schedule(verdict.schedule)
     assert (replay.chunks, replay.steps, replay.rounds) == csr
@@ -175,21 +175,14 @@ def test_known_schedules_are_found_and_replayed(name, what, csr):
 )
 def test_nothing_is_claimed_where_nothing_is_found(what, csr):
     net = network("dgx1")
-    verdict = solve(Problem(net, collective(what, 8), *csr), Budget(seconds=20))
+    verdict = solve(Problem(net, collective(what, 8), *csr), Budget(Deadline.after(20)))
     assert isinstance(verdict, Unknown)
-
-
-def test_the_least_rounds_per_chunk_among_small_chunk_counts():
-    net = network("dgx1")
-    best = minimise(net, collective("allgather", 8), 2, (1, 2, 3), Budget(seconds=60))
-    assert best is not None and best.rounds_per_chunk == Fraction(3, 2)
-    verify.schedule(best)
 
 
 def test_the_same_seed_gives_the_same_schedule():
     net = network("dgx1")
     problem = Problem(net, collective("broadcast", 8), 13, 4, 4)
-    first, second = (solve(problem, Budget(seconds=120, seed=3)) for _ in range(2))
+    first, second = (solve(problem, Budget(Deadline.after(120), seed=3)) for _ in range(2))
     assert isinstance(first, Sat) and isinstance(second, Sat)
     assert first.schedule == second.schedule
 
@@ -232,10 +225,10 @@ def test_bounds_stay_below_schedules(problem):
     assert folded is not None and plain is not None
     assert folded.value >= float(flow) * (1 - 1e-6)
     assert folded.value == pytest.approx(plain.value, rel=1e-5)
-    tree = tree_bound(net, coll, steps, Budget(seconds=20))
+    tree = tree_bound(net, coll, steps, Budget(Deadline.after(20)))
     if tree is not None:
         assert check(tree.certificate, net.to_json(), coll.to_json(1), steps=steps) == tree.value > flow
     rounds = max(steps, -int(-2 * (tree.value if tree else flow) // 1) + 1)
-    verdict = solve(Problem(net, coll, 2, steps, rounds), Budget(seconds=10))
+    verdict = solve(Problem(net, coll, 2, steps, rounds), Budget(Deadline.after(10)))
     if isinstance(verdict, Sat):
         assert verify.schedule(verdict.schedule).rounds_per_chunk >= (tree.value if tree else flow)

@@ -13,7 +13,8 @@ from synth.checker.schedule import replay
 from synth.encodings.tree_packing import search
 from synth.model import symmetry
 from synth.model.collective import collective
-from synth.model.outcome import Budget, Sat
+from synth.model.outcome import Sat
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.topologies import topology
 
 
@@ -34,7 +35,7 @@ def test_near_stops_once_fractions_are_close_enough():
     net = topology("mi250").network()
     task = collective("allgather", net.ranks)
     bound = Fraction(191, 78)
-    verdict = search.near(net, task, 6, bound, 60, Budget(20.0), close=0.05)
+    verdict = search.near(net, task, 6, bound, 60, Budget(Deadline.after(20.0)), close=0.05)
     assert isinstance(verdict, Sat)
     replay.schedule(verdict.schedule)
     assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05

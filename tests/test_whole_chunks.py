@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from fractions import Fraction
@@ -14,19 +15,20 @@ from synth.checker.schedule import replay as verify
 from synth.encodings.step import Step
 from synth.encodings.tree_packing.search import meet, near
 from synth.model.collective import collective
-from synth.model.outcome import Budget, Sat, Unknown
+from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.solvers.cadical import Cadical
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline, TimeUp
 from synth.topologies import topology
 
 
 @pytest.fixture(autouse=True, scope="module")
 def stopped():
     yield
-    jobs.stop()
+    pool.stop()
 
 
 DGX1 = topology("dgx1").network()
@@ -87,24 +89,26 @@ def test_the_same_seed_gives_the_same_schedule():
 
 
 def test_a_process_that_sleeps_spends_nothing():
-    job = jobs.run_job(Member("step", "minicard").imports, time.sleep, (1.0,), Budget(), 60)
-    assert job.result == ("ok", None)
+    job = pool.submit(Member("step", "minicard").imports, time.sleep, (1.0,))
+    assert pool.result(job, Deadline.after(60)) is None
     assert job.pid > 0
     spent = job.spent()
     assert spent is None or spent < 0.5
 
 
 def test_a_call_that_takes_too_long_is_ended():
-    job = jobs.run_job(Member("step", "minicard").imports, time.sleep, (60.0,), Budget(), 0.5)
-    assert job.result is None
-    assert not job.ended
+    job = pool.submit(Member("step", "minicard").imports, time.sleep, (60.0,))
+    with pytest.raises(TimeUp):
+        pool.result(job, Deadline.after(0.5))
+    pool.end([job])
+    assert job.result is None and job.status == signal.SIGKILL
 
 
 def test_a_race_counts_work_and_not_time(monkeypatch):
     monkeypatch.setattr(portfolio, "run_member", dozing.doze)
     problem = Problem(DGX1, collective("allgather", 8), 7, 3, 8)
     began = time.monotonic()
-    verdict = portfolio.solve(problem, budget=Budget(0.3), encoding="step", patience=5.0)
+    verdict = portfolio.solve(problem, budget=Budget(Deadline.after(1.5), 0.3), encoding="step")
     assert isinstance(verdict, Unknown)
     assert verdict.reason == "time"
     if sys.platform.startswith("linux"):

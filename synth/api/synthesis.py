@@ -14,11 +14,12 @@ from synth.api.scale import known
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
-from synth.model.outcome import Budget, Unsat, Verdict
+from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Topology
 from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
+from synth.solvers.processes.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import Large
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
 
 
+LEAST_SECONDS = 0.1  # wall seconds of a search after the bounds, at least
 BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick one, where nobody limited them
 
 
@@ -165,10 +167,16 @@ def _cross_checked(found: Frontier, options: Options, on_event: Listener | None,
     them."""
     from synth.pareto.cross_check import cross_check
     from synth.pareto.events import Event
-    from synth.solvers.processes.jobs import stop
+    from synth.solvers.processes.pool import stop
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    budget = Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
+    budget = Budget(
+        Deadline.after(seconds),
+        memory=options.memory,
+        seed=options.seed,
+        jobs=options.jobs,
+        deterministic=options.deterministic,
+    )
     try:
         return cross_check(found, budget, tell)
     except KeyboardInterrupt:
@@ -235,7 +243,7 @@ def solve(
     from synth.pareto import problem_bounds
     from synth.pareto.events import Event
     from synth.pareto.portfolio import portfolio
-    from synth.solvers.processes.jobs import stop
+    from synth.solvers.processes.pool import stop
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
         raise UsageError(
@@ -258,11 +266,8 @@ def solve(
         raise UsageError(
             f"{task.name} has engines of its own, with cadical; remove {named or '--encoding and --solver'}"
         )
-    began, budget, said = (
-        time.monotonic(),
-        Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic),
-        None,
-    )
+    deadline, said = Deadline.after(time_limit), None
+    budget = Budget(deadline, seed=seed, jobs=workers(jobs), deterministic=deterministic)
     try:
         if encoding == "auto":
             said = problem_bounds.query_bounds(problem, budget)
@@ -271,8 +276,7 @@ def solve(
                     said.reason,
                     proof=None if proof is None else str(refutation.write(problem, said.certificate, proof)),
                 )
-        if time_limit is not None:
-            budget = replace(budget, seconds=max(0.1, time_limit - (time.monotonic() - began)))
+        budget = replace(budget, deadline=deadline.at_least(LEAST_SECONDS))
         if direct:
             from synth.pareto.combining import point_query
 
@@ -315,7 +319,8 @@ def bound(
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.sweep import SETTINGS
-    from synth.solvers.processes.deadline import Deadline, TimeUp, run_in_process, time_limited
+    from synth.solvers.processes.deadline import TimeUp, time_limited
+    from synth.solvers.processes.pool import run_in_process
     from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
     network = named_topology(topology).network()

@@ -30,8 +30,9 @@ import time
 
 from synth.encodings.decoding import assemble
 from synth.errors import UsageError
-from synth.model.outcome import Budget, Cost, Sat, Unknown, Unsat, Verdict
+from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule
+from synth.solvers.processes.deadline import Budget
 from synth.solvers.z3_integers import IntegerModel
 
 
@@ -56,7 +57,7 @@ def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extr
             f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}"
         )
     began, wall = time.process_time(), time.monotonic()
-    model = IntegerModel("SCCL's encoding", budget.seconds, budget.seed)
+    model = IntegerModel("SCCL's encoding", budget.cpu_deadline(), budget.seed)
     formula = _Formula(model, problem)
     formula.require_transfers()
     formula.limit_loads(pipeline)

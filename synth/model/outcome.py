@@ -49,14 +49,3 @@ class Unknown:
 
 
 Verdict = Sat | Unsat | Unknown
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits of one query: wall seconds and bytes of memory (None: no limit), processes, and the random seed."""
-
-    seconds: float | None = None
-    memory: int | None = 4 << 30
-    seed: int = 0
-    jobs: int = 2
-    deterministic: bool = False

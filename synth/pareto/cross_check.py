@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from synth.errors import VerificationError
 from synth.model.frontier import Answer, Frontier, Point
-from synth.model.outcome import Budget, Sat, Unknown, Unsat, Verdict
+from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.pareto.queries import record
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline
 
 # Seconds for each query, without a time limit.
 SECONDS = 20.0
+# Wall seconds for each query, at least.
+LEAST_SECONDS = 0.1
 
 
 def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = lambda text: None) -> Frontier:
     """Return `frontier` with z3's answers to its deciding queries, and a note on how many z3 decided.
 
     Each point's (C, S, R) must have a schedule. Where the point is optimal, (C, S, R - 1) must have none.
-    `budget.seconds` is for all queries together. Those that z3 does not decide in time are noted as undecided. Raises
-    VerificationError where z3 contradicts the frontier.
+    The deadline of `budget` is for all queries together. Those that z3 does not decide in time are noted as
+    undecided. Raises VerificationError where z3 contradicts the frontier.
     """
-    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
     queries = list(_queries(frontier))
     answers: list[Answer] = []
     for i, (problem, expected) in enumerate(queries):
-        seconds = SECONDS if deadline is None else (deadline - time.monotonic()) / (len(queries) - i)
-        verdict = _ask(problem, replace(budget, seconds=max(0.1, seconds)))
+        deadline = budget.deadline.share(1 / (len(queries) - i)).at_least(LEAST_SECONDS)
+        verdict = _ask(problem, replace(budget, deadline=deadline if deadline.limited else Deadline.after(SECONDS)))
         answer = record(problem, verdict)
         answers.append(answer if answer.solver else replace(answer, solver="z3"))
         tell(f"cross-check {i + 1} of {len(queries)}: {answers[-1]}")
@@ -70,10 +71,8 @@ def _ask(problem: Problem, budget: Budget) -> Verdict:
     """
     if not problem.collective.combining or problem.collective.reversible:
         return portfolio.solve(problem, budget=budget, solver="z3")
-    job = jobs.run_job(Member("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
-    if job.result is None:
-        return Unknown("time")
-    return job.result[1] if job.result[0] == "ok" else Unknown("memory")
+    job = pool.submit(Member("step", "z3").imports, _direct, (problem, budget.seed), budget.memory)
+    return pool.outcome(job, budget.deadline, errors_crash=True)
 
 
 def _direct(problem: Problem, seed: int) -> Verdict:

@@ -17,6 +17,7 @@ from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
 from synth.pareto.queries import begin_tree_query, finish_tree_query, query_portfolio
 from synth.pareto.sweep_state import SweepState
+from synth.solvers.processes.deadline import Deadline
 from synth.solvers.processes.fork_server import Job
 
 
@@ -191,7 +192,8 @@ def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float)
 
     network, collective = state.forwards()
     folded = FoldedProblem(network, collective, steps, symmetry.generators(network, collective))
-    columns = generate(folded, float(bound.value), seconds=seconds, seed=state.options.seed)
+    deadline = Deadline.after(seconds, cpu=True)
+    columns = generate(folded, float(bound.value), deadline=deadline, seed=state.options.seed)
     if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
         return False, []
     q = bound.value.denominator

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from synth import bounds
 from synth.bounds import single_chunk
 from synth.errors import InfeasibleError
-from synth.model.outcome import Budget
+from synth.model.outcome import Unknown
 from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.pareto.portfolio.members import Member
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
 # Share of a time limit that bounds may take. The rest is for the search.
@@ -37,14 +38,11 @@ def query_bounds(problem: Problem, budget: Budget) -> ProblemBound | None:
         return ProblemBound(None, str(error), error.certificate)
     if least.value > problem.steps:
         return ProblemBound(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
-    if budget.seconds is None or problem.network.ranks <= LEAST_RANKS:
+    if not budget.deadline.limited or problem.network.ranks <= LEAST_RANKS:
         return rounds(problem)
-    job = jobs.run_job(Member("tree").imports, rounds, (problem,), budget, budget.seconds * SHARE)
-    if job.result is None or isinstance(job.result[1], MemoryError):
-        return None
-    if job.result[0] == "error":
-        raise job.result[1]
-    return job.result[1]
+    job = pool.submit(Member("tree").imports, rounds, (problem,), budget.memory)
+    bound = pool.outcome(job, budget.deadline.share(SHARE))
+    return None if isinstance(bound, Unknown) else bound
 
 
 def rounds(problem: Problem) -> ProblemBound:

@@ -18,8 +18,6 @@ from synth.solvers.processes.fork_server import Job
 
 # CPU seconds of the tree engine for one query.
 TREE_SECONDS = 30.0
-# Wall seconds that a CPU second may take on a busy machine, without a time limit.
-PATIENCE = 8.0
 
 
 def query_portfolio(
@@ -27,7 +25,7 @@ def query_portfolio(
 ) -> Sat | Unsat | Unknown:
     """Decide a problem by the portfolio in `seconds` of each processor, or by the log of an earlier run.
 
-    `beside`: as in `race.solve`.
+    `beside`: as in `portfolio.solve`.
     """
     options = state.options
     if state.log.refuted(problem):
@@ -36,7 +34,7 @@ def query_portfolio(
     verdict = portfolio.solve(
         problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver, proof=options.proof,
         on_event=lambda text: state.tell("query", text, problem.steps),
-        patience=1.0 if options.time_limit is not None else PATIENCE, beside=beside, limits=options.limits,
+        beside=beside, limits=options.limits,
     )  # fmt: skip
     state.spent += verdict.cost.total_cpu / options.jobs
     state.answered(record(problem, verdict))
@@ -72,8 +70,7 @@ def finish_tree_query(state: SweepState, job: Job, steps: int, bound: LowerBound
     options = state.options
     if not state.exact_pricing and options.jobs > 1 and steps != options.max_steps and bound.value > state.floor:
         state.prefetched.begin(steps + 1)
-    limit = state.budget(TREE_SECONDS * state.longer).seconds or TREE_SECONDS
-    verdict = prefetched_bounds.finish_tree_query(job, limit * (1.0 if options.time_limit is not None else PATIENCE))
+    verdict = prefetched_bounds.finish_tree_query(job, state.budget(TREE_SECONDS * state.longer).deadline)
     state.spent += verdict.cost.total_cpu / options.jobs
     if not isinstance(verdict, Sat):
         return verdict

@@ -22,7 +22,7 @@ from synth.pareto.combining import combining_sweep
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
 from synth.pareto.portfolio.members import Member
 from synth.pareto.sweep_state import SweepState
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SweepSettings:
         steps_beyond: Number of steps past the least S up to which an infinite frontier is followed.
         few_ranks: Up to this many ranks a quick bound takes as long as the best one.
         idle: Share of the time for a return to an open S. A search that ends sooner has nothing left to try.
-        grace: Seconds past the time limit that the sweep waits for a quick bound where there is no other.
+        grace: Wall seconds, at least, that the sweep waits for a quick bound where there is no other.
         little: An infinite frontier ends where more steps cannot lower R/C by more than this share.
     """
 
@@ -61,7 +61,7 @@ class Sweep(SweepState):
         try:
             direct = self.collective.combining and not self.collective.reversible
             if not direct:
-                jobs.warm(Member("quotient", "cadical", 0).imports)  # while the bounds are computed
+                pool.warm(Member("quotient", "cadical", 0).imports)  # while the bounds are computed
             first = self._least_steps()
             if first == 0:
                 self.complete = True
@@ -73,7 +73,7 @@ class Sweep(SweepState):
             self.log.close(finished=False)
             raise SweepInterrupted(self.frontier(), self.log.path) from None
         finally:
-            jobs.stop()
+            pool.stop()
         self._open_unproved()
         self.log.close(finished=not self.out_of_time)
         self.tell("done", "complete" if self.complete else "done")
@@ -144,13 +144,12 @@ class Sweep(SweepState):
 
     def _return_to_open(self) -> None:
         """Return to open intervals while a time limit leaves time: the widest first, with longer slices each time."""
-        limit, exhausted = self.options.time_limit, set[int]()
-        while limit is not None and not self.out_of_time:
+        exhausted = set[int]()
+        while self.deadline.limited and not self.out_of_time:
             work = [o for o in self.open if o.steps not in exhausted]
             if not work:
                 break
-            remaining_seconds = limit - (time.monotonic() - self.started)
-            began, self.share = time.monotonic(), remaining_seconds / len(work)
+            began, self.share = time.monotonic(), self.deadline.remaining() / len(work)
             widest = max(work, key=lambda o: inf if o.upper is None else o.upper / o.lower)
             self.upto, self.longer = widest.steps, 4 * self.longer
             self.tell("query", f"S={widest.steps}: again, with the time that is left", widest.steps, widest.lower)
@@ -176,18 +175,17 @@ class Sweep(SweepState):
         Where its time or memory is over, it is one from a single cycle of the search for cuts. Raises NoBoundError
         where the time limit came before that, too.
         """
-        limit = self.options.time_limit
-        if limit is None or self.network.ranks <= SETTINGS.few_ranks:
+        if not self.deadline.limited or self.network.ranks <= SETTINGS.few_ranks:
             bound = self.prefetched.bound(None)
             if not isinstance(bound, Unknown):
                 return bound
             return self._noted(bound, bounds.flow(self.network, self.collective, None, cycles=1))
-        quick = prefetched_bounds.begin_quick(self.network, self.collective, replace(self.budget(None), seconds=None))
+        quick = prefetched_bounds.begin_quick(self.network, self.collective, self.options.memory)
         try:
             bound = self.prefetched.bound(None)
             if not isinstance(bound, Unknown):
                 return bound
-            weaker = prefetched_bounds.finish_quick(quick, max(self.started + limit, time.monotonic()) + SETTINGS.grace)
+            weaker = prefetched_bounds.finish_quick(quick, self.deadline.at_least(SETTINGS.grace))
         finally:
             prefetched_bounds.end_job(quick)
         if weaker is None:

@@ -10,7 +10,6 @@ from functools import cached_property
 
 from synth.model.collective import Collective
 from synth.model.frontier import Answer, Frontier, LowerBound, Open, Point
-from synth.model.outcome import Budget
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -19,10 +18,15 @@ from synth.pareto.acceptance import checked_point
 from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
 from synth.pareto.resume import resumed
+from synth.solvers.processes.deadline import NEVER, Budget, Deadline
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
 # Up to this many ranks trees are searched well enough to be queried before solvers have had long slices.
 TREE_RANKS = 32
+# Wall seconds that a CPU second may take on a busy machine, without a time limit.
+PATIENCE = 8.0
+# Wall seconds of any budget, at least.
+LEAST_SECONDS = 0.1
 
 
 @dataclass
@@ -114,18 +118,21 @@ class SweepState:
     def prefetched(self) -> prefetched_bounds.PrefetchedBounds:
         """Flow bounds, begun before they are needed."""
         # With few ranks a bound takes less time than the start of a process.
-        limit = self.options.time_limit if self.network.ranks > LEAST_RANKS else None
-        return prefetched_bounds.PrefetchedBounds(
-            self.network, self.collective, self.budget(None), None if limit is None else self.started + limit
-        )
+        deadline = self.deadline if self.network.ranks > LEAST_RANKS else NEVER
+        return prefetched_bounds.PrefetchedBounds(self.network, self.collective, self.options.memory, deadline)
 
     # ------------------------------------------------------------ time
 
     @property
+    def deadline(self) -> Deadline:
+        """The end of the time limit."""
+        limit = self.options.time_limit
+        return NEVER if limit is None else Deadline(self.started + limit)
+
+    @property
     def out_of_time(self) -> bool:
         """True when the time limit is over."""
-        limit = self.options.time_limit
-        return limit is not None and time.monotonic() - self.started >= limit
+        return self.deadline.over
 
     @property
     def work(self) -> float:
@@ -134,27 +141,25 @@ class SweepState:
 
     def left(self, until: float) -> float:
         """Return the seconds until `work` is `until`, or until the time limit, whichever is less."""
-        limit = self.options.time_limit
-        return min(until - self.work, float("inf") if limit is None else limit - (time.monotonic() - self.started))
+        return min(until - self.work, self.deadline.remaining())
 
     def point_seconds(self) -> float:
         """Return the seconds for the next point: its share of the time limit, where there is one."""
-        limit = self.options.time_limit
-        if limit is None:
+        if not self.deadline.limited:
             return self.options.point_seconds
-        share = self.share
-        if share is None:
-            share = (limit - (time.monotonic() - self.started)) / 2
-        return max(0.5, share)
+        return max(0.5, self.deadline.remaining() / 2 if self.share is None else self.share)
 
     def budget(self, seconds: float | None) -> Budget:
-        """Return a budget of `seconds` (None: no limit), or of the rest of the time limit if that is less."""
-        limit = self.options.time_limit
-        if limit is not None:
-            remaining_seconds = max(0.1, limit - (time.monotonic() - self.started))
-            seconds = remaining_seconds if seconds is None else min(seconds, remaining_seconds)
+        """Return a budget of `seconds` (None: no limit) of each processor that ends with the time limit.
+
+        Without a time limit it may take `PATIENCE` times as many wall seconds.
+        """
+        if self.deadline.limited:
+            deadline = self.deadline.at_least(LEAST_SECONDS).within(seconds)
+        else:
+            deadline = Deadline.after(None if seconds is None else PATIENCE * seconds)
         options = self.options
-        return Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
+        return Budget(deadline, seconds, options.memory, options.seed, options.jobs, options.deterministic)
 
     # ------------------------------------------------------------ entries
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from synth.errors import MissingDependencyError
 from synth.model.outcome import Why
+from synth.solvers.processes.deadline import Deadline
 from synth.solvers.z3_sat import reason
 
 try:
@@ -21,15 +22,15 @@ class IntegerModel:
     Variables are z3's expressions: ``==``, ``<=``, ``<``, ``+`` and ``*`` combine them.
     """
 
-    def __init__(self, purpose: str, seconds: float | None, seed: int) -> None:
-        """Raise MissingDependencyError without z3, for `purpose`. `seconds` limits `check` (None: no limit)."""
+    def __init__(self, purpose: str, deadline: Deadline, seed: int) -> None:
+        """Raise MissingDependencyError without z3, for `purpose`. `check` ends at the deadline."""
         if z3 is None:
             raise MissingDependencyError(f"{purpose} needs z3, which is not installed: pip install z3-solver")
         self._z3: Any = z3
         self._context = self._z3.Context()  # limits and names are per context
         self._solver = self._z3.Solver(ctx=self._context)  # about twice as fast as SolverFor("QF_LIA") on SCCL's model
-        if seconds is not None:
-            self._solver.set("timeout", max(1, int(seconds * 1000)))
+        if deadline.limited:
+            self._solver.set("timeout", max(1, int(deadline.remaining() * 1000)))
         self._solver.set("random_seed", seed)
 
     def integer(self, name: str) -> Any:

@@ -7,7 +7,6 @@ at steps ≤ t. Either answer strengthens the cuts. The price of any tree is at 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from synth.model.topology import Network
 from synth.solvers.cutting_planes import CutProgram, CutRow
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
+from synth.solvers.processes.deadline import NEVER, Deadline
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,18 @@ class Branch:
 class Cases:
     """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps.
 
-    `prices[route, step - 1]` are whole; `until` is a time of this process (CPU seconds) after which cases are no longer
-    split.
+    `prices[route, step - 1]` are whole; after the deadline cases are no longer split.
     """
 
     def __init__(
         self, network: Network, steps: int, sources: Sequence[int], targets: Sequence[int], prices: np.ndarray,
-        seed: int = 0, until: float = float("inf"),
+        seed: int = 0, deadline: Deadline = NEVER,
     ) -> None:  # fmt: skip
         self.network, self.steps, self.prices = network, steps, prices
         self.sources = tuple(sorted(sources))
         self.targets = tuple(sorted(set(targets) - set(sources)))
         self.late = {n: distances_from(network.reversed(), [n]) for n in range(network.ranks)}
-        self.seed, self.until = seed, until
+        self.seed, self.deadline = seed, deadline
         self.leaves = 0
 
     def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
@@ -93,7 +92,7 @@ class Cases:
         self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None
     ) -> Branch | Leaf | Tree:
         case = known or self._case(has, gone)
-        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or time.process_time() > self.until:
+        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or self.deadline.over:
             return case.leaf
         options = case.doubtful()
         if not options:
@@ -180,7 +179,7 @@ class _Case:
 
         def violated(loads: list[float]) -> Iterable[CutRow[Cut]]:
             self.loads = loads
-            return () if time.process_time() > self.cases.until else self._violated()
+            return () if self.cases.deadline.over else self._violated()
 
         if program.add(self._violated()):
             program.run(violated, SETTINGS.max_cycles)

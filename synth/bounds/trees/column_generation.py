@@ -15,7 +15,6 @@ the dual simplex method. The loop is that of `synth.solvers.column_generation`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +28,7 @@ from synth.model.symmetry.stabilisers import Generator, orbits
 from synth.model.topology import Network
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.processes.deadline import NEVER, Deadline
 
 
 @dataclass(frozen=True)
@@ -257,26 +257,24 @@ def generate(
     target: float = 0.0,
     *,
     floor: float = 0.0,
-    seconds: float | None = None,
+    deadline: Deadline = NEVER,
     seed: int = 0,
     exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]] | None = None,
 ) -> Columns | None:
     """Return the result of column generation; None if some destination cannot be reached in time.
 
-    It stops at `target` (a known lower bound on R/C), after `SETTINGS.iterations` or `seconds`, or when pricing finds
-    no tree. `floor` is the minimum of each r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit, price,
-    limit)` is called when heuristic pricing finds no tree: it returns a lower bound on the price of any tree of `unit`,
-    and a tree below `limit` if there is one.
+    It stops at `target` (a known lower bound on R/C), after `SETTINGS.iterations`, at the deadline, or when pricing
+    finds no tree. `floor` is the minimum of each r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit,
+    price, limit)` is called when heuristic pricing finds no tree: it returns a lower bound on the price of any tree of
+    `unit`, and a tree below `limit` if there is one.
     """
-    started = time.process_time()
     pricing = _Pricing(folded, floor, seed)
     master = pricing.master
     if not pricing.add_first_trees():
         return None
 
     def stop() -> bool:
-        out_of_time = seconds is not None and time.process_time() - started > seconds
-        return out_of_time or master.value * (1 - SETTINGS.epsilon) <= max(target, pricing.bound)
+        return deadline.over or master.value * (1 - SETTINGS.epsilon) <= max(target, pricing.bound)
 
     # First at smoothed prices, then at the master's own, where heuristic searches take more and more turns.
     pricers: list[Callable[[], int]] = [lambda: pricing.add_cheap_trees(pricing.smoothed.near(master.prices), 1)]

@@ -7,7 +7,6 @@ The checker re-checks the certificate without any of this.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -21,10 +20,10 @@ from synth.bounds.trees.time_expanded_trees import Tree
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
-from synth.model.outcome import Budget
 from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
+from synth.solvers.processes.deadline import NEVER, UNLIMITED, Budget, Deadline
 from synth.solvers.rationalise import Rounding, common_scale, roundings, simple_fractions
 
 DENOMINATORS = (60, 1_000, 20_000, 1_000_000)  # maximum denominators of the prices, in trying order
@@ -36,7 +35,7 @@ def tree_bound(
     network: Network,
     collective: Collective,
     steps: int,
-    budget: Budget | None = None,
+    budget: Budget = UNLIMITED,
     generators: Sequence[Generator] | None = None,
 ) -> LowerBound | None:
     """Return a bound on R/C at `steps` steps, for every number of chunks, that is above the flow bound; None if none is
@@ -45,8 +44,7 @@ def tree_bound(
     For collectives that do not combine. `generators` are automorphisms of the problem; `symmetry` computes them if not
     given.
     """
-    budget = budget or Budget()
-    began = time.process_time()
+    deadline = budget.cpu_deadline()
     if collective.combining:
         return None
     group = _group(network, collective) if generators is None else generators
@@ -54,9 +52,9 @@ def tree_bound(
         flow = bounds.flow(network, collective, steps, group).value
     except InfeasibleError:
         return None
-    prover = Prover(network, steps, budget, began)
+    prover = Prover(network, steps, budget.seed, deadline)
     folded = FoldedProblem(network, collective, steps, group)
-    columns = generate(folded, float(flow), seconds=budget.seconds, seed=budget.seed, exact=prover.cheapest)
+    columns = generate(folded, float(flow), deadline=deadline, seed=budget.seed, exact=prover.cheapest)
     if columns is None or columns.value <= float(flow) * (1 + 1e-6):
         return None
     best: LowerBound | None = None
@@ -78,11 +76,10 @@ def _group(network: Network, collective: Collective) -> list[Generator]:
 
 
 class Prover:
-    """Prover of lower bounds on tree prices, within one budget."""
+    """Prover of lower bounds on tree prices, up to a deadline."""
 
-    def __init__(self, network: Network, steps: int, budget: Budget, began: float) -> None:
-        self.network, self.steps, self.budget = network, steps, budget
-        self.until = float("inf") if budget.seconds is None else began + budget.seconds
+    def __init__(self, network: Network, steps: int, seed: int = 0, deadline: Deadline = NEVER) -> None:
+        self.network, self.steps, self.seed, self.deadline = network, steps, seed, deadline
 
     def cases(self, folded: FoldedProblem, unit: int, prices: np.ndarray) -> Cases:
         """Return the branch-and-bound problem of a unit at ``prices[route, step - 1]``."""
@@ -93,13 +90,13 @@ class Prover:
             sorted(collective.pre[unit]),
             sorted(collective.post[unit]),
             prices,
-            self.budget.seed,
-            self.until,
+            self.seed,
+            self.deadline,
         )
 
     def most(self) -> int:
         """Return the maximum number of linear programs of the next case tree: one when the time is over."""
-        return 1 if time.process_time() > self.until else MOST_PROGRAMS
+        return 1 if self.deadline.over else MOST_PROGRAMS
 
     def cheapest(self, folded: FoldedProblem, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
         """Return a lower bound on the price of any tree, and a tree below `limit` if there is one: the exact pricing of

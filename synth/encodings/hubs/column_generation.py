@@ -12,7 +12,6 @@ To find none proves nothing: not every allreduce goes through hubs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +27,7 @@ from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
+from synth.solvers.processes.deadline import Deadline
 
 
 @dataclass(frozen=True)
@@ -181,24 +181,23 @@ class _HubMixture:
     def dive(self, below: Fraction | None, seconds: float, seed: int) -> tuple[list[Tree], list[int]] | None:
         """Return (tree of each chunk, rounds of each step) of least R/C that diving finds; None if it finds none below
         `below`."""
-        end, best = time.process_time() + seconds, None
+        deadline, best = Deadline.after(seconds, cpu=True), None
         for chunks, rounds, share in self._candidate_sizes():
-            now = time.process_time()
-            if now >= end:
+            if deadline.over:
                 break
             if below is not None and Fraction(rounds, chunks) >= below:
                 continue
-            result = self._dive_at(chunks, rounds, now + (end - now) * share, seed)
+            result = self._dive_at(chunks, rounds, deadline.share(share), seed)
             if result is not None:
                 best, below = result, Fraction(rounds, chunks)
         return best
 
-    def _dive_at(self, chunks: int, rounds: int, until: float, seed: int) -> tuple[list[Tree], list[int]] | None:
-        """Dive for `chunks` chunks in `rounds` rounds, up to the CPU time `until` of this process."""
+    def _dive_at(self, chunks: int, rounds: int, deadline: Deadline, seed: int) -> tuple[list[Tree], list[int]] | None:
+        """Dive for `chunks` chunks in `rounds` rounds, up to the deadline."""
         known = {0: list(self.master.trees[0])}
         dive = Dive(self.folded, chunks, rounds, known, seed, {0: _Pricer(self)})
-        for vector, _ in zip(dive.settle(until), range(SETTINGS.vectors), strict=False):
-            done = dive.run(vector, until, lambda partial, need: self._complete(dive, partial, need[0], seed))
+        for vector, _ in zip(dive.settle(deadline), range(SETTINGS.vectors), strict=False):
+            done = dive.run(vector, deadline, lambda partial, need: self._complete(dive, partial, need[0], seed))
             if done is not None:
                 return done.taken[0], vector
         return None

@@ -8,7 +8,6 @@ automorphism but the identity fixes a unit, so that every tree may be taken alon
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from synth.bounds.trees.column_generation import SETTINGS as COLUMN_SETTINGS
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.solvers.column_generation import generate_columns
+from synth.solvers.processes.deadline import Deadline
 
 
 @dataclass(frozen=True)
@@ -106,19 +106,19 @@ class Dive:
             for tree in mine:
                 self.master.add(u, tree)
 
-    def settle(self, until: float) -> Iterator[list[int]]:
+    def settle(self, deadline: Deadline) -> Iterator[list[int]]:
         """Yield whole rounds of each step for which the linear program over trees has a solution, the likeliest first.
 
         Rounds without a solution give a Benders cut, which excludes other rounds.
         """
         state = self._nothing([1] * self.folded.steps)
-        if not self._solve(state, until, SETTINGS.settling):
+        if not self._solve(state, deadline, SETTINGS.settling):
             return
         options = _nearest_rounds(self.master.rounds, self.rounds)
-        while options.size and time.process_time() < until:
+        while options.size and not deadline.over:
             first, options = options[0], options[1:]
             state = self._nothing([int(f) for f in first])
-            if self._solve(state, until, SETTINGS.settling):
+            if self._solve(state, deadline, SETTINGS.settling):
                 yield state.floors
             elif options.size:
                 value = self.master.value + (options - first) @ np.array(self.master.slack)
@@ -128,16 +128,16 @@ class Dive:
         return Partial({u: [] for u in self.folded.units}, self.folded.no_loads(), floors)
 
     def run(
-        self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]
+        self, floors: list[int], deadline: Deadline, finish: Callable[[Partial, dict[int, int]], Partial | None]
     ) -> Partial | None:
-        """Dive once at the rounds `floors`, up to the CPU time `until` of this process. `finish` completes a partial
+        """Dive once at the rounds `floors`, up to the deadline. `finish` completes a partial
         solution that lacks few chunks."""
         state = self._nothing(floors)
-        if not self._solve(state, until, SETTINGS.settling):
+        if not self._solve(state, deadline, SETTINGS.settling):
             return None
         total = self.chunks * len(self.folded.units)
         last_tried = total
-        while time.process_time() < until:
+        while not deadline.over:
             need = self._need(state)
             remaining = sum(need.values())
             if not remaining:
@@ -147,14 +147,14 @@ class Dive:
                 done = finish(state, need)
                 if done is not None:
                     return done
-            if not self._fix(state, need, until):
+            if not self._fix(state, need, deadline):
                 return finish(state, need)
         return None
 
     def _need(self, state: Partial) -> dict[int, int]:
         return {u: self.chunks - len(mine) for u, mine in state.taken.items()}
 
-    def _solve(self, state: Partial, until: float, pricings: int = SETTINGS.pricings) -> bool:
+    def _solve(self, state: Partial, deadline: Deadline, pricings: int = SETTINGS.pricings) -> bool:
         """Return True if the linear program over trees has a solution for the remaining chunks, after pricing."""
         need = self._need(state)
         demand = {u: float(n) for u, n in need.items()}
@@ -164,7 +164,7 @@ class Dive:
             return self.master.value <= self.rounds + SETTINGS.tolerance
 
         def stop() -> bool:
-            return attained() or time.process_time() > until
+            return attained() or deadline.over
 
         units = [u for u, n in need.items() if n]
         pricers = [partial(self._add_cheap_trees, units, effort) for effort in self.efforts]
@@ -182,7 +182,7 @@ class Dive:
             added += self.master.add_improving(u, trees, maximum)
         return added
 
-    def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
+    def _fix(self, state: Partial, need: dict[int, int], deadline: Deadline) -> bool:
         """Fix the trees that the linear program takes whole; otherwise one of those with the largest shares. Return
         False if no choice leaves the linear program feasible."""
         whole, part = [], []
@@ -195,12 +195,12 @@ class Dive:
         if whole:
             for u, tree, times in whole:
                 self._take(state, u, tree, times)
-            return self._solve(state, until)
+            return self._solve(state, deadline)
         part.sort(reverse=True)
         for _, u, i in part[: SETTINGS.candidates]:
             tree = self.master.trees[u][i]
             self._take(state, u, tree, 1)
-            if self._solve(state, until):
+            if self._solve(state, deadline):
                 return True
             self._take(state, u, tree, -1)
         return False

@@ -9,7 +9,6 @@ orbit of links.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from synth.encodings.tree_packing.completion import complete
 from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry.stabilisers import Generator, orbit, stabiliser
+from synth.solvers.processes.deadline import Deadline
 
 DIVE_COLUMNS = 300  # maximum number of known trees of each unit that a dive begins with
 COMPLETING_SECONDS = 3.0  # limit of the completion sub-problem, in seconds of CP-SAT's deterministic time
@@ -125,8 +125,8 @@ class Packing:
         trees = {u: self.trees(u, DIVE_COLUMNS) for u in self.folded.units}
         return Dive(self.folded, self.chunks, rounds, trees, seed)
 
-    def dive(self, rounds: Sequence[int], until: float, seed: int) -> dict[int, list[Tree]] | None:
-        """Return trees as `choose` does, by diving, up to the CPU time `until` of this process; new trees join
+    def dive(self, rounds: Sequence[int], deadline: Deadline, seed: int) -> dict[int, list[Tree]] | None:
+        """Return trees as `choose` does, by diving, up to the deadline; new trees join
         `columns`."""
         dive = self.diver(sum(rounds), seed)
 
@@ -134,7 +134,7 @@ class Packing:
             if sum(need.values()) * len(self.folded.network.routes) * self.steps > MAX_PLACES:
                 return None
             capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
-            seconds = min(COMPLETING_SECONDS, until - time.process_time())
+            seconds = min(COMPLETING_SECONDS, deadline.remaining())
             last = complete(self.folded, capacity, need, seconds, seed)
             if last is None:
                 return None
@@ -142,7 +142,7 @@ class Packing:
                 {u: mine + last.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors
             )
 
-        done = dive.run(list(rounds), until, finish)
+        done = dive.run(list(rounds), deadline, finish)
         self.learn(dive)
         return None if done is None else done.taken
 

@@ -22,10 +22,11 @@ from synth.bounds.trees.tree_bound import Prover
 from synth.encodings.tree_packing.integer_program import Packing
 from synth.model import symmetry
 from synth.model.collective import Collective
-from synth.model.outcome import Budget, Cost, Sat, Unknown, Verdict
+from synth.model.outcome import Cost, Sat, Unknown, Verdict
 from synth.model.schedule import Problem, Schedule
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
+from synth.solvers.processes.deadline import UNLIMITED, Budget, Deadline
 
 
 @dataclass(frozen=True)
@@ -62,67 +63,70 @@ SETTINGS = TreeSearchSettings()
 
 
 @dataclass(frozen=True)
-class _Clock:
-    """Start of the work, in wall and CPU seconds, and the CPU time at which it must end."""
+class _Search:
+    """One search: its seed, its end on the CPU clock, and its start in CPU and wall seconds."""
 
-    began: float
+    seed: int
+    deadline: Deadline
     cpu: float
-    until: float
+    wall: float
 
     @staticmethod
-    def start(budget: Budget) -> _Clock:
-        now = time.process_time()
-        return _Clock(time.monotonic(), now, float("inf") if budget.seconds is None else now + budget.seconds)
+    def begin(budget: Budget) -> _Search:
+        return _Search(budget.seed, budget.cpu_deadline(), time.process_time(), time.monotonic())
 
-    @property
-    def over(self) -> bool:
-        return time.process_time() >= self.until
+    def found(self, schedule: Schedule, **detail: object) -> Sat:
+        return Sat(schedule, self._cost(**detail))
 
-    def cost(self, **detail: object) -> Cost:
+    def none(self, detail: str = "no whole multiplicities of the trees found", **cost: object) -> Unknown:
+        """Return the verdict of a search without a schedule. Only one that the deadline ended gives the reason time."""
+        return Unknown("time" if self.deadline.over else "gave-up", detail, self._cost(**cost))
+
+    def gave_up(self, detail: str, **cost: object) -> Unknown:
+        return Unknown("gave-up", detail, self._cost(**cost))
+
+    def _cost(self, **detail: object) -> Cost:
         spent = time.process_time() - self.cpu
-        return Cost("tree", spent, spent, time.monotonic() - self.began, dict(detail))
+        return Cost("tree", spent, spent, time.monotonic() - self.wall, dict(detail))
 
 
 def solve(
-    problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None
+    problem: Problem, budget: Budget = UNLIMITED, *, groups: Sequence[Sequence[Generator]] | None = None
 ) -> Verdict:
     """Search for a schedule for `problem`; Unknown, which proves nothing, if none is found.
 
     For collectives that do not combine; callers reverse reduce and reduce-scatter. `groups` are generators of the
     automorphism group and of subgroups to try, the largest first; `symmetry` computes them if not given.
     """
-    budget = budget or Budget()
-    clock = _Clock.start(budget)
+    search = _Search.begin(budget)
     if problem.collective.combining:
-        return Unknown("gave-up", "the tree engine takes no combining collectives", clock.cost())
+        return search.gave_up("the tree engine takes no combining collectives")
     if problem.rounds < problem.steps:
-        return Unknown("gave-up", "fewer rounds than steps", clock.cost())
+        return search.gave_up("fewer rounds than steps")
     groups = symmetry.subgroups(problem.network, problem.collective) if groups is None else groups
     goal = Fraction(problem.rounds, problem.chunks)
     columns = generate(
         FoldedProblem(problem.network, problem.collective, problem.steps, groups[0]),
         float(goal),
         floor=1 / problem.chunks,
-        seconds=budget.seconds,
-        seed=budget.seed,
-        exact=Prover(problem.network, problem.steps, budget, clock.cpu).cheapest,
+        deadline=search.deadline,
+        seed=search.seed,
+        exact=Prover(problem.network, problem.steps, search.seed, search.deadline).cheapest,
     )
     if columns is None:
-        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+        return search.gave_up("some destination is too far for so few steps")
     slack = float(goal) - columns.value
     if slack < -1e-6:
-        return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
+        return search.gave_up(_too_much(columns.value), lp=columns.value)
     packings = [Packing(columns, group, problem.chunks) for group in groups]
-    found = _whole(packings, problem.rounds, slack, clock, budget.seed, SETTINGS.max_turns)
+    found = _whole(packings, problem.rounds, slack, search, SETTINGS.max_turns)
     if found is not None:
-        return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
-    return Unknown(
-        "time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value)
-    )
+        return search.found(found[0], lp=columns.value, **found[1])
+    return search.none(lp=columns.value)
 
 
 def meet(
-    network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None
+    network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget = UNLIMITED
 ) -> Verdict:
     """Search for a schedule of `steps` steps with R/C = `value` and up to `most` chunks a unit; Unknown if none is
     found.
@@ -130,26 +134,23 @@ def meet(
     One column generation serves all numbers of chunks. They are tried in ascending order, together with the number at
     which the rounds of the fractional solution are whole.
     """
-    budget = budget or Budget()
-    clock = _Clock.start(budget)
+    search = _Search.begin(budget)
     groups = symmetry.subgroups(network, collective)
     folded = FoldedProblem(network, collective, steps, groups[0])
-    columns = generate(folded, float(value), seconds=budget.seconds, seed=budget.seed)
+    columns = generate(folded, float(value), deadline=search.deadline, seed=search.seed)
     if columns is None:
-        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+        return search.gave_up("some destination is too far for so few steps")
     if columns.value > float(value) * (1 + 1e-6):
-        return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
+        return search.gave_up(_too_much(columns.value), lp=columns.value)
     for multiple in _multiples(value, steps, columns.rounds, most):
         chunks, rounds = value.denominator * multiple, value.numerator * multiple
         packings = [Packing(columns, group, chunks) for group in groups]
-        found = _whole(packings, rounds, 0.0, clock, budget.seed, SETTINGS.multiple_turns)
+        found = _whole(packings, rounds, 0.0, search, SETTINGS.multiple_turns)
         if found is not None:
-            return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
-        if clock.over:
+            return search.found(found[0], lp=columns.value, **found[1])
+        if search.deadline.over:
             break
-    return Unknown(
-        "time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value)
-    )
+    return search.none(lp=columns.value)
 
 
 def near(
@@ -158,7 +159,7 @@ def near(
     steps: int,
     value: Fraction,
     most: int,
-    budget: Budget | None = None,
+    budget: Budget = UNLIMITED,
     close: float = 0.0,
 ) -> Verdict:
     """Search for a schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
@@ -166,26 +167,21 @@ def near(
     The rounds of the fractional solution, times C, are rounded up. The numbers of chunks that lose least by that are
     tried, the best first. Column generation stops within a share `close` of the bound.
     """
-    budget = budget or Budget()
-    clock = _Clock.start(budget)
+    search = _Search.begin(budget)
     groups = symmetry.subgroups(network, collective)
     target = float(value) * (1 + close)
     folded = FoldedProblem(network, collective, steps, groups[0])
-    columns = generate(folded, target, seconds=budget.seconds, seed=budget.seed)
+    columns = generate(folded, target, deadline=search.deadline, seed=search.seed)
     if columns is None:
-        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+        return search.gave_up("some destination is too far for so few steps")
     for chunks, vector in _roundings(columns.rounds, most)[: -SETTINGS.approximations - 1 : -1]:
         packings = [Packing(columns, group, chunks) for group in groups]
-        found = _whole(
-            packings, sum(vector), sum(vector) / chunks - columns.value, clock, budget.seed, 1, iter([vector])
-        )
+        found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, search, 1, iter([vector]))
         if found is not None:
-            return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
-        if clock.over:
+            return search.found(found[0], lp=columns.value, **found[1])
+        if search.deadline.over:
             break
-    return Unknown(
-        "time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value)
-    )
+    return search.none(lp=columns.value)
 
 
 def _roundings(rounds: Sequence[float], most: int) -> list[tuple[int, list[int]]]:
@@ -217,8 +213,7 @@ def _whole(
     packings: Sequence[Packing],
     rounds: int,
     slack: float,
-    clock: _Clock,
-    seed: int,
+    search: _Search,
     turns: int,
     given: Iterator[list[int]] | None = None,
 ) -> tuple[Schedule, dict[str, object]] | None:
@@ -228,18 +223,18 @@ def _whole(
     `given`: divisions of the rounds among the steps, if they are known.
     """
     columns = packings[0].columns
-    whole = packings[0].diver(rounds, seed)
-    vectors, tried, turn = given or whole.settle(clock.until), [], 0
-    while turn < turns and not clock.over:
+    whole = packings[0].diver(rounds, search.seed)
+    vectors, tried, turn = given or whole.settle(search.deadline), [], 0
+    while turn < turns and not search.deadline.over:
         fresh = next(vectors, None) if turn < SETTINGS.vectors else None
         tried += [] if fresh is None else [fresh]
         if not tried:
             break
         if fresh is not None and given is None:
             packings[0].learn(whole, use=True)
-        enrich(columns, slack, SETTINGS.growth, seed + turn)
+        enrich(columns, slack, SETTINGS.growth, search.seed + turn)
         vector = fresh or tried[turn % len(tried)]
-        found = _try(packings, vector, clock.until, seed + turn, SETTINGS.first_slice * 2 ** (turn // 2))
+        found = _try(packings, vector, search.deadline, search.seed + turn, SETTINGS.first_slice * 2 ** (turn // 2))
         if found is not None:
             packing, taken, how = found
             return packing.schedule(taken, vector), {"orbits": len(packing.folded.units), "turn": turn, "by": how}
@@ -248,50 +243,19 @@ def _whole(
 
 
 def _try(
-    packings: Sequence[Packing], rounds: list[int], until: float, seed: int, slice_: float
+    packings: Sequence[Packing], rounds: list[int], deadline: Deadline, seed: int, slice_: float
 ) -> tuple[Packing, dict[int, list[Tree]], str] | None:
     """Choose among known trees by CP-SAT, and dive for new ones, group by group, at the given rounds of each step."""
     for packing in packings:
         methods = ("choose", "dive") if packing.chunks < SETTINGS.many_chunks else ("dive", "choose")
         for how in methods if packing.loose else ("choose",):
-            end = min(until, time.process_time() + (slice_ if how == "choose" else SETTINGS.dive_slices * slice_))
-            if end <= time.process_time():
+            if deadline.over:
                 return None
+            end = deadline.within(slice_ if how == "choose" else SETTINGS.dive_slices * slice_)
             if how == "choose":
-                found = packing.choose(packing.bundles(SETTINGS.max_columns), rounds, end - time.process_time(), seed)
+                found = packing.choose(packing.bundles(SETTINGS.max_columns), rounds, end.remaining(), seed)
             else:
                 found = packing.dive(rounds, end, seed)
             if found is not None:
                 return packing, found, how
     return None
-
-
-def minimise(
-    network: Network, collective: Collective, steps: int, chunks: Sequence[int], budget: Budget | None = None
-) -> Schedule | None:
-    """Return the schedule of least R/C found at `steps` steps with one of the numbers of chunks `chunks`; None if none
-    is found.
-
-    For each C it starts at the rounds that column generation allows, and adds a round at a time while that improves.
-    """
-    budget = budget or Budget()
-    until = time.process_time() + (float("inf") if budget.seconds is None else budget.seconds)
-    groups = symmetry.subgroups(network, collective)
-    quarter = None if budget.seconds is None else budget.seconds / 4
-    columns = generate(FoldedProblem(network, collective, steps, groups[0]), seconds=quarter, seed=budget.seed)
-    if columns is None:
-        return None
-    best: Schedule | None = None
-    for count in chunks:
-        rounds = max(steps, ceil(columns.value * count - 1e-6))
-        while time.process_time() < until and (best is None or Fraction(rounds, count) < best.rounds_per_chunk):
-            share = (
-                None if budget.seconds is None else min(until - time.process_time(), budget.seconds / (2 * len(chunks)))
-            )
-            limits = Budget(share, budget.memory, budget.seed, budget.jobs, budget.deterministic)
-            verdict = solve(Problem(network, collective, count, steps, rounds), limits, groups=groups)
-            if isinstance(verdict, Sat):
-                best = verdict.schedule
-                break
-            rounds += 1
-    return best

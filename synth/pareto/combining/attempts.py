@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import selectors
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -12,7 +10,9 @@ from typing import Literal
 
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
-from synth.solvers.processes.fork_server import ForkServer, Job
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Deadline
+from synth.solvers.processes.fork_server import Job
 
 MODULES = (
     "synth.pareto.combining.attempts",
@@ -144,88 +144,44 @@ _ENGINES: dict[str, Callable[[Attempt], Outcome]] = {
 
 
 class AttemptPool:
-    """Runs attempts, at most `jobs` at a time, in children of one fork server.
+    """Runs attempts, at most `jobs` at a time, each in a process that may use `memory` bytes (None: no limit).
 
-    Use as a context manager: no process outlives it. `cpu` and `work` sum those of all outcomes.
+    `cpu` and `work` sum those of all outcomes.
     """
 
     def __init__(self, jobs: int, memory: int | None) -> None:
         self.jobs, self.memory = max(1, jobs), memory
-        self._numbers = itertools.count(1)
-        self._server: ForkServer | None = None
         self.cpu = self.work = 0.0
+        pool.warm(MODULES)
 
-    def __enter__(self) -> AttemptPool:
-        self._server = ForkServer(MODULES)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
-    def run(self, attempts: Iterator[Attempt], until: float | None) -> Generator[tuple[Attempt, Outcome]]:
-        """Yield outcomes as they arrive, until the attempts are done or the time is `until` (monotonic seconds).
+    def run(self, attempts: Iterator[Attempt], deadline: Deadline) -> Generator[tuple[Attempt, Outcome]]:
+        """Yield outcomes as they arrive, until the attempts are done or the deadline. Raises what an attempt raised.
 
         Closing the generator kills the attempts that still run.
         """
-        running: dict[int, tuple[Attempt, Job]] = {}
+        running: dict[Attempt, Job] = {}
         try:
             while True:
-                while len(running) < self.jobs and (until is None or time.monotonic() < until):
+                while len(running) < self.jobs and not deadline.over:
                     attempt = next(attempts, None)
                     if attempt is None:
                         break
-                    number = next(self._numbers)
-                    running[number] = (attempt, self._start(number, attempt))
-                if not running or not self._wait([job for _, job in running.values()], until):
+                    running[attempt] = pool.submit(MODULES, run_attempt, (attempt,), self.memory)
+                if running:
+                    pool.wait(list(running.values()), deadline)
+                answered = [attempt for attempt, job in running.items() if job.done]
+                if not answered:
                     return
-                for number, (attempt, job) in list(running.items()):
-                    if job.result is not None or job.ended:
-                        del running[number]
-                        yield attempt, self._collect(job)
+                for attempt in answered:
+                    yield attempt, self._outcome(running.pop(attempt))
         finally:
-            for _, job in running.values():
-                job.kill()
-                job.channel.close()
+            pool.end(list(running.values()))
 
-    def _start(self, number: int, attempt: Attempt) -> Job:
-        if self._server is None or self._server.dead:
-            self._server = ForkServer(MODULES)
-        return self._server.start(number, run_attempt, (attempt,), self.memory)
-
-    def _wait(self, jobs: list[Job], until: float | None) -> bool:
-        """Return True when a job has answered or ended, False at `until`."""
-        with selectors.DefaultSelector() as selector:
-            server = jobs[0].server
-            if not server.dead:
-                selector.register(server.control, selectors.EVENT_READ, server)
-            for job in jobs:
-                if job.channel.fileno() >= 0:
-                    selector.register(job.channel, selectors.EVENT_READ, job)
-            while not any(job.result is not None or job.ended for job in jobs):
-                remaining_seconds = None if until is None else until - time.monotonic()
-                if remaining_seconds is not None and remaining_seconds <= 0:
-                    return False
-                for key, _ in selector.select(remaining_seconds):
-                    before = key.fileobj
-                    key.data.receive()
-                    if isinstance(key.data, Job) and key.data.channel.fileno() < 0:
-                        selector.unregister(before)
-        return True
-
-    def _collect(self, job: Job) -> Outcome:
-        """Return the outcome of a job that has answered or ended. Raises what the attempt raised."""
-        while job.channel.fileno() >= 0 and job.result is None:
-            job.receive()
-        match job.result:
-            case ("ok", Outcome() as outcome):
-                self.cpu += outcome.cpu
-                self.work += outcome.work
-                return outcome
-            case ("error", MemoryError()):
-                return Outcome("memory")
-            case ("error", BaseException() as error):
-                raise error
-            case _:
-                return Outcome("memory" if job.over_memory else "crash")
+    def _outcome(self, job: Job) -> Outcome:
+        """Return the outcome of a job that has answered or ended."""
+        outcome = pool.outcome(job)
+        if not isinstance(outcome, Outcome):
+            return Outcome("memory" if outcome.reason == "memory" else "crash")
+        self.cpu += outcome.cpu
+        self.work += outcome.work
+        return outcome

@@ -6,9 +6,8 @@ at each S, and either part of it is a bound for any number of steps. Suspended s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
@@ -16,11 +15,12 @@ from synth import bounds
 from synth.bounds import single_chunk, single_cut
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
-from synth.model.outcome import Budget, Unknown
+from synth.model.outcome import Unknown
 from synth.model.topology import Network
 from synth.pareto import notes
 from synth.pareto.events import NoBoundError
 from synth.pareto.portfolio.members import Member
+from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
 
@@ -58,21 +58,23 @@ ENDED = {"memory": "the memory allowed ended its search", "crash": "its search e
 class StepBounds:
     """Bounds of one problem, as far as they are known. Call `close` to end the searches that still run.
 
-    `floor`: the bound for any number of steps, set by `first`. `began`: monotonic seconds from which
-    `budget.seconds` counts.
+    All of them end at the deadline of `budget`. `floor`: the bound for any number of steps, set by `first`.
     """
 
     network: Network
     collective: Collective
     budget: Budget
-    began: float = field(default_factory=time.monotonic)
     floor: LowerBound | None = None
 
     def __post_init__(self) -> None:
-        self.end = None if self.budget.seconds is None else self.began + self.budget.seconds
-        self._flow_jobs = ResumableJobs(self.budget, Member("tree").imports)
-        self._single_chunk_jobs = ResumableJobs(self.budget, Member("step", "cadical").imports)
+        self._flow_jobs = ResumableJobs(self.budget.memory, Member("tree").imports)
+        self._single_chunk_jobs = ResumableJobs(self.budget.memory, Member("step", "cadical").imports)
         self._parts: list[str] = []  # keys of `PARTS` that were begun
+
+    @property
+    def deadline(self) -> Deadline:
+        """The end of all bounds."""
+        return self.budget.deadline
 
     def close(self) -> None:
         """End the searches that still run."""
@@ -95,19 +97,18 @@ class StepBounds:
         """
         wide = self.network.ranks > SETTINGS.few_ranks and self.collective.wants is not None
         quick = single_cut.single_cut_bound(self.network, self.collective) if wide else None
-        if self.end is None or self.network.ranks <= LEAST_RANKS:
+        if not self.deadline.limited or self.network.ranks <= LEAST_RANKS:
             best = bounds.allreduce(self.network, self.collective, None)
             self.floor = best if quick is None or quick.value <= best.value else quick
             return self.floor
         self._parts = [key for key in PARTS if key == "flow" or bounds.completes(self.collective)]
-        now = time.monotonic()
-        last = max(self.end, now + SETTINGS.least_seconds)
+        last = self.deadline.at_least(SETTINGS.least_seconds)
         if quick is not None:
-            self.floor, last = quick, now + SETTINGS.quick_share * max(0.0, self.end - now)
+            self.floor, last = quick, self.deadline.share(SETTINGS.quick_share)
         pending = list(self._parts if self.budget.jobs > 1 else self._parts[:1])
         for key in pending:
             self._flow_jobs.begin(key, PARTS[key], self.network, self.collective, None)
-        while pending and not self._update_floor() and time.monotonic() < last:
+        while pending and not self._update_floor() and not last.over:
             self._flow_jobs.wait(pending, last)
             self._update_floor()
             pending = [key for key in pending if key in self._flow_jobs.jobs]
@@ -115,30 +116,28 @@ class StepBounds:
             self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
         if self.floor is None:
             raise NoBoundError(self.network, self.collective)
-        self._await_parts(SETTINGS.floor_share)
+        self._await_parts(self.deadline, SETTINGS.floor_share)
         return self.floor
 
-    def at(self, steps: int, share: float | None = None) -> LowerBound:
+    def at(self, steps: int, deadline: Deadline | None = None) -> LowerBound:
         """Return the bound at `steps`, or `floor` where it is late.
 
-        `share` of the remaining time is allowed for it (default: `SETTINGS.steps_share`).
+        `deadline`: its own end (default: after `SETTINGS.steps_share` of the remaining time).
         """
         floor = cast(LowerBound, self.floor)
         if not self._parts:
             result: object = bounds.flow(self.network, self.collective, steps)
         else:
-            result = self._query(
-                self._flow_jobs, steps, SETTINGS.steps_share if share is None else share, bounds.flow, steps
-            )
+            deadline = deadline or self.deadline.share(SETTINGS.steps_share)
+            result = self._query(self._flow_jobs, steps, deadline, bounds.flow, steps)
         return max(result, floor, key=lambda b: b.value) if isinstance(result, LowerBound) else floor
 
     def raised(self, steps: int, above: Fraction) -> LowerBound | None:
         """Return a single-chunk bound (`synth.bounds.single_chunk`) at `steps` that is above `above`, or None."""
-        if self.end is None:
+        if not self.deadline.limited:
             return single_chunk.bound(self.network, self.collective, steps, above)
-        result = self._query(
-            self._single_chunk_jobs, (steps, above), SETTINGS.raise_share, single_chunk.bound, steps, above
-        )
+        deadline = self.deadline.share(SETTINGS.raise_share)
+        result = self._query(self._single_chunk_jobs, (steps, above), deadline, single_chunk.bound, steps, above)
         return result if isinstance(result, LowerBound) else None
 
     def late(self, steps: int) -> bool:
@@ -146,25 +145,21 @@ class StepBounds:
         suspended = [key for key in self._single_chunk_jobs.jobs if isinstance(key, tuple) and key[0] == steps]
         return bool(suspended or {steps, *PARTS} & set(self._flow_jobs.jobs))
 
-    def again(self, steps: int, seconds: float) -> LowerBound:
-        """Return the bound at `steps` after `seconds` more wall seconds.
+    def again(self, steps: int, deadline: Deadline) -> LowerBound:
+        """Return the bound at `steps`, with more time until the deadline.
 
-        Half of them go to the bound for any number of steps, where a part of that is missing.
+        Half of it goes to the bound for any number of steps, where a part of that is missing.
         """
-        until = time.monotonic() + seconds
-        self._await_parts(self._share(seconds / 2))
-        return self.at(steps, self._share(until - time.monotonic()))
+        self._await_parts(deadline, 1 / 2)
+        return self.at(steps, deadline)
 
-    def _share(self, seconds: float) -> float:
-        """Return `seconds` as a share of the remaining time."""
-        remaining_seconds = 0.0 if self.end is None else self.end - time.monotonic()
-        return 0.0 if remaining_seconds <= 0 else min(1.0, max(0.0, seconds) / remaining_seconds)
-
-    def _query(self, jobs: ResumableJobs, key: Hashable, share: float, call: Callable, *arguments: object) -> object:
+    def _query(
+        self, jobs: ResumableJobs, key: Hashable, deadline: Deadline, call: Callable, *arguments: object
+    ) -> object:
         """Return the result of a call about this problem, or None where it is late or no time is left to begin it."""
-        if self.end is None or (key not in jobs.found and time.monotonic() >= self.end):
+        if key not in jobs.found and self.deadline.over:
             return None
-        return jobs.ask(key, self._until(share), call, self.network, self.collective, *arguments)
+        return jobs.ask(key, deadline, call, self.network, self.collective, *arguments)
 
     def _update_floor(self) -> bool:
         """Raise `floor` to the greatest part that is ready; return True where any part is."""
@@ -173,13 +168,9 @@ class StepBounds:
         self.floor = max([*known, *ready], key=lambda b: b.value, default=None)
         return bool(ready)
 
-    def _await_parts(self, share: float) -> None:
-        """Wait for the missing parts, each for `share` of the remaining time."""
+    def _await_parts(self, deadline: Deadline, share: float) -> None:
+        """Wait for the missing parts, each for `share` of the time until the deadline."""
         for key in [key for key in self._parts if key not in self._flow_jobs.found]:
-            self._flow_jobs.ask(key, self._until(share), PARTS[key], self.network, self.collective, None)
+            self._flow_jobs.ask(key, deadline.share(share), PARTS[key], self.network, self.collective, None)
         if self._parts:
             self._update_floor()
-
-    def _until(self, share: float) -> float:
-        now = time.monotonic()
-        return now if self.end is None else now + share * max(0.0, self.end - now)

@@ -25,7 +25,6 @@ from synth.bounds import single_chunk
 from synth.model.bitwise_equality import same_bits as ends_alike
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Open, Point
-from synth.model.outcome import Budget
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -37,6 +36,7 @@ from synth.pareto.combining.constructions import SETTINGS as CONSTRUCTION_SETTIN
 from synth.pareto.combining.constructions import Constructions
 from synth.pareto.combining.search_at_steps import SearchAtSteps, SearchContext
 from synth.pareto.events import too_few_allowed
+from synth.solvers.processes.deadline import Budget, Deadline
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,13 @@ def points(
     ``(None, bound)``, which holds for every S, comes first. A later item replaces the earlier ones of the same S. With
     `same_bits` only schedules count after which all ranks hold the same bits (bounds are those of all schedules).
     `known` points, by S, are taken over, and the search tries to improve those that do not meet the bound.
-    `budget.seconds` is the wall time of everything. Raises InfeasibleError, and NoBoundError where the time is over
-    before there is any bound.
+    Everything ends at the deadline of `budget`. Raises InfeasibleError, and NoBoundError where the time is over before
+    there is any bound.
     """
     least = int(bounds.steps(network, collective).value)
     if least == 0:
         return
+    seconds = budget.deadline.remaining()
     step_bounds, constructions = StepBounds(network, collective, budget), Constructions(network, collective, budget)
     try:
         floor = step_bounds.first()
@@ -90,39 +91,39 @@ def points(
         progress(f"no schedule takes fewer than {least} steps or {show(floor.value)} rounds per chunk")
         followed = least + max(SETTINGS.steps_beyond, least + 1)
         end = max_steps or followed
-        with AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory) as pool:
-            candidates = Candidates(network, collective, budget.seed)
-            context = SearchContext(budget, same_bits, progress, pool, candidates, constructions)
-            searches = StepSearches(context, step_bounds)
-            needed = single_chunk.steps(network, collective)
-            if needed.value > least:
-                progress(f"no schedule takes fewer than {show(needed.value)} steps")
-                yield 0, needed
-                if max_steps is not None and needed.value > max_steps:
-                    raise too_few_allowed(network, collective, needed, max_steps)
-            for steps in range(int(needed.value), end + 1):
-                bound = step_bounds.at(steps)
-                if searches.best is not None and bound.value >= searches.best:
-                    yield steps, bound
-                else:
-                    yield from searches.at(steps, bound, (known or {}).get(steps))
-                if searches.best == floor.value or searches.out_of_time:
-                    break
-            yield from searches.again()
-            allowed = [
-                p
-                for p in (known or {}).values()
-                if (p.same_bits or not same_bits) and (max_steps is None or p.steps <= max_steps)
-            ]
-            why = "time" if searches.out_of_time else "gave-up"
-            yield from unvisited_steps.items(
-                allowed,
-                steps,
-                min(end, max(followed, steps + 1)),
-                searches.best,
-                cast(LowerBound, step_bounds.floor),
-                why,
-            )
+        pool = AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory)
+        candidates = Candidates(network, collective, budget.seed)
+        context = SearchContext(budget, same_bits, progress, pool, candidates, constructions)
+        searches = StepSearches(context, step_bounds, seconds)
+        needed = single_chunk.steps(network, collective)
+        if needed.value > least:
+            progress(f"no schedule takes fewer than {show(needed.value)} steps")
+            yield 0, needed
+            if max_steps is not None and needed.value > max_steps:
+                raise too_few_allowed(network, collective, needed, max_steps)
+        for steps in range(int(needed.value), end + 1):
+            bound = step_bounds.at(steps)
+            if searches.best is not None and bound.value >= searches.best:
+                yield steps, bound
+            else:
+                yield from searches.at(steps, bound, (known or {}).get(steps))
+            if searches.best == floor.value or searches.out_of_time:
+                break
+        yield from searches.again()
+        allowed = [
+            p
+            for p in (known or {}).values()
+            if (p.same_bits or not same_bits) and (max_steps is None or p.steps <= max_steps)
+        ]
+        why = "time" if searches.out_of_time else "gave-up"
+        yield from unvisited_steps.items(
+            allowed,
+            steps,
+            min(end, max(followed, steps + 1)),
+            searches.best,
+            cast(LowerBound, step_bounds.floor),
+            why,
+        )
         yield from step_bounds.notes
     finally:
         step_bounds.close()
@@ -142,11 +143,13 @@ class _OpenStep:
 class StepSearches:
     """The searches at every S.
 
-    `best`: the least R/C so far, of `schedule`. `bound`: the bound of the last S. `open_steps`: the open S.
+    `seconds`: wall seconds of everything. `best`: the least R/C so far, of `schedule`. `bound`: the bound of the last
+    S. `open_steps`: the open S.
     """
 
     context: SearchContext
     step_bounds: StepBounds
+    seconds: float = math.inf
     best: Fraction | None = None
     bound: Fraction | None = None
     schedule: Schedule | None = None
@@ -157,7 +160,7 @@ class StepSearches:
     @property
     def out_of_time(self) -> bool:
         """True when the time limit is over."""
-        return self.step_bounds.end is not None and time.monotonic() >= self.step_bounds.end
+        return self.step_bounds.deadline.over
 
     def at(self, steps: int, bound: LowerBound, known: Point | None) -> Iterator[Item]:
         """Yield an optimal point at `steps`, or the best improvement and an open interval.
@@ -166,13 +169,13 @@ class StepSearches:
         """
         same_bound, self.bound = bound.value == self.bound, bound.value
         point = known if known is not None and (known.same_bits or not self.context.same_bits) else None
-        yield from self._at(steps, bound, point, self._limits(time.monotonic(), same_bound), same_bound)
+        yield from self._at(steps, bound, point, self._limits(same_bound), same_bound)
 
     def _at(
-        self, steps: int, bound: LowerBound, point: Point | None, limits: tuple[float, float],
+        self, steps: int, bound: LowerBound, point: Point | None, limits: tuple[Deadline, float],
         same_bound: bool = False, search: SearchAtSteps | None = None,
     ) -> Iterator[Item]:  # fmt: skip
-        """As `at`, until `limits` (wall clock, work). `search` continues where the bound is still the one that it had.
+        """As `at`, until `limits` (deadline, work). `search` continues where the bound is still the one that it had.
 
         Where the search does not meet the bound, the bound is raised if possible and the search repeated.
         """
@@ -207,7 +210,7 @@ class StepSearches:
         upper = self._upper(steps)
         if search is not None and (upper is None or upper > bound.value):
             self.open_steps[steps] = _OpenStep(bound, point, search)
-            ended = spent if self.step_bounds.end is None else self._unfinished(steps)
+            ended = self._unfinished(steps) if self.step_bounds.deadline.limited else spent
             yield Open(steps, bound.value, upper, "time" if ended else "gave-up", bound.certificate)
 
     def _items(self, steps: int, bound: LowerBound, point: Point | None) -> Iterator[Item]:
@@ -230,28 +233,29 @@ class StepSearches:
 
     def again(self) -> Iterator[Item]:
         """Return to the open S while there is time, the widest interval first, with equal shares of the time."""
-        while self.step_bounds.end is not None and not self.out_of_time:
+        while self.step_bounds.deadline.limited and not self.out_of_time:
             work = sorted((s for s in self.open_steps if self._unfinished(s)), key=self._width, reverse=True)
             for place, steps in enumerate(work):
-                remaining_seconds = self.step_bounds.end - time.monotonic()
-                if remaining_seconds <= 0:
+                deadline = self.step_bounds.deadline
+                if deadline.over:
                     return
                 if steps in self.open_steps:
-                    seconds = max(SETTINGS.least_visit, remaining_seconds / (len(work) - place))
-                    yield from self._return(steps, min(remaining_seconds, seconds))
+                    seconds = max(SETTINGS.least_visit, deadline.remaining() / (len(work) - place))
+                    yield from self._return(steps, deadline.within(seconds))
             if not work:
                 return
 
-    def _return(self, steps: int, seconds: float) -> Iterator[Item]:
-        """Continue at an open S for `seconds` wall seconds; yield its items and those of larger S that change."""
-        until, visited, floor = time.monotonic() + seconds, self.open_steps[steps], self.step_bounds.floor
+    def _return(self, steps: int, deadline: Deadline) -> Iterator[Item]:
+        """Continue at an open S until `deadline`; yield its items and those of larger S that change."""
+        visited, floor = self.open_steps[steps], self.step_bounds.floor
         self.context.progress(f"S={steps}: again, with the time that is left (at least {show(visited.bound.value)})")
         bound = visited.bound
         if self.step_bounds.late(steps):
-            bound = max(bound, self.step_bounds.again(steps, seconds * SETTINGS.late_share), key=lambda b: b.value)
+            late = self.step_bounds.again(steps, deadline.share(SETTINGS.late_share))
+            bound = max(bound, late, key=lambda b: b.value)
         if self.step_bounds.floor is not None and self.step_bounds.floor is not floor:
             yield None, self.step_bounds.floor
-        yield from self._at(steps, bound, visited.point, (until, math.inf), search=visited.search)
+        yield from self._at(steps, bound, visited.point, (deadline, math.inf), search=visited.search)
         for after in [s for s in self.open_steps if s > steps]:
             other, upper = self.open_steps[after], self._upper(after)
             if upper is not None and upper <= other.bound.value:
@@ -286,19 +290,19 @@ class StepSearches:
         self._raises -= higher is None and not self.step_bounds.late(steps)
         return higher or bound
 
-    def _limits(self, began: float, same_bound: bool) -> tuple[float, float]:
-        """Return the ends of the search at one S: of the wall clock (monotonic seconds), and of the pool's work.
+    def _limits(self, same_bound: bool) -> tuple[Deadline, float]:
+        """Return the ends of the search at one S: its deadline, and that of the pool's work.
 
         `same_bound`: one step less had the same bound.
         """
-        if self.context.budget.seconds is None:
+        deadline = self.step_bounds.deadline
+        if not deadline.limited:
             cpu = SETTINGS.point_cpu * max(1.0, self.context.constructions.network.ranks / 8) ** 1.5
             if self.context.candidates.hub_steps is None:
                 cpu = SETTINGS.again_cpu if same_bound else SETTINGS.other_cpu
             elif self.context.same_bits:
                 cpu = SETTINGS.alike_cpu
-            return began + CONSTRUCTION_SETTINGS.loaded * cpu, self.context.pool.work + cpu
-        remaining_seconds = self.context.budget.seconds - (began - self.step_bounds.began)
+            return Deadline.after(CONSTRUCTION_SETTINGS.loaded * cpu), self.context.pool.work + cpu
         # The S to come have their shares, too.
-        share = max(remaining_seconds / 4, min(SETTINGS.point_cpu, self.context.budget.seconds / 4))
-        return began + min(remaining_seconds, share), math.inf
+        seconds = max(deadline.remaining() / 4, min(SETTINGS.point_cpu, self.seconds / 4))
+        return deadline.within(seconds), math.inf

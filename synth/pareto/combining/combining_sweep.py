@@ -26,10 +26,12 @@ def sweep(state: SweepState) -> None:
     options = state.options
     known = _known(state)
     budget = state.budget(None)
-    if budget.seconds is None and chunk_assembly.applies(state.network, state.collective) and not budget.deterministic:
-        budget = replace(budget, seconds=DEFAULT_SECONDS)
-    elif budget.seconds is not None:  # known points are replayed within the time limit
-        budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replay_seconds(state, known)))
+    remaining_seconds = budget.deadline.remaining()
+    if budget.deadline.limited:  # known points are replayed within the time limit
+        remaining_seconds -= min(remaining_seconds / 2, _replay_seconds(state, known))
+    elif chunk_assembly.applies(state.network, state.collective) and not budget.deterministic:
+        remaining_seconds = DEFAULT_SECONDS
+    budget = replace(budget, deadline=budget.deadline.within(remaining_seconds))
     items = combining_frontier.points(
         state.network, state.collective, budget=budget, max_steps=options.max_steps,
         same_bits=options.same_bits, known=known, progress=lambda text: state.tell("query", text),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -13,13 +12,13 @@ from synth.encodings import spanning_tree_packing
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.frontier import LowerBound
-from synth.model.outcome import Budget, Sat
+from synth.model.outcome import Sat
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, time_limited
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
 
@@ -48,17 +47,16 @@ SETTINGS = ConstructionSettings()
 class Constructions:
     """The constructions for one network and collective.
 
-    All of them end `budget.seconds` after `began` (monotonic seconds). `close` ends their processes.
+    All of them end at the deadline of `budget`. `close` ends their processes.
     """
 
     network: Network
     collective: Collective
     budget: Budget
-    began: float = field(default_factory=time.monotonic)
     _bounds: dict[tuple[bool, int], LowerBound] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._jobs = ResumableJobs(self.budget, Member("tree").imports)
+        self._jobs = ResumableJobs(self.budget.memory, Member("tree").imports)
 
     def close(self) -> None:
         """End the searches that still run."""
@@ -74,31 +72,29 @@ class Constructions:
         if not small or not spanning_tree_packing.applies(self.network):
             return None
         try:
-            with time_limited(Deadline.after(self._remaining_seconds)):
+            with time_limited(self.budget.deadline):
                 return spanning_tree_packing.forest(self.network)
         except TimeUp:
             return None
 
-    @property
-    def _remaining_seconds(self) -> float | None:
-        return None if self.budget.seconds is None else max(0.0, self.budget.seconds - (time.monotonic() - self.began))
-
-    def schedules(self, steps: int, upper: Fraction | None, end: float | None = None) -> Iterator[tuple[Schedule, str]]:
+    def schedules(
+        self, steps: int, upper: Fraction | None, deadline: Deadline = NEVER
+    ) -> Iterator[tuple[Schedule, str]]:
         """Yield (schedule, name of the construction) for schedules of `steps` steps.
 
-        Reduce-scatter + allgather is tried where its R/C may be below `upper`. `end`: monotonic seconds after which no
-        search begins, where the budget has a time limit.
+        Reduce-scatter + allgather is tried where its R/C may be below `upper`. No search begins
+        after `deadline`, where the budget has one, too.
         """
         forest = self.forest
         if forest is not None and steps >= 2 * forest.height:
             schedule = spanning_tree_packing.schedule(forest, self.collective, steps - 2 * forest.height + 1)
             upper = schedule.rounds_per_chunk if upper is None else min(upper, schedule.rounds_per_chunk)
             yield schedule, "spanning-tree packing"
-        composed = self._composed(steps, upper, end if self.budget.seconds is not None else None)
+        composed = self._composed(steps, upper, deadline if self.budget.deadline.limited else NEVER)
         if composed is not None:
             yield composed, "reduce-scatter + allgather"
 
-    def _composed(self, steps: int, upper: Fraction | None, end: float | None) -> Schedule | None:
+    def _composed(self, steps: int, upper: Fraction | None, deadline: Deadline) -> Schedule | None:
         """Return reduce-scatter + allgather in `steps` steps, or None where its bounds are not below `upper`.
 
         The bounds of reduce-scatter are taken to be those of allgather, which only decides which split is tried.
@@ -106,39 +102,38 @@ class Constructions:
         least = int(bounds.steps(self.network, collective_named("allgather", self.network.ranks)).value)
         splits = []
         for a in range(least, steps - least + 1):
-            first, second = self._bound(True, a, end), self._bound(True, steps - a, end)
+            first, second = self._bound(True, a, deadline), self._bound(True, steps - a, deadline)
             if first is not None and second is not None:
                 splits.append((first.value + second.value, a))
         if not splits or (upper is not None and min(splits)[0] / self.network.ranks >= upper):
             return None
         first = min(splits)[1]
-        parts = [self._gathered(forwards, n, end) for forwards, n in ((False, first), (True, steps - first))]
+        parts = [self._gathered(forwards, n, deadline) for forwards, n in ((False, first), (True, steps - first))]
         if parts[0] is None or parts[1] is None:
             return None
         return compose(parts[0], parts[1], self.collective)
 
-    def _bound(self, forwards: bool, steps: int, end: float | None) -> LowerBound | None:
+    def _bound(self, forwards: bool, steps: int, deadline: Deadline) -> LowerBound | None:
         """Return the bound of allgather at `steps`, on the network or its reversal, or None where it is late."""
         key = (forwards, steps)
         if key not in self._bounds:
             network = self.network if forwards else self.network.reversed()
             allgather = collective_named("allgather", network.ranks)
-            if end is None or network.ranks <= LEAST_RANKS:
+            if not deadline.limited or network.ranks <= LEAST_RANKS:
                 bound: object = bounds.flow(network, allgather, steps)
             else:
-                if key not in self._jobs.found and time.monotonic() >= end:
+                if key not in self._jobs.found and deadline.over:
                     return None
-                bound = self._jobs.ask(key, end, bounds.flow, network, allgather, steps)
+                bound = self._jobs.ask(key, deadline, bounds.flow, network, allgather, steps)
             if not isinstance(bound, LowerBound):
                 return None
             self._bounds[key] = bound
         return self._bounds[key]
 
-    def _gathered(self, forwards: bool, steps: int, end: float | None) -> Schedule | None:
+    def _gathered(self, forwards: bool, steps: int, deadline: Deadline) -> Schedule | None:
         """Return an allgather schedule that meets its bound, None where none is found in `SETTINGS.compose_seconds`."""
-        bound = self._bound(forwards, steps, end)
-        seconds = SETTINGS.compose_seconds if end is None else min(SETTINGS.compose_seconds, end - time.monotonic())
-        if bound is None or seconds <= 0:
+        bound = self._bound(forwards, steps, deadline)
+        if bound is None or deadline.over:
             return None
         network, value = (self.network if forwards else self.network.reversed()), bound.value
         more = max(1, -(-steps // value.numerator))
@@ -146,6 +141,8 @@ class Constructions:
             return None
         allgather = collective_named("allgather", network.ranks)
         problem = Problem(network, allgather, value.denominator * more, steps, value.numerator * more)
-        patience = 1.0 if end is not None else float(SETTINGS.loaded)
-        verdict = portfolio.solve(problem, budget=replace(self.budget, seconds=seconds), patience=patience)
+        seconds = SETTINGS.compose_seconds
+        deadline = deadline.within(seconds if deadline.limited else SETTINGS.loaded * seconds)
+        budget = replace(self.budget, deadline=deadline, cpu_seconds=seconds)
+        verdict = portfolio.solve(problem, budget=budget)
         return verdict.schedule if isinstance(verdict, Sat) else None

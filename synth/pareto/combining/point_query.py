@@ -13,12 +13,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.encodings.prefix_planning import chunk_assembly
-from synth.model.outcome import Budget, Cost, Sat, Unknown, Unsat, Verdict
+from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidate, Candidates
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.processes.deadline import Budget, Deadline, time_limited
 
 # Share of the time limit that planning without a solver may take.
 PLANNING_SHARE = 0.5
@@ -34,62 +34,60 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
     The caller checks lower bounds first. With `budget.deterministic` attempts run one after the other.
     """
     began = time.monotonic()
-    end = began + (float("inf") if budget.seconds is None else budget.seconds)
-    limit = None if budget.seconds is None else end
-    with AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory) as pool:
+    pool = AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory)
 
-        def cost(engine: str = "") -> Cost:
-            return Cost(engine, pool.cpu, pool.cpu, time.monotonic() - began)
+    def cost(engine: str = "") -> Cost:
+        return Cost(engine, pool.cpu, pool.cpu, time.monotonic() - began)
 
-        if (planned := _planned(problem, budget.seconds)) is not None:
-            return Sat(planned, cost("planned chunks"))
-        candidates = Candidates(problem.network, problem.collective, budget.seed)
-        constructions = Constructions(problem.network, problem.collective, budget)
-        try:
-            undecided = candidates.exactly(problem.steps, problem.chunks, problem.rounds)
-            for turn, conflicts in enumerate(CONFLICTS):
-                # Without a conflict limit only the complete candidate runs: it decides in the end.
-                undecided = [c for c in undecided if c.complete or conflicts is not None]
-                seed = budget.seed + turn
-                attempts: dict[Attempt, Candidate] = {}
-                for place, c in enumerate(undecided):
-                    if place < FEW or c.complete:
-                        attempt = Attempt(c.engine, c.translation, problem.steps, c.rounds, conflicts, seed, c.complete)
-                        attempts[attempt] = c
-                outcomes = pool.run(iter(attempts), limit)
-                try:
-                    for attempt, outcome in outcomes:
-                        candidate = attempts[attempt]
-                        if (
-                            outcome.schedule is not None
-                            and (fitting := fit_to_query(outcome.schedule, problem)) is not None
-                        ):
-                            return Sat(fitting, cost(candidate.engine))
-                        if outcome.status == "unsat":
-                            if candidate.complete:
-                                return Unsat("by the complete direct encoding", cost("direct"))
-                            undecided.remove(candidate)
-                finally:
-                    outcomes.close()
-                if time.monotonic() >= end:
-                    return Unknown("time", "", cost())
-                if turn == 0 and candidates.hub_steps is not None and problem.collective.units == 1:
-                    for schedule, name in constructions.schedules(
-                        problem.steps, Fraction(problem.rounds + 1, problem.chunks), limit
+    if (planned := _planned(problem, budget.deadline)) is not None:
+        return Sat(planned, cost("planned chunks"))
+    candidates = Candidates(problem.network, problem.collective, budget.seed)
+    constructions = Constructions(problem.network, problem.collective, budget)
+    try:
+        undecided = candidates.exactly(problem.steps, problem.chunks, problem.rounds)
+        for turn, conflicts in enumerate(CONFLICTS):
+            # Without a conflict limit only the complete candidate runs: it decides in the end.
+            undecided = [c for c in undecided if c.complete or conflicts is not None]
+            seed = budget.seed + turn
+            attempts: dict[Attempt, Candidate] = {}
+            for place, c in enumerate(undecided):
+                if place < FEW or c.complete:
+                    attempt = Attempt(c.engine, c.translation, problem.steps, c.rounds, conflicts, seed, c.complete)
+                    attempts[attempt] = c
+            outcomes = pool.run(iter(attempts), budget.deadline)
+            try:
+                for attempt, outcome in outcomes:
+                    candidate = attempts[attempt]
+                    if (
+                        outcome.schedule is not None
+                        and (fitting := fit_to_query(outcome.schedule, problem)) is not None
                     ):
-                        if (fitting := fit_to_query(schedule, problem)) is not None:
-                            return Sat(fitting, cost(name))
-            return Unknown("gave-up", "", cost())
-        finally:
-            constructions.close()
+                        return Sat(fitting, cost(candidate.engine))
+                    if outcome.status == "unsat":
+                        if candidate.complete:
+                            return Unsat("by the complete direct encoding", cost("direct"))
+                        undecided.remove(candidate)
+            finally:
+                outcomes.close()
+            if budget.deadline.over:
+                return Unknown("time", "", cost())
+            if turn == 0 and candidates.hub_steps is not None and problem.collective.units == 1:
+                for schedule, name in constructions.schedules(
+                    problem.steps, Fraction(problem.rounds + 1, problem.chunks), budget.deadline
+                ):
+                    if (fitting := fit_to_query(schedule, problem)) is not None:
+                        return Sat(fitting, cost(name))
+        return Unknown("gave-up", "", cost())
+    finally:
+        constructions.close()
 
 
-def _planned(problem: Problem, seconds: float | None) -> Schedule | None:
+def _planned(problem: Problem, deadline: Deadline) -> Schedule | None:
     """Return a schedule that is planned without a solver, or None with few ranks or where none fits."""
     if not chunk_assembly.applies(problem.network, problem.collective):
         return None
     assembly = chunk_assembly.ChunkAssembly(problem.network, problem.collective)
-    with time_limited(Deadline.after(seconds).share(PLANNING_SHARE)):
+    with time_limited(deadline.share(PLANNING_SHARE)):
         for single_chunk in assembly.single_chunk_plans:
             if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
                 return fitting

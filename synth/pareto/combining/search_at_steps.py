@@ -9,19 +9,17 @@ that the time limit ended continues with the effort that it was at.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from synth.model.bitwise_equality import same_bits as ends_alike
-from synth.model.outcome import Budget
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.pareto.combining.attempts import Attempt, AttemptPool, Outcome
 from synth.pareto.combining.candidates import Candidate, Candidates, Frame, construction
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, time_limited
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class SearchContext:
 class SearchAtSteps:
     """The search at one S for schedules with R/C below `upper`, until one meets the bound or the time is over.
 
-    `until`: end in monotonic seconds. `cpu`: value of the pool's `work`, in seconds, at which the search ends.
+    `deadline`: its end on the wall clock. `cpu`: value of the pool's `work`, in seconds, at which the search ends.
     `same_bound`: the bound at one step less was equal. `start`: a schedule with fewer steps, which is decomposed into
     columns. `brief`: efforts were left out that a time limit would have allowed. `schedule`, `construction`: the best
     result and its name. `refuted`: candidates that need no further attempt. `next`: index of the effort to continue
@@ -137,7 +135,7 @@ class SearchAtSteps:
     steps: int
     bound: Fraction
     upper: Fraction | None
-    until: float
+    deadline: Deadline
     cpu: float
     same_bound: bool = False
     brief: bool = False
@@ -152,9 +150,9 @@ class SearchAtSteps:
     constructed: bool = False
     fractions: float | None = None
 
-    def resume(self, end: float, upper: Fraction | None) -> None:
-        """Continue a search that its time ended, until `end` (monotonic seconds), for schedules below `upper`."""
-        self.until, self.visits = end, self.visits + 1
+    def resume(self, deadline: Deadline, upper: Fraction | None) -> None:
+        """Continue a search that its time ended, until `deadline`, for schedules below `upper`."""
+        self.deadline, self.visits = deadline, self.visits + 1
         if upper is not None and (self.upper is None or upper < self.upper):
             self.upper = upper
         self.run()
@@ -168,9 +166,8 @@ class SearchAtSteps:
 
     def run(self) -> None:
         """Set `schedule` and `construction` to the best result."""
-        limited = self.context.budget.seconds is not None
         try:
-            with time_limited(Deadline(self.until if limited else math.inf)):
+            with time_limited(self.deadline if self.context.budget.deadline.limited else NEVER):
                 self._run()
         except TimeUp:
             return
@@ -233,7 +230,7 @@ class SearchAtSteps:
         Without a time limit chunks are placed once, and fractions of chunks end the search. "near" comes between them,
         unless many chunks were placed. Where one step less had the same bound, only fractions of chunks are tried.
         """
-        candidates, brief = self.context.candidates, self.context.budget.seconds is None
+        candidates, brief = self.context.candidates, not self.context.budget.deadline.limited
         places = candidates.placing(self.steps, 1, self.steps) is not None
         quick = brief and places
         alone = False
@@ -268,7 +265,7 @@ class SearchAtSteps:
         """Place one chunk more each time in `each` rounds a step, until that fails; return the last number tried."""
         rounds = each * self.steps
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        attempts = SETTINGS.placers if chunks <= SETTINGS.all_at_once or self.context.budget.seconds is not None else 1
+        attempts = SETTINGS.placers if chunks <= SETTINGS.all_at_once or self.context.budget.deadline.limited else 1
         while chunks * self.bound < rounds and not self._done:
             candidate = self.context.candidates.placing(self.steps, chunks, rounds)
             for _, outcome in self._run_attempts(
@@ -299,14 +296,14 @@ class SearchAtSteps:
             below=self.upper,
             start=start,
         )
-        for _, outcome in self.context.pool.run(iter([query]), self.until):
+        for _, outcome in self.context.pool.run(iter([query]), self.deadline):
             if outcome.schedule is not None:
                 self._take(outcome.schedule, "blending")
 
     @property
     def spent(self) -> bool:
         """True when the time for this S is over."""
-        return time.monotonic() >= self.until or self.context.pool.work >= self.cpu
+        return self.deadline.over or self.context.pool.work >= self.cpu
 
     @property
     def _done(self) -> bool:
@@ -326,9 +323,8 @@ class SearchAtSteps:
         if self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SETTINGS.sure):
             return
         self.context.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
-        seconds = min(
-            seconds, SETTINGS.in_time * (self.until - time.monotonic()), max(0.0, self.cpu - self.context.pool.work)
-        )
+        remaining_work = max(0.0, self.cpu - self.context.pool.work)
+        seconds = min(seconds, SETTINGS.in_time * self.deadline.remaining(), remaining_work)
         query = Attempt(
             "shares",
             candidate.translation,
@@ -340,7 +336,7 @@ class SearchAtSteps:
             seconds=seconds,
             alike=self.context.same_bits,
         )
-        for _, outcome in self.context.pool.run(iter([query]), self.until):
+        for _, outcome in self.context.pool.run(iter([query]), self.deadline):
             if outcome.schedule is not None:
                 self._take(outcome.schedule, construction("mixture", outcome.schedule))
             if outcome.fractions is not None:
@@ -411,7 +407,7 @@ class SearchAtSteps:
                 candidate_of[attempt] = c
                 yield attempt
 
-        outcomes = self.context.pool.run(attempts(), self.until)
+        outcomes = self.context.pool.run(attempts(), self.deadline)
         try:
             for attempt, outcome in outcomes:
                 candidate = candidate_of[attempt]
@@ -433,7 +429,7 @@ class SearchAtSteps:
 
     def _construct(self) -> None:
         """Try the constructions without search."""
-        for schedule, name in self.context.constructions.schedules(self.steps, self.upper, self.until):
+        for schedule, name in self.context.constructions.schedules(self.steps, self.upper, self.deadline):
             self._take(schedule, name)
             if self._done:
                 return

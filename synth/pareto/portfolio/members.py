@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from synth.encodings import ALIASES, ENCODINGS, REQUIRES, SOLVERS
-from synth.model.outcome import Budget, Sat, Unsat
+from synth.model.outcome import Sat, Unsat
 from synth.model.registry import find, load
 from synth.model.schedule import Problem, Step
+from synth.solvers.processes.deadline import Budget
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class MemberResult:
 def run_member(
     member: Member, problem: Problem, generators: tuple, budget: Budget, conflicts: int | None = None
 ) -> MemberResult:
-    """Run one member to its end, in this process. `problem` must not combine (see `race.solve`)."""
+    """Run one member to its end, in this process. `problem` must not combine (see `portfolio.solve`)."""
     began = time.process_time()
     if member.solver:
         result = _model(member, problem, generators, budget, conflicts)

@@ -19,13 +19,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from synth.checker.documents import refutation
-from synth.errors import MissingDependencyError, UsageError
-from synth.model.outcome import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
+from synth.errors import UsageError
+from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict, Why
 from synth.model.schedule import Problem, Schedule
 from synth.pareto.portfolio.members import Member, MemberResult, run_member
 from synth.pareto.portfolio.selection import QUICK, select_members, size
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget
 from synth.solvers.processes.fork_server import Job
-from synth.solvers.processes.jobs import TURN, drain, end, run_job, start, watch
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class PortfolioSettings:
         tree_seconds: Seconds for which the tree engine has nearly a processor of its own.
         tree_share: Share of these seconds that counts for its turns.
         slice: Seconds between changes of turn at first. The interval grows with the time spent.
+        proof_seconds: Wall seconds for a proof, at least.
         deterministic_conflicts: Conflict limits of the sequential rounds of a deterministic portfolio. The last
             round has none.
     """
@@ -50,6 +52,7 @@ class PortfolioSettings:
     tree_seconds: float = 10.0
     tree_share: float = 0.2
     slice: float = 0.1
+    proof_seconds: float = 1.0
     deterministic_conflicts: tuple[int, ...] = (2_000, 20_000, 200_000)
 
 
@@ -58,26 +61,25 @@ SETTINGS = PortfolioSettings()
 
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
-    on_event: Callable[[str], None] | None = None, patience: float = 1.0, beside: Job | None = None,
+    on_event: Callable[[str], None] | None = None, beside: Job | None = None,
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Verdict:  # fmt: skip
     """Decide whether a schedule with these chunks, steps and rounds exists.
 
     `encoding` names an encoding (``step``, ``quotient@1``, ``sccl``, ``tree``) or a member (``step/cadical``). "auto"
     runs them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
-    there. `on_event` is called with a line of text when a member starts or ends. The portfolio ends when its members
-    have had `budget.seconds` of each processor that they use, and after `patience` times as many wall seconds: with
-    more than 1 a busy machine cuts no search short. `beside` is a job of the tree engine for the same query: while it
-    runs it has a processor and the portfolio has no tree member, and its schedule ends the portfolio. `limits`:
-    `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone. Raises MissingDependencyError, and
-    UsageError for unknown names and for collectives that neither copy only nor are the reversal of one that does.
+    there. `on_event` is called with a line of text when a member starts or ends. The portfolio ends at the deadline,
+    and when its members have had `budget.cpu_seconds` of each processor that they use. `beside` is a job of the tree
+    engine for the same query: while it runs it has a processor and the portfolio has no tree member, and its schedule
+    ends the portfolio. `limits`: `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone. Raises
+    MissingDependencyError, and UsageError for unknown names and for collectives that neither copy only nor are the
+    reversal of one that does.
     """
     coll = problem.collective
     if coll.combining and not coll.reversible:
         instead = f"`synth pareto --coll {coll.name} --max-steps {problem.steps}` finds its frontier"
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
-    began = time.monotonic()
     members = [
         entry
         for entry in select_members(plain, encoding, solver, limits)
@@ -86,34 +88,30 @@ def solve(
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
-        with TURN:
-            verdict = _PortfolioRun(plain, members, budget, on_event or (lambda text: None), patience, beside).run()
+        verdict = _PortfolioRun(plain, members, budget, on_event or (lambda text: None), beside).run()
     if isinstance(verdict, Sat):
         schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
         return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
     if isinstance(verdict, Unsat) and proof is not None:
-        return _proved(problem, verdict, proof, budget, began)
+        return _proved(problem, verdict, proof, budget)
     return verdict
 
 
-def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, began: float) -> Verdict:
+def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget) -> Verdict:
     """Return the refutation with a proof file in `folder`, if that can be written in the rest of the budget.
 
     Its certificate stands in the detail of the cost.
     """
     from synth.encodings.lrat_proofs import write_proof
 
-    seconds = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
-    job = run_job(Member("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget, seconds)
-    if job.result and job.result[0] == "ok":
-        certificate = job.result[1]
-        path = refutation.write(problem, certificate, folder)
-        cost = replace(verdict.cost, detail={**verdict.cost.detail, "certificate": certificate})
-        return Unsat(verdict.reason, cost, str(path))
-    why = "the time ran out"
-    if job.ended:
-        why = str(job.result[1]) if job.result else "its process died"
-    return replace(verdict, reason=f"{verdict.reason}; no proof was written: {why}")
+    job = pool.submit(Member("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget.memory)
+    try:
+        certificate = pool.result(job, budget.deadline.at_least(SETTINGS.proof_seconds))
+    except Exception as error:
+        return replace(verdict, reason=f"{verdict.reason}; no proof was written: {error}")
+    path = refutation.write(problem, certificate, folder)
+    cost = replace(verdict.cost, detail={**verdict.cost.detail, "certificate": certificate})
+    return Unsat(verdict.reason, cost, str(path))
 
 
 @dataclass
@@ -162,7 +160,6 @@ class _PortfolioRun:
         members: list[tuple[Member, tuple]],
         budget: Budget,
         progress: Callable[[str], None],
-        patience: float,
         beside: Job | None = None,
     ) -> None:
         self.problem, self.budget, self.progress, self.beside = problem, budget, progress, beside
@@ -171,7 +168,6 @@ class _PortfolioRun:
             _MemberRun(member, generators, delay) for (member, generators), delay in zip(members, delays, strict=True)
         ]
         self.began = time.monotonic()
-        self.deadline = None if budget.seconds is None else self.began + budget.seconds * patience
         self.used = 0.0  # CPU seconds of each processor in use
 
     def run(self) -> Verdict:
@@ -182,23 +178,22 @@ class _PortfolioRun:
             else:
                 winner = self._together(self.runs, None)
         finally:
-            end([r.job for r in self.runs if r.job is not None])
+            pool.end([r.job for r in self.runs if r.job is not None])
         return self._verdict(winner)
 
     def _together(self, runs: list[_MemberRun], conflicts: int | None) -> tuple[_MemberRun, MemberResult] | None:
         """Give members turns until one decides the query. Return None where none does, or the budget is used up."""
         while any(not r.finished for r in runs):
             now = time.monotonic()
-            if self._over(now) or self._answered_beside:
+            if self._over or self._answered_beside:
                 return None
             self._turns([r for r in runs if not r.finished], now, conflicts)
             before = time.monotonic()
             started = now - self.began > SETTINGS.head_start
-            until = before + (max(SETTINGS.slice, 0.05 * (now - self.began)) if started else SETTINGS.head_start)
-            if self.deadline is not None:
-                until = min(until, self.deadline)
+            seconds = max(SETTINGS.slice, 0.05 * (now - self.began)) if started else SETTINGS.head_start
             active = [r for r in runs if r.running]
-            watch([r.job for r in active if r.job is not None] + self._jobs_beside, until)
+            jobs = [r.job for r in active if r.job is not None] + self._jobs_beside
+            pool.wait(jobs, self.budget.deadline.within(seconds))
             spent = time.monotonic() - before
             worked = [run.worked(spent) for run in active]
             self.used += sum(worked) / max(1, len(worked))
@@ -215,7 +210,7 @@ class _PortfolioRun:
     @property
     def _jobs_beside(self) -> list[Job]:
         """The job beside the portfolio, while it runs."""
-        return [self.beside] if self.beside and not (self.beside.result or self.beside.ended) else []
+        return [self.beside] if self.beside and not self.beside.done else []
 
     @property
     def _answered_beside(self) -> bool:
@@ -223,9 +218,11 @@ class _PortfolioRun:
         result = self.beside.result if self.beside else None
         return result is not None and result[0] == "ok" and isinstance(result[1], Sat)
 
-    def _over(self, now: float) -> bool:
-        seconds = self.budget.seconds
-        return seconds is not None and self.deadline is not None and (self.used >= seconds or now >= self.deadline)
+    @property
+    def _over(self) -> bool:
+        """True when the budget is used up."""
+        seconds = self.budget.cpu_seconds
+        return self.budget.deadline.over or (seconds is not None and self.used >= seconds)
 
     def _in_order(self) -> tuple[_MemberRun, MemberResult] | None:
         """Run one member at a time, with conflict limits that grow from round to round, so that no clock decides."""
@@ -263,34 +260,22 @@ class _PortfolioRun:
                 continue
             self.progress(f"{run.member} starts")
             arguments = (run.member, self.problem, run.generators, self.budget, conflicts)
-            run.job = start(run.member.imports, run_member, arguments, self.budget)
+            run.job = pool.submit(run.member.imports, run_member, arguments, self.budget.memory)
 
     def _collect(self, run: _MemberRun) -> MemberResult | None:
         """Return the result of a member that has answered; note the reason of one that ended without."""
-        job = run.job
-        if job is None or not (job.result or job.ended):
+        if run.job is None or not run.job.done:
             return None
         run.finished, run.running = True, False
-        if job.result is None:
-            drain(job)
-        match job.result:
-            case ("ok", MemberResult() as result):
-                if result.status not in ("sat", "unsat"):
-                    run.why, run.detail = result.status, result.detail  # type: ignore[assignment]
-                    self.progress(f"{run.member} gave up: {result.detail or result.status}")
-                return result
-            case ("error", MissingDependencyError() | UsageError() as error):
-                raise error
-            case ("error", MemoryError()):
-                run.why, run.detail = "memory", "out of memory"
-            case ("error", error):
-                run.why, run.detail = "crash", f"{run.member}: {type(error).__name__}: {error}"
-            case _:
-                near_limit = self.budget.memory is not None and job.peak > 0.8 * self.budget.memory
-                run.why = "memory" if job.over_memory or near_limit else "crash"
-                run.detail = f"{run.member} ended with wait status {job.status}"
-        self.progress(f"{run.member} is out: {run.detail}")
-        return None
+        result = pool.outcome(run.job, errors_crash=True)
+        if isinstance(result, Unknown):
+            run.why, run.detail = result.reason, f"{run.member}: {result.detail}"
+            self.progress(f"{run.member} is out: {run.detail}")
+            return None
+        if result.status not in ("sat", "unsat"):
+            run.why, run.detail = result.status, result.detail
+            self.progress(f"{run.member} gave up: {result.detail or result.status}")
+        return result
 
     def _verdict(self, winner: tuple[_MemberRun, MemberResult] | None) -> Verdict:
         wall = time.monotonic() - self.began
@@ -307,8 +292,8 @@ class _PortfolioRun:
     def _why(self) -> tuple[Why, str]:
         if self._answered_beside:
             return "interrupted", "another engine has a schedule"
-        if any(not r.finished for r in self.runs) and self._over(time.monotonic()):
-            return "time", f"no answer in {self.budget.seconds:g} s"
+        if any(not r.finished for r in self.runs) and self._over:
+            return "time", f"no answer in {time.monotonic() - self.began:.3g} s"
         for why in ("memory", "interrupted", "crash", "time"):
             for run in self.runs:
                 if run.why == why:

@@ -16,14 +16,8 @@ from synth.scale.baselines.limit_sentences import Words, runs, units_of
 from synth.scale.baselines.rings import ring_network
 from synth.scale.baselines.rings import search as rings
 from synth.scale.baselines.rings.rings import Rings
-from synth.solvers.processes.deadline import (
-    TimeUp,
-    current_deadline,
-    give_up,
-    given_up,
-    run_in_process,
-    time_limited,
-)
+from synth.solvers.processes.deadline import TimeUp, current_deadline, give_up, given_up, time_limited
+from synth.solvers.processes.pool import run_in_process
 
 Progress = Callable[[str], None]
 ScaleBound = Callable[[str], Large]

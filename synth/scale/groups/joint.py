@@ -18,7 +18,8 @@ from synth.scale.groups.joint_bound import JointBound, joint_bound
 from synth.scale.groups.step_assignment import assign_steps
 from synth.scale.groups.tree_columns import pack_trees
 from synth.solvers.highs import LIBRARY
-from synth.solvers.processes.deadline import TimeUp, check_deadline, give_up, given_up, run_in_process
+from synth.solvers.processes.deadline import TimeUp, check_deadline, give_up, given_up
+from synth.solvers.processes.pool import run_in_process
 
 # Routes from rank to rank up to which the linear programs end within a minute.
 MAXIMUM_ROUTES = 20_000

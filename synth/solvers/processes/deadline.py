@@ -1,9 +1,9 @@
 """Deadlines: ends of work on a clock, and the ambient one of everything that runs inside `time_limited`.
 
 A function that plans its own time takes a `Deadline`. Numerical code far below it, which has no plan, takes none: it
-calls `check_deadline` between small parts of its work, and `run_in_process` for one long call of a C library. Both obey
-the ambient deadline, which `time_limited` sets for a block, never later than that of the enclosing block. It is the
-only way in which an end reaches code that does not name it.
+calls `check_deadline` between small parts of its work, and `pool.run_in_process` for one long call of a C library.
+Both obey the ambient deadline, which `time_limited` sets for a block, never later than that of the enclosing block. It
+is the only way in which an end reaches code that does not name it.
 
     with time_limited(Deadline.after(10)):   # seconds of wall time
         check_deadline()                     # raises TimeUp when the time is over
@@ -16,17 +16,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from synth.errors import UndecidedError
-from synth.model.outcome import Budget
-from synth.solvers.processes import jobs
-
-Result = TypeVar("Result")
 
 
 class TimeUp(UndecidedError):
@@ -95,12 +90,41 @@ class Deadline:
         """Return the end of the first `fraction` of the remaining time. Without an end it is this deadline."""
         return replace(self, end=self.now + fraction * self.remaining()) if self.limited else self
 
+    def at_least(self, seconds: float) -> Deadline:
+        """Return this deadline, or the one `seconds` from now if that is later."""
+        return replace(self, end=max(self.end, self.now + seconds))
+
 
 NEVER = Deadline()
+# Bytes that one process may use by default.
+MEMORY = 4 << 30
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits and settings of one search.
+
+    `deadline`: its end on the wall clock. `cpu_seconds`: CPU seconds that it may take of each processor (None: no
+    limit). `memory`: bytes that each of its processes may use (None: no limit). `jobs`: number of processes at a time.
+    `seed`: the random seed. `deterministic`: no clock decides between its methods.
+    """
+
+    deadline: Deadline = NEVER
+    cpu_seconds: float | None = None
+    memory: int | None = MEMORY
+    seed: int = 0
+    jobs: int = 2
+    deterministic: bool = False
+
+    def cpu_deadline(self) -> Deadline:
+        """Return the end of a search that begins now on the CPU clock of this process."""
+        seconds = self.deadline.remaining()
+        return Deadline(cpu=True).within(seconds if self.cpu_seconds is None else min(seconds, self.cpu_seconds))
+
+
+UNLIMITED = Budget()
 _GIVEN_UP = Deadline(-math.inf)
 _ambient: ContextVar[Deadline] = ContextVar("ambient", default=NEVER)
-# True in a process that `run_in_process` began.
-_inside: ContextVar[bool] = ContextVar("inside", default=False)
 
 
 def current_deadline() -> Deadline:
@@ -147,36 +171,3 @@ def given_up() -> bool:
 def check_deadline() -> None:
     """Raise TimeUp when the ambient deadline has passed."""
     _ambient.get().check()
-
-
-def run_in_process(call: Callable[..., Result], *arguments: object, imports: tuple[str, ...] = ()) -> Result:
-    """Return ``call(*arguments)`` from another process, which Ctrl-C and the deadline kill at once.
-
-    It is for long calls of C libraries, which notice neither. `call` is a function of a module. It, the arguments and
-    the result are pickled. `imports`: modules that the process imports first, besides that of `call`. A nested call
-    runs in the same process. Raises what the call raises, TimeUp at the deadline, and OutOfMemory where it needs more
-    memory than one process may have.
-    """
-    check_deadline()
-    if _inside.get():
-        return call(*arguments)
-    deadline = current_deadline()
-    end = deadline.end if deadline.limited else None
-    job = jobs.finish(jobs.begin((*imports, call.__module__), _within, (deadline, call, arguments), Budget()), end)
-    if job.result is None and not job.ended:
-        raise TimeUp
-    if job.result is None:
-        if job.over_memory:
-            raise OutOfMemory
-        raise UndecidedError(f"the process of {call.__name__} died; allow it more memory, or time")
-    kind, value = job.result
-    if kind == "ok":
-        return value
-    raise OutOfMemory if isinstance(value, MemoryError) else value
-
-
-def _within(deadline: Deadline, call: Callable[..., Result], arguments: tuple) -> Result:
-    """Run `call` under `deadline` in the process of `run_in_process`."""
-    _ambient.set(deadline)
-    _inside.set(True)
-    return call(*arguments)

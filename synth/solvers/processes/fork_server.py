@@ -48,6 +48,8 @@ _PROCESS_CLOCK = 2
 _WATCH = 0.05
 # Maximum number of fork servers of one process at a time, each with a row on the shared page.
 _ROWS = 64
+# Share of its memory limit from which a child that died is taken to have died for lack of memory.
+NEAR_LIMIT = 0.8
 # Seconds that a fork server has to end its children before it is killed.
 PATIENCE = 1.0
 # Maximum bytes of all children of a process together, where the machine has more than twice as much.
@@ -56,7 +58,7 @@ MOST_TOGETHER = 32 << 30
 
 @dataclass
 class Job:
-    """A call that runs in a child.
+    """A call, of the function `name`, that runs in a child and may use `memory` bytes (None: no limit).
 
     `result` is None until the child has answered, then ``("ok", value)`` or ``("error", exception)``. `ended`: the
     child has ended, with wait status `status`. `cpu`: its CPU seconds. `peak`: its maximum of resident bytes.
@@ -65,6 +67,8 @@ class Job:
     number: int
     server: ForkServer
     channel: socket.socket
+    name: str = ""
+    memory: int | None = None
     result: tuple | None = None
     ended: bool = False
     status: int = 0
@@ -73,6 +77,16 @@ class Job:
     over_memory: bool = False
     pid: int = 0
     _parts: list[bytes] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        """True when the child has answered or ended."""
+        return self.ended or self.result is not None
+
+    @property
+    def out_of_memory(self) -> bool:
+        """True when the child was killed for its memory, or ended near its limit."""
+        return self.over_memory or (self.memory is not None and self.peak > NEAR_LIMIT * self.memory)
 
     def spent(self) -> float | None:
         """Return the CPU seconds so far, or None where the system does not report those of other processes."""
@@ -148,7 +162,7 @@ class ForkServer:
     def start(self, number: int, call: Callable, arguments: tuple, memory: int | None) -> Job:
         """Run ``call(*arguments)`` in a child that may use `memory` bytes (None: no limit)."""
         ours, theirs = socket.socketpair()
-        job = Job(number, self, ours)
+        job = Job(number, self, ours, getattr(call, "__name__", ""), memory)
         self.jobs[number] = job
         data = pickle.dumps((call, arguments), protocol=pickle.HIGHEST_PROTOCOL)
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from synth.model.outcome import Budget, Unknown
-from synth.solvers.processes import jobs
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Deadline
 from synth.solvers.processes.fork_server import Job
 
 # Up to this many ranks bounds are computed in this process: they take less time than the start of another.
@@ -16,12 +15,13 @@ LEAST_RANKS = 8
 
 @dataclass
 class ResumableJobs:
-    """Calls by key. `jobs`: those at work or suspended. `found`: results, or the reason for none (memory, crash).
+    """Calls by key. `jobs`: those at work or suspended. `found`: results, or Unknown with the reason why there is none.
 
     A call that has ended without a result is not begun again. `imports`: modules that the processes import first.
+    `memory`: bytes that each may use (None: no limit).
     """
 
-    budget: Budget
+    memory: int | None
     imports: tuple[str, ...]
     jobs: dict[Hashable, Job] = field(default_factory=dict)
     found: dict[Hashable, object] = field(default_factory=dict)
@@ -33,43 +33,32 @@ class ResumableJobs:
         if key in self.jobs:
             self.jobs[key].resume()
         else:
-            self.jobs[key] = jobs.begin(self.imports, call, arguments, self.budget)
+            self.jobs[key] = pool.submit(self.imports, call, arguments, self.memory)
 
-    def wait(self, keys: Sequence[Hashable], until: float) -> None:
-        """Wait until a call of `keys`, which have all begun, has ended, or until `until` (monotonic seconds)."""
+    def wait(self, keys: Sequence[Hashable], deadline: Deadline) -> None:
+        """Wait until a call of `keys`, which have all begun, has ended, or until the deadline.
+
+        Raises what the call raised, except for a lack of memory.
+        """
         if all(key in self.jobs for key in keys):
-            jobs.wait([self.jobs[key] for key in keys], until)
+            pool.wait([self.jobs[key] for key in keys], deadline)
         for key in keys:
-            job = self.jobs.get(key)
-            if job is not None and (job.result is not None or job.ended):
-                self._take(key, job)
+            if key in self.jobs and self.jobs[key].done:
+                self.found[key] = pool.outcome(self.jobs.pop(key))
 
     def rest(self, key: Hashable) -> None:
         """Suspend a call until it is begun again."""
         if key in self.jobs:
             self.jobs[key].stop()
 
-    def ask(self, key: Hashable, until: float, call: Callable, *arguments: object) -> object:
-        """Return the result of ``call(*arguments)`` at `until`; where it is late, suspend the call and return None."""
+    def ask(self, key: Hashable, deadline: Deadline, call: Callable, *arguments: object) -> object:
+        """Return the result of ``call(*arguments)``; where it is late, suspend the call and return None."""
         self.begin(key, call, *arguments)
-        self.wait([key], until)
+        self.wait([key], deadline)
         self.rest(key)
         return self.found.get(key)
 
     def close(self) -> None:
         """End every call that is at work or suspended."""
-        while self.jobs:
-            _, job = self.jobs.popitem()
-            jobs.finish(job, time.monotonic())
-
-    def _take(self, key: Hashable, job: Job) -> None:
-        """Record the result of a job. Raises what the call raised, except for a lack of memory."""
-        del self.jobs[key]
-        jobs.finish(job, time.monotonic())
-        failed = job.result[1] if job.result is not None and job.result[0] == "error" else None
-        if job.over_memory or isinstance(failed, MemoryError):
-            self.found[key] = Unknown("memory")
-        elif isinstance(failed, Exception):
-            raise failed
-        else:
-            self.found[key] = Unknown("crash") if job.result is None else job.result[1]
+        pool.end(list(self.jobs.values()))
+        self.jobs.clear()

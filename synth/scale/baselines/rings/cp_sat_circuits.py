@@ -8,7 +8,7 @@ from math import gcd, prod
 
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork, prime_divisors
 from synth.solvers.cp_sat_circuits import LIBRARY, CircuitProblem, solve
-from synth.solvers.processes.deadline import run_in_process
+from synth.solvers.processes.pool import run_in_process
 
 # Arcs of all rings together for which a constraint program is made.
 MAXIMUM_VARIABLES = 30_000
