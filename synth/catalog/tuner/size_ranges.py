@@ -6,8 +6,8 @@ fewest switches is taken, then the one whose algorithms admit the most sizes, th
 more than noise does not happen, nor does an isolated one inside the tolerance. A switch lies where the two times cross,
 between the judged sizes on both sides of it.
 
-What is chosen first may not be what a runtime takes, so each range goes on in the same way among those that may stand
-in for it.
+A runtime may not support the first choice. So each range is divided again, in the same way, among the options that may
+stand in for it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ Times = Callable[[int], float | None]
 
 
 class Option(NamedTuple):
-    """One algorithm: seconds and spread (a share of the time) by size; the `divisor` of what it admits without padding,
-    in bytes.
-    `needs`: what else a runtime must be able to do (load schedules, LL128); nothing for its library's own."""
+    """One algorithm.
+
+    Attributes:
+        seconds: its time at a size, None where it has none.
+        spread: the spread of repeats at a size, as a share of the time.
+        divisor: bytes whose multiples it serves without padding.
+        needs: abilities of a runtime that runs it ("schedules", LL128); empty for a library's own algorithm.
+    """
 
     seconds: Times
     spread: Callable[[int], float]
@@ -37,29 +42,29 @@ class Option(NamedTuple):
 
 
 def ranges(options: Sequence[Option], sizes: Sequence[int], tolerance: float) -> list[Range]:
-    """Disjoint ranges from the first to the last of the growing `sizes`, without a gap where any option has a time.
+    """Return disjoint ranges from the first to the last of the increasing `sizes`.
 
-    `Range.order` are places in `options`. Sizes at which no option has a time belong to no range.
+    `Range.order` are indices in `options`. Sizes at which no option has a time belong to no range.
     """
-    found: list[Range] = []
+    pieces: list[Range] = []
     for low, high, order in _split(options, tuple(range(len(options))), list(sizes), sizes[0], sizes[-1], tolerance):
-        if found and found[-1].order == order and found[-1].high == low - 1:
-            found[-1] = Range(found[-1].low, high, order)
+        if pieces and pieces[-1].order == order and pieces[-1].high == low - 1:
+            pieces[-1] = Range(pieces[-1].low, high, order)
         else:
-            found.append(Range(low, high, order))
-    return found
+            pieces.append(Range(low, high, order))
+    return pieces
 
 
 def _split(
-    options: Sequence[Option], among: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
+    options: Sequence[Option], candidates: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
 ) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return (low, high, order) of the pieces of low..high; `sizes` are the judged sizes in it."""
     pieces: list[tuple[int, int, tuple[int, ...]]] = []
-    for first, last, inside, k in _chosen(options, among, sizes, low, high, tolerance):
-        left = tuple(i for i in among if options[i].stands_in(options[k]))
-        below = _split(options, left, inside, first, last, tolerance) if left and inside else []
+    for first, last, inside, k in _chosen(options, candidates, sizes, low, high, tolerance):
+        substitutes = tuple(i for i in candidates if options[i].stands_in(options[k]))
+        inner = _split(options, substitutes, inside, first, last, tolerance) if substitutes and inside else []
         at = first
-        for start, end, order in below:
+        for start, end, order in inner:
             if start > at:
                 pieces.append((at, start - 1, (k,)))
             pieces.append((start, end, (k, *order)))
@@ -70,20 +75,22 @@ def _split(
 
 
 def _chosen(
-    options: Sequence[Option], among: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
+    options: Sequence[Option], candidates: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
 ) -> list[tuple[int, int, list[int], int]]:
-    """(low, high, judged sizes, option): the pieces of low..high by the first choice; those without any are left
-    out."""
+    """Return the pieces of low..high by the first choice, as (low, high, judged sizes, option).
+
+    Sizes at which no option has a time are in no piece.
+    """
     rows: list[tuple[int, dict[int, float]]] = []
-    found: list[tuple[int, int, list[int], int]] = []
+    pieces: list[tuple[int, int, list[int], int]] = []
     for size in sizes:
-        able = {k: time for k in among if (time := options[k].seconds(size)) is not None}
-        if able:
-            rows.append((size, able))
+        times = {k: time for k in candidates if (time := options[k].seconds(size)) is not None}
+        if times:
+            rows.append((size, times))
         else:
-            found += _pieces(options, rows, sizes, low, high, tolerance)
+            pieces += _pieces(options, rows, sizes, low, high, tolerance)
             rows = []
-    return found + _pieces(options, rows, sizes, low, high, tolerance)
+    return pieces + _pieces(options, rows, sizes, low, high, tolerance)
 
 
 def _pieces(
@@ -98,60 +105,64 @@ def _pieces(
         return []
     path = _path(options, rows, tolerance)
     first = low if rows[0][0] == sizes[0] else rows[0][0]
-    found: list[tuple[int, int, list[int], int]] = []
+    pieces: list[tuple[int, int, list[int], int]] = []
     inside = [rows[0][0]]
     for i in range(1, len(rows)):
         size = rows[i][0]
         if path[i] != path[i - 1]:
             start = crossing(options[path[i - 1]].seconds, options[path[i]].seconds, rows[i - 1][0], size)
-            found.append((first, start - 1, inside, path[i - 1]))
+            pieces.append((first, start - 1, inside, path[i - 1]))
             first, inside = start, []
         inside.append(size)
-    found.append((first, high if rows[-1][0] == sizes[-1] else rows[-1][0], inside, path[-1]))
-    return found
+    pieces.append((first, high if rows[-1][0] == sizes[-1] else rows[-1][0], inside, path[-1]))
+    return pieces
 
 
 def _path(options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], tolerance: float) -> list[int]:
     """Return the option at each size, by dynamic programming: fewest switches, then least divisors, then least time."""
     costs: dict[int, tuple[int, float, float]] = {}
-    back: list[dict[int, int]] = []
-    for size, able in rows:
-        best = min(able.values())
-        good = _good_enough(options, size, able, tolerance)
-        now: dict[int, tuple[int, float, float]] = {}
-        links: dict[int, int] = {}
+    predecessors_of: list[dict[int, int]] = []
+    for size, times in rows:
+        best = min(times.values())
+        options_at = _good_enough(options, size, times, tolerance)
+        next_costs: dict[int, tuple[int, float, float]] = {}
+        predecessors: dict[int, int] = {}
         cheapest = min(costs, key=lambda k: (costs[k], k)) if costs else None
-        for k in good:
-            own = (log(options[k].divisor), log(able[k] / best))
+        for k in options_at:
+            step_cost = (log(options[k].divisor), log(times[k] / best))
             before: tuple[int, float, float] = (0, 0.0, 0.0)
             if cheapest is not None:
                 a, b, c = costs[cheapest]
-                moved = (a + 1, b, c)
-                before, links[k] = min((moved, cheapest), (costs.get(k, moved), k if k in costs else cheapest))
-            now[k] = (before[0], before[1] + own[0], before[2] + own[1])
-        costs = now
-        back.append(links)
+                switched = (a + 1, b, c)
+                before, predecessors[k] = min(
+                    (switched, cheapest), (costs.get(k, switched), k if k in costs else cheapest)
+                )
+            next_costs[k] = (before[0], before[1] + step_cost[0], before[2] + step_cost[1])
+        costs = next_costs
+        predecessors_of.append(predecessors)
     k = min(costs, key=lambda k: (costs[k], k))
     path = [k]
-    for links in reversed(back[1:]):
-        k = links[k]
+    for predecessors in reversed(predecessors_of[1:]):
+        k = predecessors[k]
         path.append(k)
     return path[::-1]
 
 
-def _good_enough(options: Sequence[Option], size: int, able: dict[int, float], tolerance: float) -> list[int]:
+def _good_enough(options: Sequence[Option], size: int, times: dict[int, float], tolerance: float) -> list[int]:
     """Return the options that are good enough at `size`."""
-    winner = min(able, key=lambda k: (able[k], k))
-    best = able[winner]
+    winner = min(times, key=lambda k: (times[k], k))
+    best = times[winner]
     noise = options[winner].spread(size) * best
     return [
-        k for k, time in able.items() if time - best <= max(tolerance * best, noise, options[k].spread(size) * time)
+        k for k, time in times.items() if time - best <= max(tolerance * best, noise, options[k].spread(size) * time)
     ]
 
 
 def crossing(old: Times, new: Times, low: int, high: int) -> int:
-    """The least size in low+1..high from which on `new` is no slower than `old`, by bisection; `high` where that is not
-    clear."""
+    """Return the least size in low+1..high from which on `new` is no slower than `old`, by bisection.
+
+    It is `high` where `new` is already no slower at `low`, or still slower at `high`.
+    """
 
     def ahead(size: int) -> bool:
         a, b = old(size), new(size)

@@ -47,81 +47,87 @@ class CompressedReplay:
     busiest: Fraction
 
 
-def replay(given: CompressedSchedule) -> CompressedReplay:
-    """Replay `given` and add its loads up. Raises VerificationError with the place of what is wrong."""
-    return _Replay(given).run()
+def replay(schedule: CompressedSchedule) -> CompressedReplay:
+    """Replay `schedule` and add its loads up. Raises VerificationError with the place of what is wrong."""
+    return _Replay(schedule).run()
 
 
 class _Replay:
-    def __init__(self, given: CompressedSchedule) -> None:
-        self.given, self.topology = given, given.topology
-        self.ranks = given.topology.ranks
-        self.nodes = self.ranks + len(given.topology.switches)
-        # what symmetries move: units of data, or for a symmetric allreduce the block of chunks that each rank sums up
-        self.moved = self.ranks if given.collective == "allreduce" and given.generators else given.units
-        self.per = given.chunks * given.units // self.moved
-        links = given.topology.links
+    def __init__(self, schedule: CompressedSchedule) -> None:
+        self.schedule, self.topology = schedule, schedule.topology
+        self.ranks = schedule.topology.ranks
+        self.nodes = self.ranks + len(schedule.topology.switches)
+        # blocks that symmetries permute: units of data, or for a symmetric allreduce the chunks that each rank sums up
+        self.blocks = self.ranks if schedule.collective == "allreduce" and schedule.generators else schedule.units
+        self.per_block = schedule.chunks * schedule.units // self.blocks
+        links = schedule.topology.links
         self.links = links if isinstance(links, LinkTable) else LinkTable.of(links)
         self.src, self.dst = ends(links)
 
     def run(self) -> CompressedReplay:
-        given = self.given
+        schedule = self.schedule
         self._ranges()
         self._paths()
         orbit, size = self._group()
         self._units(size)
         busiest = self._loads(orbit, size)
-        starts, every = np.repeat(self.sources, self.per), np.ones(len(given.step), bool)
-        if given.collective in ("reduce-scatter", "reduce"):
-            need((given.kind == REDUCE).all(), "a reduction copies", "kind")
+        starts, every = np.repeat(self.sources, self.per_block), np.ones(len(schedule.step), bool)
+        if schedule.collective in ("reduce-scatter", "reduce"):
+            need((schedule.kind == REDUCE).all(), "a reduction copies", "kind")
             self._spread(starts, every, reverse=True, once=True)
-        elif given.collective == "allreduce":
+        elif schedule.collective == "allreduce":
             self._allreduce()
         else:
-            need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
+            need((schedule.kind == COPY).all(), f"{schedule.collective} sums", "kind")
             self._spread(starts, every, reverse=False, once=False)
-        return CompressedReplay(len(given.step) * size, size, given.steps, given.rounds_per_chunk, busiest)
+        return CompressedReplay(len(schedule.step) * size, size, schedule.steps, schedule.rounds_per_chunk, busiest)
 
     def _ranges(self) -> None:
-        given = self.given
-        need(given.collective in COLLECTIVES, "is none that is known", "collective")
-        need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
-        need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
-        count = len(given.step)
-        for name, most in (
-            ("step", given.steps),
-            ("chunk", given.units * given.chunks),
-            ("path", len(given.paths)),
+        schedule = self.schedule
+        need(schedule.collective in COLLECTIVES, "is none that is known", "collective")
+        need(type(schedule.chunks) is int and schedule.chunks >= 1, "must be a whole number, at least 1", "chunks")
+        need(schedule.steps <= MOST_STEPS, f"{schedule.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
+        count = len(schedule.step)
+        for name, below in (
+            ("step", schedule.steps),
+            ("chunk", schedule.units * schedule.chunks),
+            ("path", len(schedule.paths)),
             ("kind", 2),
         ):
-            column = getattr(given, name)
+            column = getattr(schedule, name)
             need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
             need(
-                count == 0 or (int(column.min()) >= 0 and int(column.max()) < most), f"lies outside 0..{most - 1}", name
+                count == 0 or (int(column.min()) >= 0 and int(column.max()) < below),
+                f"lies outside 0..{below - 1}",
+                name,
             )
-        need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
-        need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
-        need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
-        fits(sum(given.rounds.tolist()), "rounds", "rounds")
-        rooted = given.collective in ROOTED
-        need((given.root is not None) == rooted, "is for rooted collectives", "root")
-        need(not rooted or (type(given.root) is int and 0 <= given.root < self.ranks), "is no rank", "root")
-        slow = [m for m in (*self.links.sorts, *self.topology.limits) if m.bandwidth < 0]
-        need(not slow, "a bandwidth is negative", "width")
+        need(self.per_block <= MOST_HELD, f"{self.per_block} of each unit; at most {MOST_HELD} are followed", "chunks")
+        need(
+            self.per_block * self.blocks == schedule.chunks * schedule.units,
+            f"are no multiple of {self.blocks} blocks",
+            "chunks",
+        )
+        need(schedule.steps == 0 or int(schedule.rounds.min()) >= 1, "every step has at least one round", "rounds")
+        fits(sum(schedule.rounds.tolist()), "rounds", "rounds")
+        rooted = schedule.collective in ROOTED
+        need((schedule.root is not None) == rooted, "is for rooted collectives", "root")
+        need(not rooted or (type(schedule.root) is int and 0 <= schedule.root < self.ranks), "is no rank", "root")
+        negative = [m for m in (*self.links.sorts, *self.topology.limits) if m.bandwidth < 0]
+        need(not negative, "a bandwidth is negative", "width")
 
     def _enough(self, units: int, sources: int) -> None:
         """Check that as many sends are listed as the chunks need, and that the chunks are not too many.
 
         A table of which rank holds which chunk is made later. A few numbers of the document set its size.
         """
-        given, rows = self.given, units * self.per
-        if given.collective == "alltoall":
-            least = (units - sources) * self.per  # a rank has what it sends itself
+        schedule, rows = self.schedule, units * self.per_block
+        if schedule.collective == "alltoall":
+            least = (units - sources) * self.per_block  # a rank has what it sends itself
         else:
-            least = rows * (self.ranks - 1) * (2 if given.collective == "allreduce" else 1)
+            least = rows * (self.ranks - 1) * (2 if schedule.collective == "allreduce" else 1)
         need(
-            len(given.step) >= least,
-            f"lists {len(given.step)} sends, where so many chunks take {least} at least",
+            len(schedule.step) >= least,
+            f"lists {len(schedule.step)} sends, where so many chunks take {least} at least",
             "step",
         )
         need(
@@ -132,7 +138,7 @@ class _Replay:
 
     def _paths(self) -> None:
         count = len(self.src)
-        for p, path in enumerate(self.given.paths):
+        for p, path in enumerate(self.schedule.paths):
             place = f"paths[{p}]"
             need(path and all(0 <= i < count for i in path), "names no links", place)
             inner = self.dst[list(path[:-1])]
@@ -150,7 +156,7 @@ class _Replay:
 
     def _group(self) -> tuple[np.ndarray, int]:
         """Return the orbit of each link, and the order of the group, after checking the generators."""
-        moves = [np.array(pi, np.int64) for pi in self.given.generators]
+        moves = [np.array(pi, np.int64) for pi in self.schedule.generators]
         links = np.arange(len(self.src))
         if not moves:
             return links, 1
@@ -159,9 +165,9 @@ class _Replay:
         keys = self.src * self.nodes + self.dst
         order = np.argsort(keys, kind="stable")
         need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
-        held = members(self.topology.limits)
-        slow = [m.bandwidth for m in self.topology.limits]
-        named = Counter((np.sort(m).tobytes(), w) for m, w in zip(held, slow, strict=True))
+        limit_links = members(self.topology.limits)
+        bandwidths = [m.bandwidth for m in self.topology.limits]
+        named = Counter((np.sort(m).tobytes(), w) for m, w in zip(limit_links, bandwidths, strict=True))
         images = []
         for g, pi in enumerate(moves):
             place = f"generators[{g}]"
@@ -180,7 +186,7 @@ class _Replay:
             )
             image = order[at]
             need((width[image] == width).all(), "changes a bandwidth", place)
-            taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(held, slow, strict=True))
+            taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(limit_links, bandwidths, strict=True))
             need(taken == named, "takes a limit to none", place)
             for other in moves[:g]:
                 need((pi[other] == other[pi]).all(), "does not commute with those before", place)
@@ -195,31 +201,33 @@ class _Replay:
         need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
         # an element is known by where it takes one rank or switch of each orbit, as the group commutes
         starts = np.unique(label)
-        found = {starts.tobytes()}
+        seen = {starts.tobytes()}
         queue = [starts]
         for image in queue:
             for pi in moves:
-                made = pi[image]
-                if made.tobytes() not in found:
-                    need(len(found) < sizes[0], "an element that is not the identity fixes a rank", "generators")
-                    found.add(made.tobytes())
-                    queue.append(made)
+                product = pi[image]
+                if product.tobytes() not in seen:
+                    need(len(seen) < sizes[0], "an element that is not the identity fixes a rank", "generators")
+                    seen.add(product.tobytes())
+                    queue.append(product)
         return int(sizes[0])
 
     def _units(self, group: int) -> None:
         """Find the listed units: exactly one of each orbit."""
-        given = self.given
+        schedule = self.schedule
         if group == 1:
-            self._enough(self.moved, self.ranks)
-            self.wanted = np.arange(self.moved)
+            self._enough(self.blocks, self.ranks)
+            self.wanted = np.arange(self.blocks)
             self.sources = self._sources(self.wanted)
             return
         need(
-            given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators"
+            schedule.collective not in ("broadcast", "reduce"),
+            f"{schedule.collective} has no free symmetries",
+            "generators",
         )
-        listed = np.unique(given.chunk // self.per)
+        listed = np.unique(schedule.chunk // self.per_block)
         # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
-        first = listed if self.moved == self.ranks else listed // self.ranks
+        first = listed if self.blocks == self.ranks else listed // self.ranks
         sources = np.unique(first)
         need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
         need(
@@ -227,45 +235,47 @@ class _Replay:
             f"lists units of {len(sources)} orbits of {self.ranks // group}",
             "chunk",
         )
-        self._enough(len(sources) * (self.moved // self.ranks), len(sources))
+        self._enough(len(sources) * (self.blocks // self.ranks), len(sources))
         self.wanted = (
-            sources if self.moved == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
+            sources if self.blocks == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
         )
         self.sources = self._sources(self.wanted)
 
     def _sources(self, units: np.ndarray) -> np.ndarray:
-        given = self.given
-        if given.collective in ("allgather", "reduce-scatter", "allreduce"):
+        schedule = self.schedule
+        if schedule.collective in ("allgather", "reduce-scatter", "allreduce"):
             return units  # of an allreduce they are looked for later
-        if given.collective == "alltoall":
+        if schedule.collective == "alltoall":
             return units // self.ranks
-        return np.full(len(units), given.root if given.root is not None else 0)
+        return np.full(len(units), schedule.root if schedule.root is not None else 0)
 
     def _loads(self, orbit: np.ndarray, group: int) -> Fraction:
         """Return the greatest load of a link or limit in a step, as a part of its capacity, which is 1 at most."""
-        given, names = self.given, self.topology.limits
+        schedule, names = self.schedule, self.topology.limits
         unit = self.topology.unit_bandwidth()
         sizes = np.bincount(orbit, minlength=len(orbit))
-        lengths = np.fromiter((len(p) for p in given.paths), np.int64, len(given.paths))
-        flat = np.fromiter((i for p in given.paths for i in p), np.int64, sum(map(len, given.paths)))
+        lengths = np.fromiter((len(p) for p in schedule.paths), np.int64, len(schedule.paths))
+        flat = np.fromiter((i for p in schedule.paths for i in p), np.int64, sum(map(len, schedule.paths)))
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        held = members(names)
-        inside = np.concatenate([np.zeros(0, np.int64), *held])
-        holder = np.repeat(np.arange(len(held)), [len(m) for m in held])
+        limit_links = members(names)
+        inside = np.concatenate([np.zeros(0, np.int64), *limit_links])
+        limit_of = np.repeat(np.arange(len(limit_links)), [len(m) for m in limit_links])
         # whatever a step puts on links or limits, over all images
-        fits(len(given.step) * max(map(len, given.paths), default=0) * group * max(1, len(inside)), "loads", "step")
-        wide, which = widths(self.topology.links)
-        narrow, of_limit = widths(names)
-        room = [int(width / unit) for width in wide]
-        limit_room = [int(width / unit) for width in narrow]
+        fits(
+            len(schedule.step) * max(map(len, schedule.paths), default=0) * group * max(1, len(inside)), "loads", "step"
+        )
+        link_bandwidths, which = widths(self.topology.links)
+        limit_bandwidths, of_limit = widths(names)
+        capacity = [int(width / unit) for width in link_bandwidths]
+        limit_capacity = [int(width / unit) for width in limit_bandwidths]
         busiest = Fraction(0)
-        order = np.argsort(given.step, kind="stable")
-        bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
-        for t in range(given.steps):
-            paths = given.path[order[bounds[t] : bounds[t + 1]]]
+        order = np.argsort(schedule.step, kind="stable")
+        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.steps + 1))
+        for t in range(schedule.steps):
+            paths = schedule.path[order[bounds[t] : bounds[t + 1]]]
             if not len(paths):
                 continue
-            times = np.bincount(paths, minlength=len(given.paths))
+            times = np.bincount(paths, minlength=len(schedule.paths))
             used = np.flatnonzero(times)
             counts = lengths[used]
             hops = flat[
@@ -275,14 +285,16 @@ class _Replay:
             total = np.zeros(len(orbit), np.int64)
             np.add.at(total, orbit[hops], np.repeat(times[used], counts))
             load = total[orbit] * group // sizes[orbit]
-            rounds = int(given.rounds[t])
-            busiest = max(busiest, *_fullest(load, which, room, rounds, self._link, f"steps[{t}]"))
-            if held:
-                sums = np.zeros(len(held), np.int64)
-                np.add.at(sums, holder, load[inside])
+            rounds = int(schedule.rounds[t])
+            busiest = max(busiest, *_fullest(load, which, capacity, rounds, self._link, f"steps[{t}]"))
+            if limit_links:
+                sums = np.zeros(len(limit_links), np.int64)
+                np.add.at(sums, limit_of, load[inside])
                 busiest = max(
                     busiest,
-                    *_fullest(sums, of_limit, limit_room, rounds, lambda k: f"limit {names[k].name}", f"steps[{t}]"),
+                    *_fullest(
+                        sums, of_limit, limit_capacity, rounds, lambda k: f"limit {names[k].name}", f"steps[{t}]"
+                    ),
                 )
         return busiest
 
@@ -294,19 +306,19 @@ class _Replay:
 
         Reductions are followed backwards in time; there each rank receives `once`.
         """
-        given = self.given
-        first, last = given.ends
-        step, chunk, path = given.step[mask], given.chunk[mask], given.path[mask]
+        schedule = self.schedule
+        first, last = schedule.ends
+        step, chunk, path = schedule.step[mask], schedule.chunk[mask], schedule.path[mask]
         src, dst = (last[path], first[path]) if reverse else (first[path], last[path])
-        time = given.steps - 1 - step if reverse else step
+        time = schedule.steps - 1 - step if reverse else step
         place = self._places(chunk)
-        held = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
+        held = np.zeros((len(self.wanted) * self.per_block, self.ranks), bool)
         held[np.arange(len(held)), starts] = True
         order = np.argsort(time, kind="stable")
-        ends = np.searchsorted(time[order], np.arange(given.steps + 1))
-        for t in range(given.steps):
+        ends = np.searchsorted(time[order], np.arange(schedule.steps + 1))
+        for t in range(schedule.steps):
             now = order[ends[t] : ends[t + 1]]
-            shown = f"steps[{given.steps - 1 - t if reverse else t}]"
+            shown = f"steps[{schedule.steps - 1 - t if reverse else t}]"
             bad = np.flatnonzero(~held[place[now], src[now]])
             if len(bad):
                 i = now[bad[0]]
@@ -318,50 +330,54 @@ class _Replay:
                 again = held[place[now], dst[now]].any() or len(np.unique(keys)) < len(keys)
                 need(not again, "a contribution is counted twice", shown)
             held[place[now], dst[now]] = True
-        if given.collective == "alltoall":
-            done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, self.per)]
+        if schedule.collective == "alltoall":
+            done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, self.per_block)]
             lacking = np.flatnonzero(~done)
-            ranks = (self.wanted % self.ranks)[lacking // self.per]
+            ranks = (self.wanted % self.ranks)[lacking // self.per_block]
         else:
             lacking, ranks = np.nonzero(~held)
         if len(lacking):
-            chunk_id = int(self.wanted[lacking[0] // self.per]) * self.per + int(lacking[0]) % self.per
+            chunk_id = (
+                int(self.wanted[lacking[0] // self.per_block]) * self.per_block + int(lacking[0]) % self.per_block
+            )
             raise VerificationError(
                 f"rank {ranks[0]} ends without chunk {chunk_id}" + (" being summed" if reverse else ""), "$"
             )
 
     def _places(self, chunk: np.ndarray) -> np.ndarray:
         """Return the row of each chunk among the listed ones."""
-        row_of = np.full(self.moved, -1, np.int64)
+        row_of = np.full(self.blocks, -1, np.int64)
         row_of[self.wanted] = np.arange(len(self.wanted))
-        row = row_of[chunk // self.per]
+        row = row_of[chunk // self.per_block]
         need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
-        return row * self.per + chunk % self.per
+        return row * self.per_block + chunk % self.per_block
 
     def _allreduce(self) -> None:
         """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived.
 
         Where ranks exchange sums instead, so that a chunk has no such root, follow contributions one by one.
         """
-        given = self.given
-        first, last = given.ends
-        up = given.kind == REDUCE
-        place = self._places(given.chunk)
+        schedule = self.schedule
+        first, last = schedule.ends
+        up = schedule.kind == REDUCE
+        place = self._places(schedule.chunk)
         # the root of a chunk is the rank that never passes its sum on
-        passes = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
-        keys = place[up] * self.ranks + first[given.path[up]]
+        passes = np.zeros((len(self.wanted) * self.per_block, self.ranks), bool)
+        keys = place[up] * self.ranks + first[schedule.path[up]]
         passes.ravel()[keys] = True
         if len(np.unique(keys)) < len(keys) or ((~passes).sum(axis=1) != 1).any():
             self._contributions(place)
             return
         roots = np.argmin(passes, axis=1)
         final = np.full(len(roots), -1, np.int64)
-        into = roots[place[up]] == last[given.path[up]]
-        np.maximum.at(final, place[up][into], given.step[up][into])
-        early = np.flatnonzero(given.step[~up] <= final[place[~up]])
+        into = roots[place[up]] == last[schedule.path[up]]
+        np.maximum.at(final, place[up][into], schedule.step[up][into])
+        early = np.flatnonzero(schedule.step[~up] <= final[place[~up]])
         if len(early):
             i = np.flatnonzero(~up)[early[0]]
-            raise VerificationError(f"chunk {given.chunk[i]} is copied before it is summed", f"steps[{given.step[i]}]")
+            raise VerificationError(
+                f"chunk {schedule.chunk[i]} is copied before it is summed", f"steps[{schedule.step[i]}]"
+            )
         for reverse, mask in ((True, up), (False, ~up)):
             self._spread(roots, mask, reverse=reverse, once=reverse)
 
@@ -370,19 +386,19 @@ class _Replay:
 
         Sends of a step read the state before it; its copies land before its reductions add.
         """
-        given, ranks, rows = self.given, self.ranks, len(self.wanted) * self.per
+        schedule, ranks, rows = self.schedule, self.ranks, len(self.wanted) * self.per_block
         size = rows * ranks * ranks
         need(size <= MOST_CONTRIBUTIONS, f"{size} contributions; at most {MOST_CONTRIBUTIONS} are followed", "chunks")
-        first, last = given.ends
-        src, dst = first[given.path], last[given.path]
+        first, last = schedule.ends
+        src, dst = first[schedule.path], last[schedule.path]
         held = np.zeros((rows * ranks, ranks), bool)
         held[np.arange(rows * ranks), np.tile(np.arange(ranks), rows)] = True
-        order = np.lexsort((given.kind, given.step))
-        bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
-        for t in range(given.steps):
+        order = np.lexsort((schedule.kind, schedule.step))
+        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.steps + 1))
+        for t in range(schedule.steps):
             now = order[bounds[t] : bounds[t + 1]]
             sent = held[place[now] * ranks + src[now]]
-            into, adds = place[now] * ranks + dst[now], given.kind[now] == REDUCE
+            into, adds = place[now] * ranks + dst[now], schedule.kind[now] == REDUCE
             copied = into[~adds]
             need(len(np.unique(copied)) == len(copied), "two copies arrive at one rank", f"steps[{t}]")
             held[copied] = sent[~adds]
@@ -394,7 +410,7 @@ class _Replay:
         lacking = np.flatnonzero(~held.all(axis=1))
         if len(lacking):
             row, rank = divmod(int(lacking[0]), ranks)
-            chunk = int(self.wanted[row // self.per]) * self.per + row % self.per
+            chunk = int(self.wanted[row // self.per_block]) * self.per_block + row % self.per_block
             raise VerificationError(f"rank {rank} ends without all contributions to chunk {chunk}", "$")
 
 
