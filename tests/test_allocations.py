@@ -110,7 +110,7 @@ def test_cuts_agree_with_the_linear_program(drawn):
 def test_rings_that_fit_together(name, units, most):
     network = topology(name).network()
     found = search.disjoint_rings(network)
-    assert (found.units, found.most) == (units, most)
+    assert (found.units, found.proved_maximum) == (units, most)
     load = defaultdict(int)
     for ring, n in found.rings:
         assert sorted(ring) == list(range(network.ranks))
@@ -163,7 +163,7 @@ def test_pcie_reaches_what_the_links_do_not():
 def test_the_explanation_names_the_cut():
     network = allocations.induced(topology("dgx1").network(), (0, 1, 2, 5))
     made = explain(network, "allreduce", (0, 1, 2, 5))
-    assert made.ways[0].units == 1
+    assert made.rates[0].units == 1
     assert "0,1,2 | 5" in made.limit
     assert "0,1,2 send 1 unit" in explain(network, "broadcast", (0, 1, 2, 5)).limit
 

@@ -23,19 +23,19 @@ def test_where_trees_take_too_long_flows_say_the_bound(monkeypatch, name):
 
     monkeypatch.setattr(comparison, "run_in_process", late)
     found = api.explain("torus:3x6", name, time_limit=1000)
-    assert found.ways[0].units == whole.ways[0].units
-    assert [(way.name, way.units) for way in found.ways[1:]] == [(way.name, way.units) for way in whole.ways[1:]]
+    assert found.rates[0].units == whole.rates[0].units
+    assert [(way.name, way.units) for way in found.rates[1:]] == [(way.name, way.units) for way in whole.rates[1:]]
     assert found.open[0] == f"a tighter bound of {name}, or trees that attain it" and not whole.open
 
 
 @pytest.mark.parametrize("machine", ["torus:3x6", "dgx1", "dgx-a100*32"])
 def test_without_time_there_is_a_bound_and_no_search(monkeypatch, machine):
-    whole = api.explain(machine, "allgather").ways[0].units
+    whole = api.explain(machine, "allgather").rates[0].units
     monkeypatch.setattr(rings, "disjoint_rings", lambda *_: pytest.fail("was begun too late"))
     found = api.explain(machine, "allgather", time_limit=0)
-    assert found.ways[0].units is not None and whole is not None and found.ways[0].units >= whole
+    assert found.rates[0].units is not None and whole is not None and found.rates[0].units >= whole
     assert "rings" in found.open
-    assert {way.name: way.units for way in found.ways[1:]} == {"all disjoint rings": None, "one ring": None}
+    assert {way.name: way.units for way in found.rates[1:]} == {"all disjoint rings": None, "one ring": None}
 
 
 def test_bounds_that_are_asked_for_late_are_named_not_begun(monkeypatch):
@@ -55,5 +55,5 @@ def test_the_fabric_is_read_once_for_all_bounds(monkeypatch):
     read = []
     fabric = search.fabric
     monkeypatch.setattr(search, "fabric", lambda machine: (read.append(machine.name), fabric(machine))[1])
-    assert api.explain("dgx-a100*20", "allreduce").ways[1].units
+    assert api.explain("dgx-a100*20", "allreduce").rates[1].units
     assert len(read) == 1

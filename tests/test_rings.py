@@ -77,7 +77,7 @@ def loads(machine: Topology, found: search.Rings) -> None:
 def test_the_most_rings_that_fit(name):
     machine = topology(name)
     found = search.disjoint_rings(machine)
-    assert (found.units, found.most) == (MOST[name], True)
+    assert (found.units, found.proved_maximum) == (MOST[name], True)
     assert found.bound is not None and found.bound.units >= found.units
     loads(machine, found)
 
@@ -89,13 +89,13 @@ def test_a_broken_link_or_a_few_boxes_of_another_size_leave_a_right_answer():
         loads(machine, found)
         cut = cut_bound.ring_cut_bound(ring_network.of_machine(machine))
         assert 0 < found.units <= cut.units
-        assert found.most and found.units == cut.units
+        assert found.proved_maximum and found.units == cut.units
 
 
 def test_a_thousand_ranks_have_a_small_quotient():
     machine = topology("torus:32x32")
     found = search.disjoint_rings(machine)
-    assert (found.units, found.most) == (4, True)
+    assert (found.units, found.proved_maximum) == (4, True)
     loads(machine, found)
 
 
@@ -124,7 +124,7 @@ def test_the_checker_adds_up_limits():
     half = Topology("ring", 4, machine.links, (Limit("two", (0, 2), Fraction(1)),))
     with pytest.raises(VerificationError, match="2 units of limit 0, which has 1"):
         check.check(half, [((0, 1, 2, 3), 1)], [(0, 1, 2, 3)])
-    assert search.disjoint_rings(half).rings == () and search.disjoint_rings(half).most
+    assert search.disjoint_rings(half).rings == () and search.disjoint_rings(half).proved_maximum
 
 
 def test_a_bound_counts_what_limits_let_through():
@@ -164,7 +164,7 @@ def test_a_broadcast_by_trees_is_no_faster_than_any():
     for name in ("ring:2", "line:2", "dgx1", "mi300x", "ring:5"):
         for start in (0, 1):
             made = api.explain(topology(name), api.collective("broadcast", topology(name).ranks, [start]))
-            assert all(way.units is not None and way.units <= (made.ways[0].units or 0) for way in made.ways), name
+            assert all(way.units is not None and way.units <= (made.rates[0].units or 0) for way in made.rates), name
 
 
 def test_a_broadcast_is_explained_from_its_own_root():
@@ -173,7 +173,7 @@ def test_a_broadcast_is_explained_from_its_own_root():
         3,
         tuple(Link(a, b, Fraction(n)) for a, b, n in ((0, 1, 3), (1, 2, 3), (2, 0, 3), (1, 0, 2), (0, 2, 2))),
     )
-    rates = [api.explain(narrow, api.collective("broadcast", 3, [start])).ways[0].units for start in range(3)]
+    rates = [api.explain(narrow, api.collective("broadcast", 3, [start])).rates[0].units for start in range(3)]
     assert rates == [3, 5, 3]  # the least of what leaves a set with the root in it
 
 
@@ -184,7 +184,7 @@ def test_runs_of_ranks():
 
 def test_explain_names_what_limits_rings_and_shortens_parts():
     made = api.explain(topology("dgx-a100*10"), "allreduce")
-    ways = {way.name: way for way in made.ways}
+    ways = {way.name: way for way in made.rates}
     assert ways["all disjoint rings"].remark == "8 units in all: no more leave ranks 0-7"
     assert ways["all disjoint rings"].units == Fraction(8 * 80, 2 * 79)
     assert "0-7 | 8-15 | 16-23 | 24-31 | and 6 more" in made.limit and made.parts[9] == tuple(range(72, 80))
@@ -197,7 +197,7 @@ def test_explain_names_what_limits_rings_and_shortens_parts():
 def test_a_time_limit_leaves_what_was_found():
     with time_limited(Deadline.after(0)):
         found = search.disjoint_rings(topology("dgx-a100*2"))
-    assert not found.complete and not found.most
+    assert not found.complete and not found.proved_maximum
     shown = CliRunner().invoke(
         root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"]
     )
@@ -235,7 +235,7 @@ def test_parallel_links_that_were_left_out_leave_no_proof() -> None:
     pairs = [(a, b, 60) for a in range(1, 9) for b in range(1, 9) if a != b] + [(0, 1, 2), (2, 0, 2)]
     machine = Topology("many", 9, tuple(Link(a, b, Fraction(1)) for a, b, n in pairs for _ in range(n)))
     found = search.disjoint_rings(machine)
-    assert found.units == 2 or not found.most
+    assert found.units == 2 or not found.proved_maximum
 
 
 def test_rings_in_pairs_where_links_are_wide_and_edges_are_left_over() -> None:

@@ -83,7 +83,7 @@ def test_what_carries_nothing_is_left_out(key, name):
     assert found.bound == frontier(line, name).bound
     assert any("carry nothing" in note for note in found.notes)
     if name not in ("reduce", "alltoall"):
-        assert api.explain(SPARE[key], name).ways[0] == api.explain(line, name).ways[0]
+        assert api.explain(SPARE[key], name).rates[0] == api.explain(line, name).rates[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,8 +141,8 @@ def test_explain_and_allocations_refuse_what_would_take_hours():
 def test_explain_of_many_ranks_is_bounded_by_flows():
     found = api.explain(topology("dgx-a100*3"), "allgather")
     assert (
-        found.ways[0].units
+        found.rates[0].units
         == bound(topology("dgx-a100*3"), "allgather").bound_gbps / topology("dgx-a100*3").unit_bandwidth()
     )
-    assert all(way.units <= found.ways[0].units for way in found.ways)
+    assert all(way.units <= found.rates[0].units for way in found.rates)
     assert found.limit == "ranks 8-23 send 8 units to the others, which must get 16 of 24 parts from them"

@@ -109,7 +109,7 @@ def explain(
 
     with time_limited(Deadline.after(time_limit)):
         found = explained(machine, task.name, machine.labels, by_flows, progress, root)
-    if found.ways[0].units == 0:
+    if found.rates[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:
             raise with_machine_ranks(apart, machine.labels)

@@ -86,16 +86,16 @@ def title(topology: Topology, collective: Collective) -> str:
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
     """Return the table of `synth explain`: a row per algorithm, the optimum first, and its limit."""
-    top = made.ways[0].units
+    top = made.rates[0].units
     columns = (("algorithm", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
-    if made.ways[0].name == "optimum":
+    if made.rates[0].name == "optimum":
         columns = (*columns[:3], ("of the optimum", "right"), columns[4])
     rows = []
-    for way in made.ways:
+    for algorithm in made.rates:
         rate = ("-", "-", "-")
-        if way.units is not None:
-            rate = (show(way.units), gbps(way.units, unit), _part(way.units, top))
-        rows.append((way.name, *rate, way.remark))
+        if algorithm.units is not None:
+            rate = (show(algorithm.units), gbps(algorithm.units, unit), _part(algorithm.units, top))
+        rows.append((algorithm.name, *rate, algorithm.remark))
     lines = [
         f"limited by: {made.limit}",
         "GB/s: size / time (algorithmic bandwidth) for large messages, without latency",
@@ -112,15 +112,15 @@ def _part(units: Fraction, top: Fraction | None) -> str:
 def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:
     """Return the document of `synth explain --format json`: rates, the cycles of the rings, the ranks of the limit."""
     ways = []
-    for way in made.ways:
-        units, rate = (None, None) if way.units is None else (show(way.units), float(way.units * unit))
-        ways.append({"way": way.name, "units": units, "gbps": rate, "remark": way.remark})
+    for row in made.rates:
+        units, rate = (None, None) if row.units is None else (show(row.units), float(row.units * unit))
+        ways.append({"way": row.name, "units": units, "gbps": rate, "remark": row.remark})
     document: dict[str, Any] = {"topology": topology, "collective": collective, "unit_gbps": show(unit), "ways": ways}
     document |= {"limit": made.limit, "limit_ranks": [list(part) for part in made.parts], "open": list(made.open)}
     if made.rings is not None:
         rings = made.rings
         document["rings"] = {
-            "most": rings.most,
+            "most": rings.proved_maximum,
             "bound_units": None if rings.bound is None else rings.bound.units,
             "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings],
         }

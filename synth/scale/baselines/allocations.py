@@ -167,7 +167,7 @@ def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgat
         composed=composed,
         ring={name: rings.units * ring_rate(name, network.ranks) for name in names},
         ring_units=rings.units,
-        rings_proved_maximum=rings.most,
+        rings_proved_maximum=rings.proved_maximum,
         cuts={name: bound.cut for name, bound in bounds.items()},
     )
 

@@ -34,15 +34,19 @@ class MethodRate:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Rates of all methods, and what limits the collective.
+    """Rates of a collective by several algorithms on the same links, and the reason of the bound.
 
-    `ways`: the rates, the bound first. `limit`: a sentence about the reason of the bound. `parts`: the labels of the
-    ranks of each part or side in that sentence. `rings`: all rings together, with their bound. `open`: what a time
-    limit or Ctrl-C cut short. `interrupted`: it was Ctrl-C.
+    Attributes:
+        rates: the bound first, then the rate of each algorithm.
+        limit: a sentence that names the cut or partition behind the bound.
+        parts: the labels of the ranks of each part or side in that sentence.
+        rings: all rings together, with their bound.
+        open: the computations that a time limit or Ctrl-C cut short.
+        interrupted: True if it was Ctrl-C.
     """
 
     collective: str
-    ways: tuple[MethodRate, ...]
+    rates: tuple[MethodRate, ...]
     limit: str
     parts: tuple[tuple[int, ...], ...] = ()
     rings: Rings | None = None
@@ -248,7 +252,7 @@ class _Comparison:
         unit_rate = ring_rate(self.name, self.topology.ranks)
         if not found.units:
             rate, remark = None, "none was found; that does not say there is none"
-            if found.most:
+            if found.proved_maximum:
                 rate, remark = Fraction(0), "no ring over these links: NCCL would leave them for PCIe or shared memory"
             if not found.complete:
                 self.open.append("rings")
@@ -267,11 +271,11 @@ class _Comparison:
     def _reason(self, found: Rings) -> str:
         """The reason why no more rings fit, or how many more might."""
         bound = found.bound
-        if found.most and (bound is None or bound.units > found.units):
+        if found.proved_maximum and (bound is None or bound.units > found.units):
             return ", the most that fit"
         if bound is None:
             return "; more may fit"
-        if not found.most:
+        if not found.proved_maximum:
             return f"; more may fit, {bound.units} at most"
         verb = "leave" if bound.leaving else "enter"
         return f": no more {verb} {self.words.ranks(bound.side)}"

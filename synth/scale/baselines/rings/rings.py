@@ -17,13 +17,13 @@ Ring = tuple[tuple[int, ...], int]
 class Rings:
     """Rings that fit the links together.
 
-    `rings`: directed Hamiltonian cycles ((rank, rank, ..), units), checked link by link. `most`: it is proved that no
-    other rings carry more in all. `links[k][i]`: number of the link that ring k takes from its i-th rank. `bound`: a
-    cut bound on the units of all rings together. `complete`: False where a time limit ended the search.
+    `rings`: directed Hamiltonian cycles ((rank, rank, ..), units), checked link by link. `proved_maximum`: it is proved
+    that no other rings carry more in all. `links[k][i]`: number of the link that ring k takes from its i-th rank.
+    `bound`: a cut bound on the units of all rings together. `complete`: False where a time limit ended the search.
     """
 
     rings: tuple[Ring, ...]
-    most: bool
+    proved_maximum: bool
     links: tuple[tuple[int, ...], ...] = ()
     bound: RingBound | None = None
     complete: bool = True

@@ -121,9 +121,11 @@ def disjoint_rings(
     if bound.units:
         try:
             for rings in _improvements(network, bound.units, progress):
-                if rings.units > best.units or (rings.most and not best.most):
-                    best = replace(rings, bound=bound, most=rings.most or rings.units == bound.units)
-                if best.most:
+                if rings.units > best.units or (rings.proved_maximum and not best.proved_maximum):
+                    best = replace(
+                        rings, bound=bound, proved_maximum=rings.proved_maximum or rings.units == bound.units
+                    )
+                if best.proved_maximum:
                     break
         except TimeUp:
             best = replace(best, complete=False)
@@ -246,7 +248,7 @@ def _one_unit_more(network: RingNetwork, rings: Rings, progress: Progress) -> It
             return
         if not layers and len(quotient.src) < np.count_nonzero(network.units):
             return  # some parallel links were left out, so nothing is proved
-        rings = _lifted(network, quotient, 1, layers) if layers else replace(rings, most=True)
+        rings = _lifted(network, quotient, 1, layers) if layers else replace(rings, proved_maximum=True)
         yield rings
         if not layers:
             return
