@@ -4,6 +4,7 @@ open."""
 import json
 import math
 import operator
+import os
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from synth.cli.root import root
 from synth.errors import InfeasibleError
 from synth.frontiers import engine_choice, merge_scale_points
 from synth.model.frontier import Frontier, Open
+from synth.model.outcome import Unknown
 from synth.model.topology import Link, Topology
 from synth.pareto.events import SweepInterrupted
 from synth.scale import search
@@ -95,6 +97,25 @@ def test_a_call_apart_is_killed_when_the_time_is_over():
     with pytest.raises(OutOfMemory):
         run_in_process(bytes, 1 << 45)
     assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "reason"),
+    [(bytes, 1 << 45, "memory"), (os._exit, 3, "crash"), (time.sleep, 1000, "time"), (abs, -7, None)],
+)
+def test_a_job_has_a_result_or_a_reason_for_none(call, argument, reason):
+    job = pool.submit((), call, (argument,))
+    found = pool.outcome(job, Deadline.after(0.3) if reason == "time" else NEVER)
+    assert found == 7 if reason is None else isinstance(found, Unknown) and found.reason == reason
+    pool.end([job])
+    assert job.ended
+
+
+def test_an_error_of_a_job_is_raised_or_a_crash():
+    with pytest.raises(ZeroDivisionError):
+        pool.outcome(pool.submit((), operator.truediv, (1, 0)))
+    found = pool.outcome(pool.submit((), operator.truediv, (1, 0)), errors_crash=True)
+    assert found == Unknown("crash", "ZeroDivisionError: division by zero")
 
 
 def test_a_call_apart_knows_the_end():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -141,10 +140,10 @@ def frontier(
         max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, limit, jobs=workers(jobs), seed=seed,
         deterministic=deterministic, same_bits=same_bits, proof=proof,
     )  # fmt: skip
-    began = time.monotonic()
+    deadline = Deadline.after(time_limit)
 
     def rest() -> float | None:
-        return None if time_limit is None else max(time_limit - (time.monotonic() - began), time_limit / 10, 1.0)
+        return None if time_limit is None else deadline.at_least(max(time_limit / 10, 1.0)).remaining()
 
     try:
         found = engine_choice.synthesize_exact(

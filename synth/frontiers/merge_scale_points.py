@@ -7,7 +7,6 @@ far it may be from the best, and an interval whose bound a flow point meets is c
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -23,6 +22,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.notes import drop_unproven_bound
+from synth.solvers.processes.deadline import Deadline
 
 LABEL = "flow: "
 # Maximum number of sends of a schedule that is written out beside those of exact synthesis.
@@ -51,7 +51,7 @@ def merge_scale_points(
         return found
     from synth.scale.search import frontier
 
-    end = None if time_limit is None else time.monotonic() + time_limit
+    deadline = Deadline.after(time_limit)
     try:
         large = frontier(machine, name, root, progress=progress, time_limit=time_limit, most_sends=MAX_SENDS)
     except SynthError:
@@ -68,7 +68,7 @@ def merge_scale_points(
             if sends > MAX_SENDS:
                 long.append(candidate)
                 continue
-            if wrote and end is not None and time.monotonic() + SECONDS_PER_SEND * sends >= end:
+            if wrote and deadline.remaining() <= SECONDS_PER_SEND * sends:
                 late.append(candidate)
                 continue
             progress(f"writing out {candidate.engine}")
