@@ -113,7 +113,7 @@ def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
 def test_a_stage_is_named_once():
     found = SearchState(lambda text: None)
     with time_limited(Deadline.after(0)):
-        found.cut("a higher bound", "ended by the time limit")
+        found.mark_open("a higher bound", "ended by the time limit")
         found.stage("a higher bound", lambda: None)
     assert found.open == ["a higher bound: ended by the time limit"]
     made = search.bound(topology("random-regular:24"), "allgather", time_limit=0)

@@ -158,7 +158,7 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
     limit = throughput(graph, collective, root)
     state.bound = limit.time, limit.certificate
     if not limit.whole:
-        state.cut(SEARCH, "ended by the time limit")
+        state.mark_open(SEARCH, "ended by the time limit")
     return limit
 
 
@@ -168,7 +168,7 @@ def _composed(graph: Fabric, collective: str, root: int, group: Group, state: Se
 
     def compose() -> None:
         limits = {"same_bits": True, "most_sends": state.most_sends}
-        state.add(composed_points(graph.topology, collective, root, generators, **limits), 0)
+        state.add_points(composed_points(graph.topology, collective, root, generators, **limits), 0)
 
     state.stage("phases over boxes", compose)
 
@@ -180,7 +180,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
 
     def shallow() -> None:
         line = Pipeline(BreadthFirstTrees(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
-        state.add(frontier_points.pipelined_points(line, "breadth-first trees", limit.time), 2)
+        state.add_points(frontier_points.pipelined_points(line, "breadth-first trees", limit.time), 2)
 
     def set_bound(better: Throughput) -> None:
         state.bound = better.time, better.certificate
@@ -196,7 +196,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
         set_bound(built.bound)
         if built.gap:
             state.notes.append(f"the best forest state is {float(built.gap):.1%} slower than the bound")
-        state.add(
+        state.add_points(
             frontier_points.pipelined_points(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time),
             0,
         )
@@ -206,7 +206,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
     if collective in ("allgather", "reduce-scatter"):
         state.stage(
             "sends from rank to rank",
-            lambda: state.add(frontier_points.greedy_points(graph, collective, state.progress), 1),
+            lambda: state.add_points(frontier_points.greedy_points(graph, collective, state.progress), 1),
         )
     state.stage("forest", forest)
 
@@ -229,7 +229,7 @@ def _parts(graph: Fabric, state: SearchState) -> None:
     value, certificate, short = allreduce_partition.bound(graph)
     state.bound = value, certificate
     if short:
-        state.cut(SEARCH, short)
+        state.mark_open(SEARCH, short)
 
 
 def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -242,7 +242,7 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
             Pipeline(BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).forest(0, group))
             for name in ("reduce-scatter", "allgather")
         )
-        state.add(frontier_points.scatter_gather_points(graph, first, second, limit))
+        state.add_points(frontier_points.scatter_gather_points(graph, first, second, limit))
 
     def forests() -> None:
         lines = []
@@ -254,13 +254,13 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
             except UndecidedError as error:
                 state.notes.append(str(error))
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
-            state.add(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
+            state.add_points(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
     _composed(graph, collective, root, group, state)
     state.stage("reduce-scatter and allgather by breadth-first trees", shallow)
     state.stage("reduce-scatter and allgather by forests", forests)
-    state.stage("spanning trees", lambda: state.add(frontier_points.spanning_tree_points(graph)))
-    state.stage("paired arborescences", lambda: state.add(frontier_points.paired_arborescence_points(graph)))
+    state.stage("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
+    state.stage("paired arborescences", lambda: state.add_points(frontier_points.paired_arborescence_points(graph)))
 
 
 def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_flow.ConcurrentFlow:
@@ -278,9 +278,9 @@ def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_f
             if unreachable.certificate is not None:  # one rank cannot reach another
                 raise unreachable from None
             flows = concurrent_flow.capacity_lengths(graph, group)
-        state.cut(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
+        state.mark_open(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
     if not flows.whole:
-        state.cut(SEARCH, "ended by the time limit")
+        state.mark_open(SEARCH, "ended by the time limit")
     certificate = flows.certificate()
     state.bound = check_lengths(certificate, graph.topology) * graph.unit, certificate
     if not state.bound[0]:
@@ -309,7 +309,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
             for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
                 schedule = paths.schedule(steps)
                 make = frontier_points.constant(schedule)
-                state.add(
+                state.add_points(
                     [LargePoint(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, f"flows, {engine}", make)],
                     order,
                 )
@@ -318,7 +318,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
     if searched:
         state.stage("paths of least congestion", lambda: add("least congestion", 1, lambda: congestion_flows))
     else:
-        state.cut("paths of least congestion", "not tried")
+        state.mark_open("paths of least congestion", "not tried")
     if len(congestion_flows.sources) * len(graph.src) <= concurrent_flow.SMALL:
         state.stage(
             "shortest paths",

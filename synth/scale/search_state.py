@@ -10,10 +10,14 @@ from synth.solvers.processes.deadline import TimeUp, current_deadline
 
 
 class SearchState:
-    """Result of the stages so far. `open` names each stage that a time limit or Ctrl-C cut short or left untried.
+    """State of a search at scale: its bound, its points, and the stages that did not end.
 
-    A stage that is cut short keeps its points. `bound` is (lower bound on R / C, certificate). `most_sends` limits
-    schedules composed of phases.
+    Attributes:
+        bound: the lower bound on R/C so far, and its certificate.
+        open: the name and the reason of each stage that a time limit or Ctrl-C ended or left untried. Points that
+            such a stage found are kept.
+        interrupted: True after Ctrl-C.
+        most_sends: maximum number of sends of a schedule composed of phases.
     """
 
     def __init__(self, progress: Callable[[str], None], notes: Iterable[str] = (), most_sends: int = 0) -> None:
@@ -26,24 +30,27 @@ class SearchState:
     def stage(self, name: str, work: Callable[[], None]) -> None:
         """Run `work` unless the time is over. If a time limit or Ctrl-C ends it, the stage is added to `open`."""
         if self.interrupted or current_deadline().over:
-            self.cut(name, "not tried")
+            self.mark_open(name, "not tried")
             return
         try:
             self.progress(name)
             work()
         except TimeUp as error:
-            self.cut(name, error.ended)
+            self.mark_open(name, error.ended)
         except KeyboardInterrupt:
             self.interrupted = True
-            self.cut(name, "interrupted")
+            self.mark_open(name, "interrupted")
 
-    def cut(self, name: str, how: str) -> None:
+    def mark_open(self, name: str, how: str) -> None:
         """Add the stage `name` to `open` with the reason `how`; the first reason given for a stage stands."""
         if not any(line.startswith(f"{name}: ") for line in self.open):
             self.open.append(f"{name}: {how}")
 
-    def add(self, points: Iterable[LargePoint], order: int = 0) -> None:
-        """Add points one by one. Of equal points that of the least `order` is kept, then the first one."""
+    def add_points(self, points: Iterable[LargePoint], order: int = 0) -> None:
+        """Add points as they are computed, so that an interrupted stage keeps those so far.
+
+        Of points with equal S, R/C and C, `points` keeps the one with the least `order`, then the earliest.
+        """
         for point in points:
             self._points.append((order, len(self._points), point))
 
