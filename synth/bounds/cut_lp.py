@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from synth.bounds.demands import Demand, demands, distances_from
+from synth.bounds.demands import Demand, demands
 from synth.bounds.independent_sums import Family, families, independent
 from synth.bounds.receive_covers import Cover, covers, places
 from synth.model.collective import Collective
@@ -137,8 +137,8 @@ class CutLP:
             useful: set[tuple[int, int]] = set()
             for demand in share.demands:
                 reach = self.far[demand] = (
-                    distances_from(self.network, sorted(demand.sources)),
-                    distances_from(back, [demand.dst]),
+                    self.network.distances_from(sorted(demand.sources)),
+                    back.distances_from([demand.dst]),
                 )
                 for i, route in enumerate(self.network.routes):
                     useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from synth.model.collective import Collective
-from synth.model.topology import Network
 
 
 class Demand(NamedTuple):
@@ -30,19 +27,3 @@ def demands(collective: Collective, unit: int) -> tuple[Demand, ...]:
         elif dst not in collective.pre[unit]:
             result.add(Demand(collective.pre[unit], dst))
     return tuple(sorted(result, key=lambda d: (d.dst, sorted(d.sources))))
-
-
-def distances_from(network: Network, sources: Iterable[int]) -> list[int | None]:
-    """Return the distance of each rank from the nearest of `sources`, in routes; None for unreachable ranks."""
-    distance: list[int | None] = [None] * network.ranks
-    queue = deque(sources)
-    for n in queue:
-        distance[n] = 0
-    while queue:
-        u = queue.popleft()
-        for i in network.out[u]:
-            v = network.routes[i].dst
-            if distance[v] is None:
-                distance[v] = distance[u] + 1  # type: ignore[operator]
-                queue.append(v)
-    return distance

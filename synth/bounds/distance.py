@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.bounds.demands import demands, distances_from
+from synth.bounds.demands import demands
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
@@ -25,7 +25,7 @@ def steps(network: Network, collective: Collective) -> LowerBound:
         for demand in demands(collective, unit):
             hops = distances.get(demand.sources)
             if hops is None:
-                hops = distances[demand.sources] = distances_from(network, sorted(demand.sources))
+                hops = distances[demand.sources] = network.distances_from(sorted(demand.sources))
             d = hops[demand.dst]
             if d is None:
                 closed = [n for n, h in enumerate(hops) if h is not None]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from synth.bounds.demands import Demand, distances_from
+from synth.bounds.demands import Demand
 from synth.model.topology import Network
 
 MOST_SENDS = 4  # greatest number of sends that a cover requires; sets of that many neighbours are not tried
@@ -40,7 +40,7 @@ def covers(network: Network, demands: Sequence[Demand], steps: int) -> list[Cove
     """Return the covers of one unit that are stronger than its cuts: two sends or more, each with the narrowest
     window."""
     back = network.reversed()
-    far = [distances_from(network, [n]) for n in range(network.ranks)]
+    far = [network.distances_from([n]) for n in range(network.ranks)]
     result: list[Cover] = []
     for rank in sorted({d.dst for d in demands}):
         sources = [min(d.sources) for d in demands if d.dst == rank and len(d.sources) == 1]

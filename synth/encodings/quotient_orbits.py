@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from synth.model.schedule import Problem
+from synth.model.symmetry.permutations import orbits as least_members
 
 
 class Automorphism(Protocol):
@@ -81,9 +82,9 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
         images = [tuple(sorted(map(move.__getitem__, cap.routes))) for cap in net.caps]
         cap_moves.append([where[image] for image in images])
     return Orbits(
-        units, copies, pre, post, _classes(units, moves),
+        units, copies, pre, post, least_members(units, moves),
         _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),
-        _least(_classes(routes, route_moves)), _least(_classes(len(net.caps), cap_moves)),
+        _least(least_members(routes, route_moves)), _least(least_members(len(net.caps), cap_moves)),
     )  # fmt: skip
 
 
@@ -104,23 +105,5 @@ def _pairs(units: int, width: int, unit_moves: list[list[int]], moves: list[list
     joint: list[list[int]] = []
     for by_unit, by_x in zip(unit_moves, moves, strict=True):
         joint.append([u * width + x for u in by_unit for x in by_x])
-    second = [r % width for r in _classes(units * width, joint)]
+    second = [r % width for r in least_members(units * width, joint)]
     return [second[u * width : (u + 1) * width] for u in range(units)]
-
-
-def _classes(size: int, moves: list[list[int]]) -> list[int]:
-    """Return the least member of each element's orbit under the permutations `moves`."""
-    rep = [-1] * size
-    for start in range(size):
-        if rep[start] >= 0:
-            continue
-        rep[start] = start
-        stack = [start]
-        while stack:
-            x = stack.pop()
-            for move in moves:
-                y = move[x]
-                if rep[y] < 0:
-                    rep[y] = start
-                    stack.append(y)
-    return rep

@@ -19,6 +19,7 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry import Generator
+from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Network
 
 Perm = tuple[int, ...]
@@ -73,10 +74,10 @@ class TranslatedChunks:
         pair_moves: list[Perm] = []
         for m in self.stabilizer_group:
             pair_moves.append(tuple(m.ranks[x // n] * n + m.ranks[x % n] for x in range(n * n)))
-        pairs = _orbits(n * n, pair_moves)
+        pairs = orbits(n * n, pair_moves)
         return Classes(
-            _orbits(n, [m.ranks for m in self.stabilizer_group]),
-            _orbits(len(self.network.routes), [m.routes for m in self.stabilizer_group]),
+            tuple(orbits(n, [m.ranks for m in self.stabilizer_group])),
+            tuple(orbits(len(self.network.routes), [m.routes for m in self.stabilizer_group])),
             {(x // n, x % n): (rep // n, rep % n) for x, rep in enumerate(pairs)},
         )
 
@@ -153,15 +154,3 @@ class TranslatedChunks:
                         sends[t].append(Send(chunk, route.src, route.dst, kind, route.via))
         rows = tuple(Step(1, tuple(sorted(row))) for row in sends)
         return prune(Schedule(self.network, self.collective, self.chunks, rows))
-
-
-def _orbits(size: int, perms: Sequence[Perm]) -> Perm:
-    rep = [-1] * size
-    for start in range(size):
-        stack = [] if rep[start] >= 0 else [start]
-        while stack:
-            x = stack.pop()
-            if rep[x] < 0:
-                rep[x] = start
-                stack.extend(p[x] for p in perms)
-    return tuple(rep)

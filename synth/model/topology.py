@@ -149,10 +149,29 @@ class Network:
     @cached_property
     def distances(self) -> tuple[tuple[int | None, ...], ...]:
         """`distances[u][v]`: fewest routes from u to v, None when v cannot be reached."""
-        peers: list[list[int]] = []
+        return tuple(tuple(self.distances_from([n])) for n in range(self.ranks))
+
+    def distances_from(self, sources: Iterable[int]) -> list[int | None]:
+        """Return the distance of each rank from the nearest of `sources`, in routes; None for unreachable ranks."""
+        distance: list[int | None] = [None] * self.ranks
+        queue = list(sources)
+        for n in queue:
+            distance[n] = 0
+        for u in queue:
+            length = (distance[u] or 0) + 1
+            for v in self._neighbors[u]:
+                if distance[v] is None:
+                    distance[v] = length
+                    queue.append(v)
+        return distance
+
+    @cached_property
+    def _neighbors(self) -> list[list[int]]:
+        """The ranks that routes lead to from each rank, each once, in ascending order."""
+        neighbors: list[list[int]] = []
         for leaving in self.out:
-            peers.append(sorted({self.routes[i].dst for i in leaving}))
-        return tuple(_distances_from(peers, n) for n in range(self.ranks))
+            neighbors.append(sorted({self.routes[i].dst for i in leaving}))
+        return neighbors
 
     @cached_property
     def latency(self) -> Fraction:
@@ -213,20 +232,6 @@ def _via(route: Route) -> list:
 def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The switches that the optional last field of a row names."""
     return tuple(via[0]) if via else ()
-
-
-def _distances_from(peers: list[list[int]], start: int) -> tuple[int | None, ...]:
-    """Breadth-first distances from `start`; None where a rank cannot be reached."""
-    distances: list[int | None] = [None] * len(peers)
-    distances[start] = 0
-    queue = deque([start])
-    while queue:
-        u = queue.popleft()
-        for v in peers[u]:
-            if distances[v] is None:
-                distances[v] = distances[u] + 1  # type: ignore[operator]
-                queue.append(v)
-    return tuple(distances)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.bounds.cut_lp import Cut, entered
-from synth.bounds.demands import distances_from
 from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 from synth.solvers.cutting_planes import CutProgram, CutRow
@@ -78,7 +77,8 @@ class Cases:
         self.network, self.steps, self.prices = network, steps, prices
         self.sources = tuple(sorted(sources))
         self.targets = tuple(sorted(set(targets) - set(sources)))
-        self.late = {n: distances_from(network.reversed(), [n]) for n in range(network.ranks)}
+        back = network.reversed()
+        self.late = {n: back.distances_from([n]) for n in range(network.ranks)}
         self.seed, self.deadline = seed, deadline
         self.leaves = 0
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from synth.bounds.demands import distances_from
 from synth.bounds.trees.column_generation import FoldedProblem
 from synth.bounds.trees.time_expanded_trees import Tree
 
@@ -27,8 +26,8 @@ def complete(
     chosen: list[tuple[int, dict[tuple[int, int], Any]]] = []
     for unit, count in need.items():
         pre, post, weight = folded.collective.pre[unit], folded.collective.post[unit], folded.weight[unit]
-        early = distances_from(network, sorted(pre))
-        late = distances_from(network.reversed(), sorted(post))
+        early = network.distances_from(sorted(pre))
+        late = network.reversed().distances_from(sorted(post))
         places: list[tuple[int, int]] = []  # (route, step) of each send that can be of use and fits alone
         for i, r in enumerate(network.routes):
             if r.dst in pre:

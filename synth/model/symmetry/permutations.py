@@ -21,21 +21,22 @@ def inverse(pi: Sequence[int]) -> Permutation:
 
 
 def orbits(size: int, permutations: Iterable[Sequence[int]]) -> list[int]:
-    """For each of 0..size-1 the least member of its orbit under the group that `permutations` generate (union-find)."""
-    parent = list(range(size))
-
-    def find(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for pi in permutations:
-        for i in range(size):
-            a, b = find(i), find(pi[i])
-            if a != b:
-                parent[max(a, b)] = min(a, b)
-    return [find(i) for i in range(size)]
+    """For each of 0..size-1 the least member of its orbit under the group that `permutations` generate."""
+    moves = list(permutations)
+    least = [-1] * size
+    for start in range(size):
+        if least[start] >= 0:
+            continue
+        least[start] = start
+        stack = [start]
+        while stack:
+            i = stack.pop()
+            for pi in moves:
+                image = pi[i]
+                if least[image] < 0:
+                    least[image] = start
+                    stack.append(image)
+    return least
 
 
 def closure(permutations: Sequence[Sequence[int]], limit: int) -> tuple[Permutation, ...] | None:

@@ -9,7 +9,6 @@ JACM 1990). So rounded lengths certify a bound.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from synth.checker.certificates.path_lengths import alltoall_digest
 from synth.errors import InfeasibleError, SynthError
 from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.fabric.graphs import distances
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, current_deadline, time_limited
 from synth.solvers.rationalise import near_integers
@@ -140,28 +140,10 @@ def capacity_lengths(fabric: Fabric, group: Sequence[np.ndarray]) -> ConcurrentF
 
 def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
     """Return the mask, by source and edge, of the edges on paths with the fewest sends. A send ends at a rank."""
-    src, dst = fabric.src.tolist(), fabric.dst.tolist()
-    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-    for e, u in enumerate(src):
-        out[u].append(e)
-    rows = []
+    entered = (np.arange(fabric.nodes) < fabric.ranks).astype(np.int64)
+    step, rows = entered[fabric.dst], []
     for source in sources.tolist():
-        distance = [-1] * fabric.nodes
-        done = [False] * fabric.nodes
-        distance[source] = 0
-        queue = deque([source])
-        while queue:
-            u = queue.popleft()
-            if done[u]:
-                continue
-            done[u] = True
-            for e in out[u]:
-                v, cost = dst[e], int(dst[e] < fabric.ranks)
-                if distance[v] < 0 or distance[v] > distance[u] + cost:
-                    distance[v] = distance[u] + cost
-                    (queue.append if cost else queue.appendleft)(v)
-        step = (fabric.dst < fabric.ranks).astype(np.int64)
-        reach = np.array(distance)
+        reach = distances(fabric.nodes, fabric.src, fabric.dst, source, entered)
         rows.append((reach[fabric.src] >= 0) & (reach[fabric.src] + step == reach[fabric.dst]))
     return np.array(rows)
 
@@ -230,17 +212,9 @@ def unreachable_error(fabric: Fabric) -> InfeasibleError:
 
     It suffices to search from rank 0, forwards and backwards.
     """
-    ends = fabric.src.tolist(), fabric.dst.tolist()
-    for forward in (True, False):
-        out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for a, b in zip(*(ends if forward else ends[::-1]), strict=True):
-            out[a].append(b)
-        seen, queue = {0}, [0]
-        for u in queue:
-            fresh = set(out[u]) - seen
-            seen |= fresh
-            queue += fresh
-        lost = next((r for r in range(fabric.ranks) if r not in seen), None)
+    for forward, (src, dst) in ((True, (fabric.src, fabric.dst)), (False, (fabric.dst, fabric.src))):
+        far = distances(fabric.nodes, src, dst, 0)[: fabric.ranks]
+        lost = int(np.argmin(far)) if far.min() < 0 else None
         if lost is not None:
             start, end = pair = [0, lost] if forward else [lost, 0]
             return InfeasibleError(

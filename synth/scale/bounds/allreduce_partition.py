@@ -24,6 +24,7 @@ from synth.scale.bounds.graph_strength import partitions
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.fabric.graphs import components
 from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
 from synth.solvers.processes.deadline import TimeUp, current_deadline, no_time_limit
 
@@ -147,11 +148,7 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
 
 
 def _check_reachable(fabric: Fabric) -> None:
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    graph = coo_matrix((np.ones(len(fabric.src)), (fabric.src, fabric.dst)), shape=(fabric.nodes,) * 2)
-    label = connected_components(graph, connection="strong")[1][: fabric.ranks]
+    label = components(fabric.nodes, fabric.src, fabric.dst, strong=True)[: fabric.ranks]
     if (label != label[0]).any() and (proof := unreachability.certificate(fabric.topology, "allreduce")) is not None:
         start, lost = proof["pair"]
         raise InfeasibleError(f"{fabric.name}: no link leads to rank {lost} from where rank {start} is")

@@ -3,13 +3,16 @@ and a rank outside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+import numpy as np
 
 from synth.checker.certificates.throughput_cuts import digest
 from synth.errors import InfeasibleError, UsageError
 from synth.model.documents.int_ranges import runs
 from synth.model.topology import Topology, columns
+from synth.scale.fabric.graphs import distances
 
 
 def certificate(topology: Topology, collective: str, root: int = 0) -> dict | None:
@@ -22,11 +25,12 @@ def certificate(topology: Topology, collective: str, root: int = 0) -> dict | No
     rooted = {"broadcast": (True,), "reduce": (False,)}.get(collective)
     for forward in rooted or (True, False):
         start = root if rooted else 0
-        reached = _reachable(topology, *((src, dst) if forward else (dst, src)), start)
+        nodes = topology.ranks + len(topology.switches)
+        far = distances(nodes, *((src, dst) if forward else (dst, src)), start)
+        reached = set(np.flatnonzero(far >= 0).tolist())
         lost = next((n for n in range(topology.ranks) if n not in reached), None)
         if lost is None:
             continue
-        nodes = topology.ranks + len(topology.switches)
         # Backwards, `reached` are the nodes that reach the start. No link leads from the other nodes to these.
         closed = reached if forward else set(range(nodes)) - reached
         return {
@@ -54,17 +58,3 @@ def with_certificate(topology: Topology, collective: str, root: int) -> Iterator
         yield
     except InfeasibleError as error:
         raise InfeasibleError(str(error), certificate(topology, collective, root) or error.certificate) from error
-
-
-def _reachable(topology: Topology, src: Sequence[int], dst: Sequence[int], start: int) -> set[int]:
-    """Return the nodes reachable from `start` over links from `src[i]` to `dst[i]`."""
-    out: list[list[int]] = [[] for _ in range(topology.ranks + len(topology.switches))]
-    for a, b in zip(src, dst, strict=True):
-        out[a].append(b)
-    reached, queue = {start}, [start]
-    for u in queue:
-        for v in out[u]:
-            if v not in reached:
-                reached.add(v)
-                queue.append(v)
-    return reached

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.fabric.graphs import distances
 from synth.scale.forests.partial_trees import ArrayForest
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.processes.deadline import check_deadline
@@ -50,29 +51,11 @@ def grow(
 
 def _options(fabric: Fabric, kind: np.ndarray, root: int) -> np.ndarray:
     """Return the edges that lead one step away from the root, one for each rank and kind."""
-    distance = _distances(fabric, root)
+    check_deadline()
+    distance = distances(fabric.nodes, fabric.src, fabric.dst, root)
     edges = np.flatnonzero((distance[fabric.src] >= 0) & (distance[fabric.src] + 1 == distance[fabric.dst]))
     key = fabric.dst[edges] * (int(kind.max()) + 1) + kind[edges]
     return edges[np.sort(np.unique(key, return_index=True)[1])]
-
-
-def _distances(fabric: Fabric, root: int) -> np.ndarray:
-    """Return the distance of each node from the root, in edges; -1 where it is not reached."""
-    order = np.argsort(fabric.src, kind="stable")
-    ends = fabric.dst[order]
-    starts = np.searchsorted(fabric.src[order], np.arange(fabric.nodes + 1))
-    distance = np.full(fabric.nodes, -1, np.int64)
-    distance[root], layer, step = 0, np.array([root]), 0
-    while len(layer):
-        check_deadline()
-        step += 1
-        count = starts[layer + 1] - starts[layer]
-        # positions in `ends` of the edges that leave the layer: starts[v], starts[v] + 1, ... for each v
-        first = np.repeat(starts[layer] - np.concatenate([[0], np.cumsum(count)[:-1]]), count)
-        near = ends[first + np.arange(int(count.sum()))]
-        layer = np.unique(near[distance[near] < 0])
-        distance[layer] = step
-    return distance
 
 
 def _shared(who: np.ndarray, kind: np.ndarray, capacity: np.ndarray, weight: int) -> np.ndarray | None:

@@ -18,6 +18,7 @@ import numpy as np
 from synth.errors import InfeasibleError, UsageError
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.fabric.graphs import distances
 from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.processes.deadline import check_deadline
@@ -105,15 +106,8 @@ class BreadthFirstBroadcast:
             step[-1].owners.setdefault(mask, []).append(owner)
 
     def _distances(self, rank: int) -> list[int]:
-        """Number of links from each rank to `rank`, -1 where there is no path."""
-        distance, src = [-1] * self.fabric.nodes, self.fabric.src.tolist()
-        distance[rank], queue = 0, [rank]
-        for v in queue:
-            for e in self.incoming[v]:
-                if distance[src[e]] < 0:
-                    distance[src[e]] = distance[v] + 1
-                    queue.append(src[e])
-        return distance
+        """Number of links from each node to `rank`, -1 where there is no path."""
+        return distances(self.fabric.nodes, self.fabric.dst, self.fabric.src, rank).tolist()
 
     def _balanced_load(self, arrivals: _Arrivals) -> Fraction:
         """The least possible load of the fullest link, in shards over capacity."""

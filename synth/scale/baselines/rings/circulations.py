@@ -14,6 +14,7 @@ import numpy as np
 
 from synth.scale.baselines.rings.kempe_annealing import KempeAnnealing, Layer
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
+from synth.scale.fabric.graphs import components
 from synth.solvers.cutting_planes import cutting_planes
 from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import check_deadline, current_deadline
@@ -182,11 +183,8 @@ def _separate_component(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray 
 
     In a circulation as many arcs enter a set of nodes as leave it, so weak components are strong ones.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    parts, label = connected_components(coo_matrix((np.ones(len(src)), (src, dst)), shape=(n, n)), directed=False)
-    return None if parts == 1 else label == np.argmin(np.bincount(label))
+    label = components(n, src, dst)
+    return None if not label.any() else label == np.argmin(np.bincount(label))
 
 
 def rings(quotient: QuotientNetwork, wanted: int, width: int, steps: int, seed: int = 0) -> list[Layer]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.scale.baselines.rings.ring_network import RingNetwork
+from synth.scale.fabric.graphs import components
 
 # Ranks up to which all sets of ranks are tried (2^16 sets).
 ALL_SETS_RANKS = 16
@@ -38,7 +39,8 @@ def ring_cut_bound(network: RingNetwork) -> RingBound:
     widths = np.unique(np.round(share[share > 0], 6))
     partitions = [np.arange(network.ranks)]
     for width in widths[:: max(1, len(widths) // MAXIMUM_WIDTHS)].tolist():
-        partitions.append(_components(network, share > width * 0.999))
+        wide = share > width * 0.999
+        partitions.append(components(network.ranks, network.src[wide], network.dst[wide]))
     if len(network.boxes) == network.ranks:
         partitions.append(np.array(network.boxes))
     distinct = {label.tobytes(): label for label in map(_canonical, partitions)}
@@ -59,16 +61,6 @@ def _canonical(label: np.ndarray) -> np.ndarray:
     """Renumber labels in the order of their first occurrence, so that equal partitions are equal arrays."""
     _, first, index = np.unique(label, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[index]
-
-
-def _components(network: RingNetwork, mask: np.ndarray) -> np.ndarray:
-    """Label of the weakly connected component of each rank over the links of `mask`."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    src, dst = network.src[mask], network.dst[mask]
-    graph = coo_matrix((np.ones(len(src)), (src, dst)), shape=(network.ranks,) * 2)
-    return connected_components(graph, directed=False)[1]
 
 
 def _capacities(network: RingNetwork, label: np.ndarray, count: int, leaving: bool) -> np.ndarray:

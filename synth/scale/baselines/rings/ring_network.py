@@ -17,6 +17,7 @@ import numpy as np
 
 from synth.model.link_table import ends, widths
 from synth.model.topology import Network, Topology
+from synth.scale.fabric.graphs import components
 
 # Capacities, in units, are cut off here, so that loads added up over all rings fit 64 bits. Wider links never limit
 # the rings that are searched for.
@@ -74,12 +75,8 @@ class RingNetwork:
 
     def connected(self, units: int = 1) -> bool:
         """True where links of at least `units` units lead from every rank to every other."""
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import connected_components
-
         wide = self.units >= units
-        graph = coo_matrix((np.ones(int(wide.sum())), (self.src[wide], self.dst[wide])), shape=(self.ranks,) * 2)
-        return connected_components(graph, directed=True, connection="strong")[0] == 1
+        return not components(self.ranks, self.src[wide], self.dst[wide], strong=True).any()
 
     @cached_property
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:

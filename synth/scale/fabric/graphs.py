@@ -1,0 +1,43 @@
+"""Distances and components of directed graphs with many nodes, in compiled code (`scipy.sparse.csgraph`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Ends = Sequence[int] | np.ndarray
+
+
+def distances(nodes: int, src: Ends, dst: Ends, start: int, costs: np.ndarray | None = None) -> np.ndarray:
+    """Return the length of the shortest path from `start` to each of `nodes` nodes, int64; -1 where there is none.
+
+    Edge i leads from `src[i]` to `dst[i]`. A path is as long as it has edges, or as the sum of the integers
+    ``costs[node]`` >= 0 over the nodes that it enters.
+    """
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = _graph(nodes, src, dst)
+    if costs is not None:
+        graph.data = costs[graph.indices].astype(float)  # explicit zeros are edges of length 0
+    length = dijkstra(graph, indices=start, unweighted=costs is None)
+    return np.where(np.isinf(length), -1, length).astype(np.int64)
+
+
+def components(nodes: int, src: Ends, dst: Ends, *, strong: bool = False) -> np.ndarray:
+    """Return the number of the component of each node, weakly or strongly connected, from 0 on."""
+    from scipy.sparse.csgraph import connected_components
+
+    connection = "strong" if strong else "weak"
+    return connected_components(_graph(nodes, src, dst), connection=connection)[1]
+
+
+def _graph(nodes: int, src: Ends, dst: Ends) -> Any:
+    """Return the adjacency matrix with entries 1, one for all parallel edges."""
+    from scipy.sparse import csr_matrix
+
+    graph = csr_matrix((np.ones(len(src)), (src, dst)), shape=(nodes, nodes))
+    graph.sum_duplicates()
+    graph.data[:] = 1
+    return graph
