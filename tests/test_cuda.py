@@ -15,7 +15,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.cuda import executor, graph_timing
-from synth.runtime.cuda.loaded_program import CudaMachine
+from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host, tables
 from synth.runtime.padding import Padding
@@ -29,9 +29,8 @@ KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive
 def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy=None, timeout=20, **options):
     cupy = cupy or Cupy()
     padding = Padding(elements * program.chunks, program.chunks)
-    return CudaMachine(
-        cupy, executor.Cuda(timeout=timeout, **options), program, padding, dtype(kind), op, in_place, cupy.kernel
-    )
+    call = LoadedCall(padding, dtype(kind), op, in_place)
+    return CudaMachine(cupy, executor.Cuda(timeout=timeout, **options), program, call, cupy.kernel)
 
 
 def inputs(program, elements, kind="float32", op="sum", seed=1):

@@ -97,10 +97,10 @@ def test_bench_of_the_host_executor_reads_a_clock(frontier):
 
 
 def test_a_clock_that_gives_wrong_outputs_is_an_error(frontier, monkeypatch):
-    def wrong(self, program, arrays, *, warmup, repeats, **how):
+    def wrong(self, program, arrays, *, repetitions, **how):
         outputs = self.run(program, arrays, **how).outputs
         outputs[1][0, 0] += 1
-        return outputs, [1e-6] * repeats
+        return outputs, [1e-6] * repetitions.timed
 
     monkeypatch.setattr(Reference, "measure", wrong, raising=False)
     with pytest.raises(VerificationError, match="rank 1 output chunk 0 element 0"):

@@ -26,7 +26,7 @@ from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
-from synth.runtime.slicing import cut, padding
+from synth.runtime.slicing import FifoOptions, cut, padding
 
 I0, O0, S0 = Span("i", 0), Span("o", 0), Span("s", 0)
 
@@ -446,11 +446,11 @@ def test_chunks_beyond_an_operation_fall_into_slices():
     made = ring_allgather(4)
     assert cut(made, 1 << 19, dtype("f32")).bounds == ((0, 1 << 19),)
     assert cut(made, (1 << 19) + 1, dtype("f32")).bounds == ((0, 1 << 19), (1 << 19, (1 << 19) + 1))
-    assert cut(made, 100, dtype("f32"), protocol="LL").part == 32768 // 400
-    assert cut(made, 100, dtype("f32"), protocol="LL").depth == 8
+    assert cut(made, 100, dtype("f32"), FifoOptions(protocol="LL")).part == 32768 // 400
+    assert cut(made, 100, dtype("f32"), FifoOptions(protocol="LL")).depth == 8
     for wrong in ({"depth": 9}, {"depth": 0}, {"part": 0}, {"protocol": "LL64"}):
         with pytest.raises(SynthError):
-            cut(made, 100, dtype("f32"), **wrong)
+            cut(made, 100, dtype("f32"), FifoOptions(**wrong))
 
 
 @pytest.mark.parametrize(

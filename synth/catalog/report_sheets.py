@@ -69,9 +69,9 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
 
 def wrong(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
     """Return the sheet of a value that failed its check: the error, and nothing of the value."""
-    return sections.of_nothing(
-        EntryContext(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown")
-    )
+    problem = sections.ProblemNames(topology, collective, ranks)
+    says = str(error), "nothing of it is shown"
+    return sections.of_nothing(EntryContext(name, provenance=rows), problem, WRONG, says)
 
 
 def of_value(
@@ -210,7 +210,8 @@ def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()
     status = "impossible, proved" if entry.state == INFEASIBLE else entry.state
     about = EntryContext(entry.id, provenance=rows)
-    return sections.of_nothing(about, entry.topology, entry.collective, entry.ranks, status, says, certificate or None)
+    problem = sections.ProblemNames(entry.topology, entry.collective, entry.ranks)
+    return sections.of_nothing(about, problem, status, says, certificate or None)
 
 
 def _provenance_rows(entry: Entry) -> Rows:

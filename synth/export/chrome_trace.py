@@ -65,10 +65,8 @@ def _trace_events(program: Program, events: Sequence[Event]) -> Iterator[dict]:
             yield from _work(program, event)
         if event.link is not None:
             yield _slice(
-                program.ranks,
-                links[event.link],
-                event.sent,
-                event.arrival,
+                (program.ranks, links[event.link]),
+                (event.sent, event.arrival),
                 event.code,
                 "link",
                 _place(event) | {"bytes": event.bytes},
@@ -77,19 +75,21 @@ def _trace_events(program: Program, events: Sequence[Event]) -> Iterator[dict]:
 
 def _work(program: Program, event: Event) -> Iterator[dict]:
     op = program.gpus[event.rank].blocks[event.block].ops[event.op]
-    args = _place(event)
+    args, row = _place(event), (event.rank, event.block)
     if event.start > event.ready:
-        yield _slice(event.rank, event.block, event.ready, event.start, "waits", "wait", args)
-    yield _slice(event.rank, event.block, event.start, event.end, event.code, "op", args | {"text": op_text(op)})
+        yield _slice(row, (event.ready, event.start), "waits", "wait", args)
+    yield _slice(row, (event.start, event.end), event.code, "op", args | {"text": op_text(op)})
 
 
 def _place(event: Event) -> dict:
     return {"rank": event.rank, "block": event.block, "op": event.op, "slice": event.slice, "part": event.part}
 
 
-def _slice(process: int, thread: int, start: int, end: int, name: str, kind: str, args: dict) -> dict:
-    times = {"ts": start / PICOSECONDS, "dur": (end - start) / PICOSECONDS}
-    return {"ph": "X", "pid": process, "tid": thread, **times, "name": name, "cat": kind, "args": args}
+def _slice(row: tuple[int, int], times: tuple[int, int], name: str, kind: str, args: dict) -> dict:
+    """Return an event on `row` (process, thread) between two `times` in ps."""
+    (process, thread), (start, end) = row, times
+    span = {"ts": start / PICOSECONDS, "dur": (end - start) / PICOSECONDS}
+    return {"ph": "X", "pid": process, "tid": thread, **span, "name": name, "cat": kind, "args": args}
 
 
 def _named(row: str, process: int, thread: int, name: str) -> Iterator[dict]:

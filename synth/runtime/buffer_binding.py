@@ -8,10 +8,22 @@ from typing import Any, NamedTuple
 
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
-from synth.program.program import Program
 from synth.runtime.dlpack import ArrayInfo, ArrayRequirements, by_rank, pointer
 from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
+
+
+class ArrayLayout(NamedTuple):
+    """The sizes, type and places that the arrays of a call must have.
+
+    `on`: the GPU of each rank; None: arrays in the host's memory.
+    """
+
+    layout: Layout
+    padding: Padding
+    kind: Dtype
+    on: Sequence[int] | None
+    in_place: bool
 
 
 class BoundArrays(NamedTuple):
@@ -25,28 +37,20 @@ class BoundArrays(NamedTuple):
     outputs: tuple[ArrayInfo | None, ...]
 
 
-def bind_arrays(
-    program: Program,
-    layout: Layout,
-    padding: Padding,
-    kind: Dtype,
-    inputs: Any,
-    outputs: Any,
-    *,
-    on: Sequence[int] | None,
-    in_place: bool,
-) -> BoundArrays:
+def bind_arrays(call: ArrayLayout, inputs: Any, outputs: Any) -> BoundArrays:
     """Return the addresses of the caller's arrays, which hold no padding.
 
-    `on`: the GPU of each rank; None: arrays in the host's memory. Raises UsageError in one line for too few arrays, for
+    Raises UsageError in one line for too few arrays, for
     another size, type or device, for an array that is not contiguous or not aligned to an element, for inputs and
     outputs that overlap out of place, and for those that do not overlap as a call in place needs it.
     """
-    pointers = [0] * (3 * program.ranks)
-    arrays: list[list[ArrayInfo | None]] = [[None] * program.ranks, [None] * program.ranks]
+    layout, padding, kind, on, in_place = call
+    ranks = layout.collective.ranks
+    pointers = [0] * (3 * ranks)
+    arrays: list[list[ArrayInfo | None]] = [[None] * ranks, [None] * ranks]
     buffers = (("input", inputs, layout.inputs), ("output", outputs, layout.outputs))
     for k, (name, values, chunks) in enumerate(buffers):
-        for rank, array in enumerate(by_rank(values, program.ranks, name)):
+        for rank, array in enumerate(by_rank(values, ranks, name)):
             if not chunks[rank]:
                 continue
             device, size = None if on is None else on[rank], padding.count(len(chunks[rank]))
@@ -56,7 +60,7 @@ def bind_arrays(
             facts = pointer(array, place)
             pointers[3 * rank + k] = facts.pointer
             arrays[k][rank] = facts
-    for rank in range(program.ranks):
+    for rank in range(ranks):
         if layout.inputs[rank] and layout.outputs[rank] and padding.unit:
             begins = pointers[3 * rank], pointers[3 * rank + 1]
             _check_overlap(padding, layout, rank, begins, kind.size, in_place)

@@ -49,6 +49,13 @@ class Execution:
         return self.nanoseconds * 1000 / (self.stretch * self.picoseconds)
 
 
+class Repetitions(NamedTuple):
+    """The launches of a measurement: `timed` ones, after `warmup` ones that are not."""
+
+    warmup: int
+    timed: int
+
+
 class Executor(Protocol):
     """An executor runs a Program on inputs by rank (rows are chunks of the input buffer, as in `Layout.inputs`)."""
 

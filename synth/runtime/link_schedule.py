@@ -11,11 +11,21 @@ routes of a limit more than B·t.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from synth.errors import SynthError
 from synth.model.topology import Network
 
 Key = tuple[int, int, tuple[str, ...]]
+
+
+class Transfer(NamedTuple):
+    """A transfer: its route (None: no network), the times in ps at which it begins and arrives, and its bytes."""
+
+    link: Key | None
+    begin: int
+    arrival: int
+    size: int
 
 
 class LinkSchedule:

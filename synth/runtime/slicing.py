@@ -6,6 +6,7 @@ operation, so an op of `count` chunks is divided into ceil(count / m) parts of a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.errors import SynthError, UsageError, unknown
@@ -54,22 +55,28 @@ def padding(program: Program, size: int, kind: Dtype) -> Padding:
     return Padding(size // each, program.chunks)
 
 
-def cut(
-    program: Program,
-    count: int,
-    kind: Dtype,
-    *,
-    protocol: str | None = None,
-    depth: int | None = None,
-    part: int | None = None,
-    runtime: str = "synth",
-) -> Cut:
-    """Return the cut of a call with `count` elements a chunk, with the defaults of `runtime`.
+@dataclass(frozen=True, kw_only=True)
+class FifoOptions:
+    """Options of the FIFOs of a call, which every executor has.
 
-    `protocol` overrides the program's, `depth` the parts that a connection holds (1 to 8), `part` the maximum chunks
-    of a part. Raises SynthError.
+    `protocol`: the protocol of the FIFOs. None: the program's.
+    `depth`: the parts that a connection holds, 1 to 8. None: the protocol's.
+    `part`: the maximum chunks of a part. None: as many as an operation takes.
+    `runtime`: the runtime whose operations are imitated.
     """
-    used = protocol or program.protocol
+
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+
+
+DEFAULT_FIFOS = FifoOptions()
+
+
+def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAULT_FIFOS) -> Cut:
+    """Return the cut of a call with `count` elements a chunk. Raises UsageError for options that make no sense."""
+    used, depth, part, runtime = options.protocol or program.protocol, options.depth, options.part, options.runtime
     if used not in FIFO_DEPTH:
         raise UsageError(f"unknown protocol {used!r}; there are {', '.join(FIFO_DEPTH)}")
     if depth is not None and not 1 <= depth <= 8:

@@ -3,11 +3,11 @@
 The reference executor's times are modelled. The host executor is timed here, launch by launch. Another executor that
 reads a clock has these methods:
 
-measure(program, arrays, *, dtype, op, in_place, warmup, repeats) -> (outputs, seconds)
+measure(program, arrays, *, dtype, op, in_place, repetitions) -> (outputs, seconds)
     Seconds of each repeat, without compilation or copies from and to the caller; outputs of a run on poisoned memory.
 facts() -> (device, versions)
     The document's description of the device and of the software.
-beside(name, layout, elements, *, dtype, op, warmup, repeats) -> (bytes, seconds)
+beside(name, layout, elements, *, dtype, op, repetitions) -> (bytes, seconds)
     Reference timings: a copy, NCCL.
 """
 
@@ -28,6 +28,7 @@ from synth.runtime.benchmark.document import Candidate, Measured, ReferenceTimin
 from synth.runtime.call import make_executor
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
+from synth.runtime.executor import Repetitions
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
 
 SAYS = {
@@ -119,7 +120,7 @@ def _beside(
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     count, layout = max(1, size // (program.loop_chunks * kind.size)), Layout(program.collective, program.chunks)
     written, seconds = timer.beside(
-        name, layout, count, dtype=kind.name, op=how.op, warmup=how.warmup, repeats=how.repeats
+        name, layout, count, dtype=kind.name, op=how.op, repetitions=Repetitions(how.warmup, how.repeats)
     )
     return ReferenceTiming(
         name,
@@ -155,7 +156,7 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
         outputs, seconds = execution.outputs, [execution.picoseconds / 1e12]
     else:
         outputs, seconds = clock(
-            program, inputs, dtype=kind.name, op=op, in_place=in_place, warmup=how.warmup, repeats=how.repeats
+            program, inputs, dtype=kind.name, op=op, in_place=in_place, repetitions=Repetitions(how.warmup, how.repeats)
         )
     checked = how.check is not False
     if checked:
@@ -170,7 +171,7 @@ class _Host(NamedTuple):
     copies: str = "a copy of as many bytes as all outputs hold, by NumPy on one thread"
 
     def beside(
-        self, name: str, layout: Layout, elements: int, *, dtype: str, warmup: int, repeats: int, **_: Any
+        self, name: str, layout: Layout, elements: int, *, dtype: str, repetitions: Repetitions, **_: Any
     ) -> tuple[int, list[float]]:
         """Time a copy by NumPy. Raises UsageError for NCCL."""
         if name != "copy":
@@ -179,10 +180,10 @@ class _Host(NamedTuple):
 
         size = sum(map(len, layout.outputs)) * elements * element_type(dtype).size
         source, target, seconds = np.ones(size, np.uint8), np.empty(size, np.uint8), []
-        for k in range(warmup + repeats):
+        for k in range(sum(repetitions)):
             start = time.perf_counter()
             np.copyto(target, source)
-            if k >= warmup:
+            if k >= repetitions.warmup:
                 seconds.append(time.perf_counter() - start)
         return size, seconds
 
@@ -194,8 +195,7 @@ class _Host(NamedTuple):
         dtype: str,
         op: str,
         in_place: bool,
-        warmup: int,
-        repeats: int,
+        repetitions: Repetitions,
     ) -> tuple[Sequence[np.ndarray], list[float]]:
         from synth.runtime.dtypes import dtype as element_type
         from synth.runtime.host.executor import collect_outputs
@@ -207,10 +207,10 @@ class _Host(NamedTuple):
         function, scale = machine.function(kind, op)
         layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
         seconds = []
-        for k in range(warmup + repeats):
+        for k in range(sum(repetitions)):
             arena.fill(arrays, layout, len(machine.cut.bounds))
             start = time.perf_counter()
             machine.launch(function, self.runner.threads, scale)
-            if k >= warmup:
+            if k >= repetitions.warmup:
                 seconds.append(time.perf_counter() - start)
         return collect_outputs(arena, layout, kind, op), seconds

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from synth.errors import UsageError
-from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.buffer_binding import BoundArrays, bind_arrays
+from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.cuda import devices
 from synth.runtime.cuda.device_state import State
-from synth.runtime.dtypes import Dtype
-from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 
 # Byte that poisons buffers of integers, so that unwritten memory is no plausible result; floats are poisoned with NaN.
@@ -23,17 +20,15 @@ Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
 class Buffers:
-    """Device buffers of a program for units of `padding` and elements of `kind`, rank r on GPU `on[r]`.
+    """Device buffers of a program for calls of `arrays`, which have a GPU for each rank.
 
     `sets[k][r]`: input and output, allocated when first used.
     """
 
-    def __init__(
-        self, cupy: Any, program: Program, layout: Layout, arena: Arena, state: State, *, padding: Padding, kind: Dtype,
-        on: Sequence[int], in_place: bool,
-    ) -> None:  # fmt: skip
-        self.cupy, self.program, self.layout, self.arena, self.state = cupy, program, layout, arena, state
-        self.padding, self.elements, self.kind, self.on, self.in_place = padding, padding.elements, kind, on, in_place
+    def __init__(self, cupy: Any, program: Program, arena: Arena, state: State, arrays: ArrayLayout) -> None:
+        self.cupy, self.program, self.arena, self.state, self.arrays = cupy, program, arena, state, arrays
+        self.layout, self.padding, self.kind, on, self.in_place = arrays
+        self.elements, self.on = self.padding.elements, on or ()
         self.sets: list[list[Any]] = []
         self._scratch = [self._zeros(rank, gpu.scratch) for rank, gpu in enumerate(program.gpus)]
         self._known: dict[Pointers, tuple[Any, ...]] = {}
@@ -66,9 +61,7 @@ class Buffers:
         the program's layout says. Allocates and waits for arrays that were not used before, so it must not be called
         with such arrays while a graph is captured. Raises UsageError in one line.
         """
-        arrays = bind_arrays(
-            self.program, self.layout, self.padding, self.kind, inputs, outputs, on=self.on, in_place=self.in_place
-        )
+        arrays = bind_arrays(self.arrays, inputs, outputs)
         if self.padding.padded:
             self.own()
             self._held = arrays

@@ -7,7 +7,7 @@ statuses. All share one abort flag, in the memory of the first launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import numpy as np
 from synth.runtime.cuda.devices import zeros
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import Launch, local_dependencies
-from synth.runtime.reference.op_tables import Compiled
-from synth.runtime.slicing import Cut
+from synth.runtime.kernel.transports import KernelProgram
 
 LINE = 128  # bytes between counters: a cache line of the GPU, so that two counters do not share one
 
@@ -24,25 +23,22 @@ LINE = 128  # bytes between counters: a cache line of the GPU, so that two count
 class State:
     """The state of a loaded program in GPU memory; `progs[k]` is the kernel's Prog of launch k without the buffers.
 
-    `slot`: maps the elements of a chunk in one slice to the bytes of a FIFO slot. `scale`: the kernel's elements in one
-    element of the program (its bytes, where the kernel moves bytes).
+    `scale`: the kernel's elements in one element of the program (its bytes, where the kernel moves bytes).
     """
 
     def __init__(
         self,
         cupy: Any,
-        code: Compiled,
-        tables: flat.Tables,
-        cut: Cut,
+        program: KernelProgram,
         launches: Sequence[Launch],
         *,
-        slot: Callable[[int], int],
         scale: int,
         timeout: float,
     ) -> None:
+        code, cut, _, tables, _ = program
         self.cupy, self.code, self.launches = cupy, code, launches
         self.step = max((high - low for low, high in cut.bounds), default=0)
-        self.slots = -(-cut.depth * slot(self.step) // 128) * 128 or 128
+        self.slots = -(-cut.depth * program.slot(self.step) // 128) * 128 or 128
         devices = sorted({launch.device for launch in launches})
         self._lines: list[Any] = []  # memory of counters and FIFOs, by device
         conns = self._connections(devices)

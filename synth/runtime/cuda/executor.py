@@ -24,12 +24,13 @@ from synth.program.program import Program
 from synth.runtime.cuda import devices, reference_timings
 from synth.runtime.cuda.devices import described, driver_version
 from synth.runtime.cuda.graph_timing import timed
-from synth.runtime.cuda.loaded_program import CudaMachine
+from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.dtypes import operator
-from synth.runtime.executor import Execution
+from synth.runtime.executor import Execution, Repetitions
 from synth.runtime.kernel import build_host, nvrtc, sources
 from synth.runtime.padding import Padding
+from synth.runtime.slicing import FifoOptions
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 KEPT, KEPT_BYTES = (
@@ -131,7 +132,7 @@ def _built(arch: int, group: str, scope: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Cuda:
+class Cuda(FifoOptions):
     """The executor that runs all ranks of a program on the current GPU, or each rank on its own.
 
     `ranks_on`: the GPU of each rank, each rank being a launch of its own, on different GPUs with peer access or side by
@@ -141,15 +142,10 @@ class Cuda:
     the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over the
     links of `network`, computed by the kernel as it moves the data) or paced (real time too is held to `stretch` times
     that, by default 16). `graphs`: time launches in replays of CUDA graphs. `fetch`: fetch and compare their outputs.
-    Without a clock, `network` is only named in the report. `protocol`, `depth`, `part`, `runtime`: as for the reference
-    executor.
+    Without a clock, `network` is only named in the report.
     """
 
     network: Network | None = None
-    protocol: str | None = None
-    depth: int | None = None
-    part: int | None = None
-    runtime: str = "synth"
     threads: int | None = None
     timeout: float = 10.0
     slot: int | None = None
@@ -190,7 +186,8 @@ class Cuda:
         if (why := missing()) is not None:
             raise SynthError(f"the cuda executor cannot run here: {why}")
         with one_line(f"loading {program.name}"):
-            return CudaMachine(_cupy(), self, program, padding, element_type(dtype), operator(op), in_place, kernel)
+            call = LoadedCall(padding, element_type(dtype), operator(op), in_place)
+            return CudaMachine(_cupy(), self, program, call, kernel)
 
     def prepare(self, program: Program, unit: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
         """Return a machine for the caller's arrays of `unit` elements a unit of data, and an error guard.
@@ -234,28 +231,27 @@ class Cuda:
         dtype: str,
         op: str = "sum",
         in_place: bool = False,
-        warmup: int,
-        repeats: int,
+        repetitions: Repetitions,
     ) -> tuple[tuple[np.ndarray, ...], list[float]]:
-        """Return the outputs of a single launch, and the seconds of a launch in each of `repeats` replays of a graph.
+        """Return the outputs of a single launch, and the seconds of a launch in each timed replay of a graph.
 
-        `warmup` replays precede them. Where all ranks share one GPU's memory, these times say nothing about links. See
+        Where all ranks share one GPU's memory, these times say nothing about links. See
         synth.runtime.cuda.graph_timing.
         """
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
-            return timed(machine, arrays, warmup, repeats, graphs=self.graphs, fetch=self.fetch)
+            return timed(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
 
     def beside(
-        self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, warmup: int, repeats: int
+        self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, repetitions: Repetitions
     ) -> tuple[int, list[float]]:
         """Return the bytes written, and the seconds of each repeat, of a reference timing: copy or nccl.
 
         Raises UsageError where it cannot be timed.
         """
         call = reference_timings.TimedCall(
-            layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats
+            layout, elements, element_type(dtype), operator(op), self.ranks_on, *repetitions
         )
         with one_line(f"timing {name}"):
             return reference_timings.reference_timing(_cupy(), name, call)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from synth.errors import SynthError, UsageError
 from synth.program.buffer_layout import layout_of
 from synth.program.program import Program
+from synth.runtime.buffer_binding import ArrayLayout
 from synth.runtime.cuda import devices
 from synth.runtime.cuda.buffers import Buffers
 from synth.runtime.cuda.device_state import State
@@ -35,6 +35,15 @@ SLOT, SLOTS = 512 << 10, {sources.DIRECT: 2 << 20}
 PACED = 16  # default stretch of a paced run: real time over logical time
 
 
+class LoadedCall(NamedTuple):
+    """The calls that a program is loaded for: units of data, type, operator, and in place or not."""
+
+    padding: Padding
+    kind: Dtype
+    op: str
+    in_place: bool
+
+
 class CudaMachine(Buffers):
     """A program loaded on GPUs. `launch` does not wait; `finish` does, and reports a deadlock.
 
@@ -44,20 +53,12 @@ class CudaMachine(Buffers):
     """
 
     def __init__(
-        self, cupy: Any, options: Cuda, program: Program, padding: Padding, kind: Dtype, op: str, in_place: bool,
-        kernel: Callable[..., Any],
-    ) -> None:  # fmt: skip
+        self, cupy: Any, options: Cuda, program: Program, call: LoadedCall, kernel: Callable[..., Any]
+    ) -> None:
+        padding, kind, op, in_place = call
         self.op, layout = op, layout_of(program)
         devices.check(cupy, options.ranks_on)
-        parts = cut(
-            program,
-            padding.elements,
-            kind,
-            protocol=options.protocol,
-            depth=options.depth,
-            part=options.part,
-            runtime=options.runtime,
-        )
+        parts = cut(program, padding.elements, kind, options)
         arena = Arena(program, layout, in_place=in_place, slices=1)
         self.code = compiled(program, arena, in_place=in_place)
         self.clock = make_clock(options, self.code, parts, kind, in_place)
@@ -94,14 +95,14 @@ class CudaMachine(Buffers):
                     )
         self.threads = self._fit(cupy, program.name, options.threads)
         scale = kind.size // instance.size
-        slot = partial(flat.slot_bytes, tables, size=kind.size, feature=feature)
-        state = State(cupy, self.code, tables, self.cut, self.launches, slot=slot, scale=scale, timeout=options.timeout)
+        loaded = transports.KernelProgram(self.code, self.cut, feature, tables, kind.size)
+        state = State(cupy, loaded, self.launches, scale=scale, timeout=options.timeout)
         if self.clock is not None:
             self._hands = devices.zeros(cupy, self.devices[0], self.clock.size)
             state.progs[0]["clock"] = self._hands.data.ptr
             self._size, self._stretch = instance.size, (options.stretch or PACED) if options.clock == "paced" else 0
         on = options.ranks_on or (self.devices[0],) * program.ranks
-        super().__init__(cupy, program, layout, arena, state, padding=padding, kind=kind, on=on, in_place=in_place)
+        super().__init__(cupy, program, arena, state, ArrayLayout(layout, padding, kind, on, in_place))
         self._sides: list[tuple[Any, Any]] = []  # stream and end event of each launch, where there are several
         if len(self.launches) > 1:
             self._sides = [self._stream(launch.device) for launch in self.launches]

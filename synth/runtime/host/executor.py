@@ -23,10 +23,11 @@ from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.block_status import waits
 from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches
 from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clock
+from synth.runtime.kernel.transports import KernelProgram
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
-from synth.runtime.reference.op_tables import Compiled, compiled
-from synth.runtime.slicing import Cut, cut
+from synth.runtime.reference.op_tables import compiled
+from synth.runtime.slicing import FifoOptions, cut
 
 MAX_THREADS = 4096  # maximum CPU threads of all blocks of a program together
 PACED = 1000  # default stretch of a paced run: large, because CPU threads wake slowly
@@ -37,21 +38,22 @@ class HostProgram:
     """A program loaded for CPU threads: tables, connections and counters, which outlive a launch.
 
     `launch` may be called repeatedly. Nothing is cleared between launches, except after one that was cut short or
-    leaves messages behind. `size`: bytes of an element. `feature`, `tables`: from `transports.tables`. `on`: a device
-    for each rank, where every rank is a launch of its own. `clock`: for logical time.
+    leaves messages behind. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for logical
+    time.
     """
 
     def __init__(
-        self, code: Compiled, cut: Cut, size: int, feature: str, tables: flat.Tables, *, timeout: float,
-        on: Sequence[int] | None = None, clock: ClockMemory | None = None,
+        self, program: KernelProgram, *, timeout: float, on: Sequence[int] | None = None,
+        clock: ClockMemory | None = None,
     ) -> None:  # fmt: skip
+        code, cut, feature, tables, size = program
         self.code, self.cut, self.launches = code, cut, plan_launches(code, on)
         self.feature, self.tables, self.size = feature, tables, size
         self.clock = clock
         self.timed: ClockTimes | None = None
         count, wires = len(code.place), max(1, len(code.wires))
         self.step = max((high - low for low, high in cut.bounds), default=0)
-        slot = flat.slot_bytes(tables, self.step, size, feature)
+        slot = program.slot(self.step)
         self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
         self.counters = np.zeros((wires, 3, LINE), np.uint64)
         self.conns = np.zeros(wires, flat.CONN)
@@ -157,7 +159,7 @@ def _at(array: np.ndarray) -> int:
 
 
 @dataclass(frozen=True)
-class Host:
+class Host(FifoOptions):
     """The executor that runs the CUDA kernel's source on CPU threads.
 
     Every element moves as on a GPU; the real time says nothing about one. `threads`: of each thread block. `timeout`:
@@ -165,14 +167,10 @@ class Host:
     machine, and each rank is a launch of its own. `direct`: put messages directly into the receiver's buffer where
     that is proved safe. `clock`: logical (the time of an execution-driven model over the links of `network`, computed
     by the kernel as it moves the data) or paced (real time too is held to `stretch` times that). Without a clock,
-    `network` is only named in the report. `protocol`, `depth`, `part`, `runtime`: as for the reference executor.
+    `network` is only named in the report.
     """
 
     network: Network | None = None
-    protocol: str | None = None
-    depth: int | None = None
-    part: int | None = None
-    runtime: str = "synth"
     threads: int = 4
     timeout: float = 5.0
     ranks_on: tuple[int, ...] | None = None
@@ -212,9 +210,7 @@ class Host:
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[HostProgram, Arena]:
         """Return `program`, ready to launch with `elements` elements a chunk, and its poisoned buffers."""
-        parts = cut(
-            program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime
-        )
+        parts = cut(program, elements, kind, self)
         arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
         arena.allocate(kind, elements)
         code = compiled(program, arena, in_place=in_place)
@@ -223,9 +219,8 @@ class Host:
         feature, tables = transports.tables(
             code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
         )  # fmt: skip
-        machine = HostProgram(
-            code, parts, kind.size, feature, tables, timeout=self.timeout, on=self.ranks_on, clock=timed
-        )
+        loaded = KernelProgram(code, parts, feature, tables, kind.size)
+        machine = HostProgram(loaded, timeout=self.timeout, on=self.ranks_on, clock=timed)
         machine.point(arena)
         return machine, arena
 

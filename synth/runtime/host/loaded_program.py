@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.errors import SynthError
 from synth.program.program import Program
-from synth.runtime.buffer_binding import BoundArrays, bind_arrays
+from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.dlpack import view
 from synth.runtime.dtypes import Dtype, dtype, poison
 from synth.runtime.host.executor import Host, HostProgram, layout_of
@@ -32,9 +32,7 @@ class HostMachine:
         self.host, self.program, self.kind, self.op, self.in_place = host, program, kind, op, in_place
         self.layout, self.padding = layout_of(program), Padding(unit, program.chunks)
         elements = self.elements = self.padding.elements
-        parts = cut(
-            program, elements, kind, protocol=host.protocol, depth=host.depth, part=host.part, runtime=host.runtime
-        )
+        parts = cut(program, elements, kind, host)
         self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
         self.code = compiled(program, self.arena, in_place=in_place)
         host.fits(program, len(self.code.place))
@@ -45,7 +43,8 @@ class HostMachine:
             raise SynthError(
                 f"{program.name}: a connection takes fewer messages than are sent; the next launch would find them"
             )
-        self.machine = HostProgram(self.code, parts, kind.size, feature, tables, timeout=host.timeout, on=host.ranks_on)
+        loaded = transports.KernelProgram(self.code, parts, feature, tables, kind.size)
+        self.machine = HostProgram(loaded, timeout=host.timeout, on=host.ranks_on)
         self._bound: BoundArrays | None = None
         self._scratch: list[np.ndarray] = []
         if self.padding.padded:
@@ -60,9 +59,8 @@ class HostMachine:
         An array is None where a rank has none. In place, they lie as the program's layout says. Raises UsageError in
         one line.
         """
-        self._bound = bind_arrays(
-            self.program, self.layout, self.padding, self.kind, inputs, outputs, on=None, in_place=self.in_place
-        )
+        arrays = ArrayLayout(self.layout, self.padding, self.kind, None, self.in_place)
+        self._bound = bind_arrays(arrays, inputs, outputs)
         if self.padding.padded:
             return
         self.machine.buffers[:] = self._bound.pointers

@@ -19,7 +19,7 @@ from synth.runtime.executor import Usage
 from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
-from synth.runtime.reference.event_loop import Engine
+from synth.runtime.reference.event_loop import Engine, Simulation
 from synth.runtime.reference.op_tables import Compiled, compiled
 from synth.runtime.slicing import Cut
 
@@ -100,9 +100,7 @@ def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place
     arena = Arena(program, layout, in_place=in_place, slices=len(cut.bounds))
     arena.fill((), layout, len(cut.bounds))
     links = LinkSchedule(network)
-    engine = Engine(
-        compiled(program, arena, in_place=in_place), arena, cut, size, links=links, combine=None, trace=True
-    )
+    engine = Engine(compiled(program, arena, in_place=in_place), arena, cut, size, None, Simulation(links, trace=True))
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)

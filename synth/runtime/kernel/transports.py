@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from synth.program.direct_writes import direct_sends, ordered_without_messages
 from synth.runtime.kernel import sources
 from synth.runtime.kernel import tables as arrays
 from synth.runtime.reference.op_tables import Compiled
 from synth.runtime.slicing import Cut
+
+
+class KernelProgram(NamedTuple):
+    """A compiled program for elements of `size` bytes, with the kernel's feature and tables, which `tables` returns."""
+
+    code: Compiled
+    cut: Cut
+    feature: str
+    tables: arrays.Tables
+    size: int
+
+    def slot(self, elements: int) -> int:
+        """Return the bytes of a FIFO slot for `elements` elements of each chunk."""
+        return arrays.slot_bytes(self.tables, elements, self.size, self.feature)
 
 
 def tables(

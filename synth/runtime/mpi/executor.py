@@ -26,25 +26,21 @@ from synth.runtime.executor import Execution
 from synth.runtime.mpi import environment as mpi_world
 from synth.runtime.mpi.child import Job, read_error
 from synth.runtime.mpi.rank import Task, gathered, run_rank
+from synth.runtime.slicing import FifoOptions
 
 _comm: Any = None  # a communicator of this executor alone, so that no other messages are mixed with its own
 
 
 @dataclass(frozen=True)
-class Mpi:
+class Mpi(FifoOptions):
     """The executor that runs each rank as an MPI process.
 
     `processes`: where given, it must be the number of ranks. `patience`: seconds without any message until a run counts
-    as stuck. `protocol`, `depth`, `part` and `runtime` divide messages as for the reference executor. `network` gives
-    no times here.
+    as stuck. `network` gives no times here.
     """
 
     network: Network | None = None
     processes: int | None = None
-    protocol: str | None = None
-    depth: int | None = None
-    part: int | None = None
-    runtime: str = "synth"
     patience: float = 3.0
 
     def available(self) -> str | None:
@@ -64,18 +60,8 @@ class Mpi:
         """
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         kind = element_type(dtype)
-        task = Task(
-            program,
-            elements,
-            kind.name,
-            op,
-            in_place,
-            self.protocol,
-            self.depth,
-            self.part,
-            self.runtime,
-            self.patience,
-        )
+        fifos = self.protocol, self.depth, self.part, self.runtime
+        task = Task(program, elements, kind.name, op, in_place, *fifos, self.patience)
         world = mpi_world.current_job()
         self._fits(program, world)
         if world is None:

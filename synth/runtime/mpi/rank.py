@@ -29,7 +29,7 @@ from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Wait
 from synth.runtime.reference.op_tables import compiled
 from synth.runtime.reference.outputs import complete, output, unchanged
-from synth.runtime.slicing import cut
+from synth.runtime.slicing import FifoOptions, cut
 
 HEADER = 16  # bytes before the data of a message: chunks and op, int64 each
 # First and longest sleep in seconds when no message moved; it doubles each time, so that other processes get the core.
@@ -65,9 +65,8 @@ def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, 
     if program.collective is None:
         raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
     layout = Layout(program.collective, program.chunks)
-    parts = cut(
-        program, task.elements, kind, protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime
-    )
+    fifos = FifoOptions(protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime)
+    parts = cut(program, task.elements, kind, fifos)
     arena = Arena(program, layout, in_place=task.in_place, slices=len(parts.bounds))
     check_memory(sum(arena.rows), task.elements, kind)
     inputs: list[np.ndarray | None] = [None] * program.ranks
@@ -81,7 +80,7 @@ def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, 
     for (owner, _), row in zip(code.place, code.steps, strict=True):
         steps.append(row if owner == rank else ())
     code = code._replace(steps=tuple(steps))
-    return Engine(code, arena, parts, kind.size, links=None, combine=combiner(kind, operator(task.op))), arena, layout
+    return Engine(code, arena, parts, kind.size, combiner(kind, operator(task.op))), arena, layout
 
 
 class State(NamedTuple):

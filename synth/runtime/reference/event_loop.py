@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from synth.errors import VerificationError
 from synth.program.events import Event
-from synth.runtime.link_schedule import LinkSchedule
+from synth.runtime.link_schedule import LinkSchedule, Transfer
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.onesided_ops import OneSided
 from synth.runtime.reference.op_tables import Compiled, Place, Step
@@ -37,11 +37,26 @@ class Wait(NamedTuple):
     what: Any
 
 
+class Simulation(NamedTuple):
+    """Options of a simulated run.
+
+    `links`: the links that give the times (None: no transfer takes time). `delays`: seed of random delays. `local`:
+    maps bytes to the ps that a block needs to move them. `trace`: keep the events.
+    """
+
+    links: LinkSchedule | None = None
+    delays: int | None = None
+    local: Callable[[int], int] | None = None
+    trace: bool = False
+
+
+UNTIMED = Simulation()
+
+
 class Engine:
     """One run of a compiled program; `waiting` and `done` describe the blocks where it stops early.
 
-    `size`: bytes of an element. `combine`: (a, b) -> a ⊕ b. `delays`: seed of random delays. `local`: maps bytes to the
-    ps that a block needs to move them.
+    `size`: bytes of an element. `combine`: (a, b) -> a ⊕ b; None without data.
     """
 
     def __init__(
@@ -50,14 +65,11 @@ class Engine:
         arena: Arena,
         cut: Cut,
         size: int,
-        *,
-        links: LinkSchedule | None,
         combine: Callable | None,
-        delays: int | None = None,
-        local: Callable[[int], int] | None = None,
-        trace: bool = False,
+        simulation: Simulation = UNTIMED,
     ) -> None:
         blocks = len(code.place)
+        links, delays, local, trace = simulation
         self.code, self.arena, self.cut, self.size, self.links, self.combine = code, arena, cut, size, links, combine
         self.local = local
         self.events: list[Event] | None = [] if trace else None
@@ -206,11 +218,11 @@ class Engine:
         size = count * (high - low) * self.size
         end = now
         if step.sends:
-            link, begin, arrival = None, now, now
+            transfer, begin, arrival = Transfer(None, now, now, size), now, now
             if self.links:
                 route = self.routes[out]
-                link = self.links.keys[route]
                 begin, end, arrival = self.links.send(route, size, now)
+                transfer = Transfer(self.links.keys[route], begin, arrival, size)
             self.held[out] += 1
             self.queue[out].append((arrival, value, count, b, self.pc[b]))
             receiver = self.code.wires[out].receiver
@@ -218,7 +230,7 @@ class Engine:
                 self.wake(receiver, arrival)
             if self.local:
                 end = max(end, begin + self.local(size))
-            self.record(b, step, now, end, link, begin, arrival, size)
+            self.record(b, step, now, end, transfer)
         else:
             if self.local:
                 end = now + self.local(size)
@@ -294,33 +306,10 @@ class Engine:
         """Return a ⊕ b as a new array; None without data."""
         return None if a is None or b is None or self.combine is None else self.combine(a, b)
 
-    def record(
-        self,
-        b: int,
-        step: Step,
-        start: int,
-        end: int,
-        link: tuple | None = None,
-        sent: int = 0,
-        arrival: int = 0,
-        size: int = 0,
-    ) -> None:
+    def record(self, b: int, step: Step, start: int, end: int, transfer: Transfer | None = None) -> None:
         """Record an event, in a run with a trace."""
         if self.events is not None:
             rank, block = self.code.place[b]
-            row = (
-                rank,
-                block,
-                self.pc[b],
-                self.slice[b],
-                self.part[b],
-                step.code,
-                self.ready[b],
-                start,
-                end,
-                link,
-                sent,
-                arrival,
-                size,
-            )
-            self.events.append(Event(*row))
+            place = rank, block, self.pc[b], self.slice[b], self.part[b]
+            link, sent, arrival, size = transfer or (None, 0, 0, 0)
+            self.events.append(Event(*place, step.code, self.ready[b], start, end, link, sent, arrival, size))

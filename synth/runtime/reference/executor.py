@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,27 +19,31 @@ from synth.runtime.executor import Execution, Usage
 from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
-from synth.runtime.reference.event_loop import Engine
+from synth.runtime.reference.event_loop import Engine, Simulation
 from synth.runtime.reference.op_tables import compiled
 from synth.runtime.reference.outputs import complete, output, unchanged
-from synth.runtime.slicing import Cut, cut
+from synth.runtime.slicing import Cut, FifoOptions, cut
+
+
+class _Call(NamedTuple):
+    """The data of a call: type, operator, kind of call, and inputs by rank (None: no data)."""
+
+    kind: Dtype
+    op: str
+    in_place: bool
+    arrays: Sequence[np.ndarray] | None
 
 
 @dataclass(frozen=True)
-class Reference:
+class Reference(FifoOptions):
     """A discrete-event simulation of thread blocks; `synth.runtime.reference.event_loop` gives its rules.
 
-    `network` gives the times; without one every event happens at time 0 and only the result counts. `protocol`, `depth`
-    (parts a connection holds) and `part` (chunks of a part) override the program's. `local`: GB/s that one block can
-    move, None for no limit; it applies to copies and sends alike. `delays`: a seed with which blocks, and the engines
-    of port channels, pause at random. `trace`: record all events.
+    `network` gives the times; without one every event happens at time 0 and only the result counts. `local`: GB/s that
+    one block can move, None for no limit; it applies to copies and sends alike. `delays`: a seed with which blocks, and
+    the engines of port channels, pause at random. `trace`: record all events.
     """
 
     network: Network | None = None
-    protocol: str | None = None
-    depth: int | None = None
-    part: int | None = None
-    runtime: str = "synth"
     local: Fraction | None = None
     delays: int | None = None
     trace: bool = False
@@ -53,15 +58,13 @@ class Reference:
         """Run `program` on `arrays` (rows are chunks), which are not changed; see `Executor.run`."""
         kind = element_type(dtype)
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        return self._run(program, elements, kind, operator(op), in_place, arrays)
+        return self._run(program, elements, _Call(kind, operator(op), in_place, arrays))
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
         """Run without data, for the time and the check that no memory is read before it is written."""
-        return self._run(program, elements, element_type(dtype), "sum", in_place, None)
+        return self._run(program, elements, _Call(element_type(dtype), "sum", in_place, None))
 
-    def _run(
-        self, program: Program, elements: int, kind: Dtype, op: str, in_place: bool, arrays: Sequence[np.ndarray] | None
-    ) -> Execution:
+    def _run(self, program: Program, elements: int, call: _Call) -> Execution:
         task = program.collective
         if task is None:
             raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
@@ -70,22 +73,17 @@ class Reference:
                 f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}"
             )
         layout = Layout(task, program.chunks)
-        parts = cut(
-            program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime
-        )
-        done = self._launch(program, layout, parts, kind, op, in_place, arrays)
+        parts = cut(program, elements, call.kind, self)
+        done = self._launch(program, layout, parts, call)
         if program.one_sided and program.protocol == "LL" and len({gpu.scratch for gpu in program.gpus}) > 1:
             # with equal scratch on all ranks the second launch would repeat the first
             again = replace(program, name=f"{program.name}, second launch")
-            self._launch(again, layout, parts, kind, op, in_place, arrays, second=True)
+            self._launch(again, layout, parts, call, second=True)
         return done
 
-    def _launch(
-        self, program: Program, layout: Layout, parts: Cut, kind: Dtype, op: str, in_place: bool,
-        arrays: Sequence[np.ndarray] | None, second: bool = False,
-    ) -> Execution:  # fmt: skip
+    def _launch(self, program: Program, layout: Layout, parts: Cut, call: _Call, second: bool = False) -> Execution:
         """Run one launch; `second`: MSCCL++'s packets use the upper half of the scratch."""
-        elements = parts.elements
+        elements, (kind, op, in_place, arrays) = parts.elements, call
         arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds), second=second)
         if arrays is not None:
             arena.allocate(kind, elements)
@@ -96,11 +94,8 @@ class Reference:
             arena,
             parts,
             kind.size,
-            links=links,
-            combine=combiner(kind, op),
-            delays=self.delays,
-            local=self._local if self.local else None,
-            trace=self.trace,
+            combiner(kind, op),
+            Simulation(links, self.delays, self._local if self.local else None, self.trace),
         )
         with np.errstate(all="ignore"):
             makespan = engine.run()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from synth.runtime.link_schedule import Transfer
 from synth.runtime.reference.op_tables import Place, PortKey, Step
 
 if TYPE_CHECKING:
@@ -131,11 +132,11 @@ class OneSided:
     def _reserve(self, b: int, step: Step, src: int, dst: int, size: int, index: int) -> tuple[int, int, int]:
         engine, now = self.engine, self.engine.now
         if engine.links is None:
-            engine.record(b, step, now, now, (src, dst, ()), now, now, size)
+            engine.record(b, step, now, now, Transfer((src, dst, ()), now, now, size))
             return now, now, now
         route = engine.links.route(src, dst, index)
         times = engine.links.send(route, size, engine.links.free(route, now))
-        engine.record(b, step, now, times[1], engine.links.keys[route], times[0], times[2], size)
+        engine.record(b, step, now, times[1], Transfer(engine.links.keys[route], times[0], times[2], size))
         return times
 
     def _value(self, b: int, step: Step) -> Any:

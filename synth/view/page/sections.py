@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from synth.model import number_text
 from synth.model.frontier import Frontier, Point
@@ -248,16 +249,19 @@ def of_measured(doc: dict, about: EntryContext) -> Sheet:
     )
 
 
+class ProblemNames(NamedTuple):
+    """The names of a machine and of a collective on it, and the number of ranks."""
+
+    topology: str
+    collective: str
+    ranks: int
+
+
 def of_nothing(
-    about: EntryContext,
-    topology: str,
-    collective: str,
-    ranks: int,
-    status: str,
-    says: Sequence[str],
-    certificate: dict | None = None,
+    about: EntryContext, names: ProblemNames, status: str, says: Sequence[str], certificate: dict | None = None
 ) -> Sheet:
     """Return the sheet of an entry without a frontier: proved impossible, or not found."""
+    topology, collective, ranks = names
     proofs = (
         ((f"There is no schedule for {collective} on {topology}.", certificate_text.how(certificate)),)
         if certificate
