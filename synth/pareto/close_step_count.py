@@ -118,8 +118,8 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
         state.keep(point(verdict, bound, "best-known", began))
 
 
-def _search(state: SweepState, steps: int, bound: LowerBound, until: float, began: float) -> None:
-    """Enter schedules with ever smaller R/C, by growing C, until one is close to the bound or `work` is `until`."""
+def _search(state: SweepState, steps: int, bound: LowerBound, work_limit: float, began: float) -> None:
+    """Enter schedules with ever smaller R/C, by growing C, until one is near the bound or `work` is `work_limit`."""
     ratios: dict[Fraction, tuple[int, int]] = {}
     for chunks in range(1, min(SETTINGS.search_chunks, state.options.max_chunks or SETTINGS.search_chunks) + 1):
         least = max(steps, ceil(bound.value * chunks))
@@ -128,7 +128,7 @@ def _search(state: SweepState, steps: int, bound: LowerBound, until: float, bega
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
     enough = bound.value * (1 + SETTINGS.close)
     for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
-        remaining_seconds = state.left(until)
+        remaining_seconds = state.left(work_limit)
         if remaining_seconds <= 0 or (state.best is not None and state.best <= enough):
             break
         if ratio > bound.value and (state.best is None or ratio <= state.best * (1 - SETTINGS.worth)):

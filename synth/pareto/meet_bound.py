@@ -57,11 +57,13 @@ class MeetBoundSettings:
 SETTINGS = MeetBoundSettings()
 
 
-def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
+def meet_bound(
+    state: SweepState, steps: int, bound: LowerBound, work_limit: float
+) -> tuple[Sat | None, str, LowerBound]:
     """Return (schedule or None, reason why there is none, bound).
 
     The bound is `bound`, or a higher one where no schedule meets that; the schedule meets the returned one. The search
-    ends when `state.work` is `until`.
+    ends when `state.work` is `work_limit`.
     """
     from synth.encodings.tree_packing import search as trees
 
@@ -79,17 +81,17 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
         first = ()
     if tree_search and not exact_pricing and state.options.jobs > 1 and not state.options.deterministic:
         beside = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
-    verdict, why = _query_multiples(state, steps, bound, first, until, beside=beside)
+    verdict, why = _query_multiples(state, steps, bound, first, work_limit, beside=beside)
     reached = False
-    if verdict is not None or (state.left(until) <= 0 and not (beside and beside.result)):
+    if verdict is not None or (state.left(work_limit) <= 0 and not (beside and beside.result)):
         prefetched_bounds.end_job(beside)
     elif tree_search:
         verdict, reached, why = _on_trees(state, steps, bound, beside)
     else:
-        reached, multiples = _suggested(state, steps, bound, min(SETTINGS.suggested_slice, state.left(until)))
-        verdict, why = _query_multiples(state, steps, bound, (SETTINGS.suggested_slice,), until, multiples)
-    if verdict is None and state.left(until) > 0:
-        higher = None if reached else _tree_bound(state, steps, bound, until)
+        reached, multiples = _suggested(state, steps, bound, min(SETTINGS.suggested_slice, state.left(work_limit)))
+        verdict, why = _query_multiples(state, steps, bound, (SETTINGS.suggested_slice,), work_limit, multiples)
+    if verdict is None and state.left(work_limit) > 0:
+        higher = None if reached else _tree_bound(state, steps, bound, work_limit)
         if higher is not None:
             bound = higher
             if state.best is not None and bound.value >= state.best:
@@ -99,11 +101,11 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -
         if verdict is None:
             again, start = (0 if higher is not None else 1), least_multiple(steps, bound)
             multiples = [start + more for more in SETTINGS.multiples[again:]]
-            verdict, why = _query_multiples(state, steps, bound, SETTINGS.first_slices[again:], until, multiples)
+            verdict, why = _query_multiples(state, steps, bound, SETTINGS.first_slices[again:], work_limit, multiples)
     effort = bound.value.denominator * units <= SETTINGS.few_chunks
     for slices in SETTINGS.later_slices if effort else ():
-        if verdict is None and state.left(until) > 0:
-            verdict, why = _query_multiples(state, steps, bound, slices, until)
+        if verdict is None and state.left(work_limit) > 0:
+            verdict, why = _query_multiples(state, steps, bound, slices, work_limit)
     return verdict, why, bound
 
 
@@ -123,7 +125,7 @@ def _query_multiples(
     steps: int,
     bound: LowerBound,
     slices: Sequence[float],
-    until: float,
+    work_limit: float,
     multiples: Sequence[int] | None = None,
     beside: Job | None = None,
 ) -> tuple[Sat | None, str]:
@@ -144,7 +146,7 @@ def _query_multiples(
             return None, f"chunks are limited to {max_chunks}, {q * m} would be next"
         if p * m > state.options.max_rounds(steps):
             return None, f"rounds are limited to {state.options.max_rounds(steps)}, {p * m} would be next"
-        remaining_seconds = min(seconds * state.longer, state.left(until))
+        remaining_seconds = min(seconds * state.longer, state.left(work_limit))
         if remaining_seconds <= 0:
             break
         problem = Problem(state.network, state.collective, q * m, steps, p * m)
@@ -201,12 +203,12 @@ def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float)
     return True, [m] if q * m * state.collective.units <= SETTINGS.most_chunks else []
 
 
-def _tree_bound(state: SweepState, steps: int, bound: LowerBound, until: float) -> LowerBound | None:
+def _tree_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: float) -> LowerBound | None:
     """Return a bound by trees that is higher than `bound`, or None."""
     from synth.bounds.trees import tree_bound as trees
 
     network, collective = state.forwards()
-    seconds = max(2.0, state.left(until) / 2)
+    seconds = max(2.0, state.left(work_limit) / 2)
     state.tell("query", f"S={steps}: tree bound", steps, bound.value)
     higher = trees.tree_bound(network, collective, steps, state.budget(seconds))
     if higher is None or higher.value <= bound.value:

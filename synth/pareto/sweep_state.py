@@ -139,9 +139,9 @@ class SweepState:
         """CPU seconds so far, of this process and of the queries' processes on each processor that they used."""
         return time.process_time() + self.spent
 
-    def left(self, until: float) -> float:
-        """Return the seconds until `work` is `until`, or until the time limit, whichever is less."""
-        return min(until - self.work, self.deadline.remaining())
+    def left(self, work_limit: float) -> float:
+        """Return the seconds until `work` is `work_limit`, or until the time limit, whichever is less."""
+        return min(work_limit - self.work, self.deadline.remaining())
 
     def point_seconds(self) -> float:
         """Return the seconds for the next point: its share of the time limit, where there is one."""
