@@ -60,7 +60,7 @@ USES: dict[str, set[str]] = {
     "z3": {"solvers/z3_integers.py", "solvers/z3_sat.py"},
     "pysat": {"solvers/cadical.py", "solvers/minicard.py"},
     "pysolvers": {"solvers/cadical_lrat.py"},
-    "ortools": {"solvers/cp_sat.py", "solvers/cp_sat_circuits.py", "solvers/max_flow.py"},
+    "ortools": {"solvers/cp_sat.py", "solvers/max_flow.py"},
     "scipy.optimize": {"solvers/highs.py", "solvers/least_squares.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
     "click": {f"cli/{name}.py" for name in CLICK},

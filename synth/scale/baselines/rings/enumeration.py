@@ -14,8 +14,6 @@ from synth.solvers.highs import integer
 MAXIMUM_STEPS = 20_000
 # Cycles that are enumerated. More columns make the integer program slow, and fully joined boxes have very many cycles.
 MAXIMUM_CYCLES = 600
-# Cycles that the greedy packing tries, in the order of the enumeration.
-GREEDY_CYCLES = 60
 
 Cycle = tuple[int, ...]
 
@@ -25,25 +23,6 @@ def cycles(network: RingNetwork) -> tuple[list[Cycle], bool]:
     found: dict[Cycle, None] = {}
     complete = _enumerate(_neighbors(network), found, MAXIMUM_STEPS, MAXIMUM_CYCLES)
     return list(found), complete
-
-
-def greedy(network: RingNetwork, cycles: Sequence[Cycle]) -> Rings:
-    """Pack the first `GREEDY_CYCLES` cycles one after the other, each with as many units as still fit."""
-    units, capacity = network.units.copy(), network.capacity.copy()
-    first, limits_of = network.limits
-    rings: list[tuple[Cycle, int]] = []
-    ring_links = []
-    for cycle in cycles[:GREEDY_CYCLES]:
-        links = network.find(np.array(cycle), np.roll(cycle, -1))
-        crossings = [limits_of[first[i] : first[i + 1]] for i in links.tolist()]
-        limits, times = np.unique(np.concatenate(crossings), return_counts=True)
-        width = int(min([units[links].min(), *(capacity[limits] // times)]))
-        if width > 0:
-            units[links] -= width
-            capacity[limits] -= width * times
-            rings.append((cycle, width))
-            ring_links.append(tuple(links.tolist()))
-    return Rings(tuple(rings), False, tuple(ring_links))
 
 
 def packed(network: RingNetwork, cycles: Sequence[Cycle]) -> Rings:

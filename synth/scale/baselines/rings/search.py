@@ -3,14 +3,16 @@
 A ring is a directed Hamiltonian cycle over existing links (NCCL makes no ring through a rank that does not take part).
 One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
 
-The stages, until the cut bound is met (`cut_bound`):
+Where all Hamiltonian cycles are few, they are listed and packed by an integer program: no rings carry more
+(`enumeration`). Elsewhere one method finds them. An integer program chooses links that leave and enter every rank
+equally often. They fall into factors, sets of cycles through all ranks. Simulated annealing exchanges links of two
+factors along alternating cycles until the cycles of each are joined into one. It runs
 
-enumeration   all Hamiltonian cycles where they are few, with an integer program over them: no rings carry more
-pairs         rings in opposite pairs where links are symmetric (`bidirectional_pairs`)
-quotients     rings of the quotient networks of the declared automorphisms, in whole multiples of the width that fills
-              the links best (`circulations`, on few nodes `cp_sat_circuits`), first by short, then by long
-              annealing
-proof         on few ranks or links, a constraint program that finds one unit more or proves that there is none
+pairs         on undirected edges, for rings in opposite pairs, where links are symmetric (`bidirectional_pairs`)
+quotients     on the quotient networks of the declared automorphisms and the network itself (`circulations`), in whole
+              multiples of the width that fills the links best
+
+each with a few moves first and then with more, until the cut bound is met (`cut_bound`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from synth.scale.baselines.rings import (
     bidirectional_pairs,
     check,
     circulations,
-    cp_sat_circuits,
     cut_bound,
     enumeration,
     quotient_network,
@@ -43,12 +44,7 @@ Progress = Callable[[str], None]
 class RingSearchSettings:
     """Limits and efforts of the ring search.
 
-    enumerated_ranks       ranks up to which cycles are enumerated and the network itself, not only quotients, searched
-    proved_ranks           ranks up to which a constraint program is used
-    proved_variables       arcs of all rings together up to which a constraint program is used on more ranks
-    program_rings          rings up to which a constraint program is used
-    first_program_effort   deterministic seconds of a constraint program that looks for rings
-    proof_effort           deterministic seconds of a constraint program that looks for one unit more
+    searched_ranks         ranks up to which cycles are listed, and the network itself, not only quotients, is searched
     short_moves            annealing moves of a short search, at least
     short_moves_per_arc    annealing moves of a short search for each node and ring
     long_moves             annealing moves of a long search, at least
@@ -64,19 +60,14 @@ class RingSearchSettings:
     unit_rings             units up to which rings of one unit are tried, so many side by side
     """
 
-    enumerated_ranks: int = 300
-    proved_ranks: int = 16
-    proved_variables: int = 2_000
-    program_rings: int = 12
-    first_program_effort: float = 0.3
-    proof_effort: float = 2.0
+    searched_ranks: int = 300
     short_moves: int = 4_000
     short_moves_per_arc: int = 20
     long_moves: int = 60_000
     long_moves_per_ring: int = 16_000
     long_rings: int = 20
     few_nodes: int = 32
-    seeds: int = 3
+    seeds: int = 6
     nearly_all: int = 8
     long_quotients: int = 2
     many_arcs: int = 10_000
@@ -121,10 +112,8 @@ def disjoint_rings(
     if bound.units:
         try:
             for rings in _improvements(network, bound.units, progress):
-                if rings.units > best.units or (rings.proved_maximum and not best.proved_maximum):
-                    best = replace(
-                        rings, bound=bound, proved_maximum=rings.proved_maximum or rings.units == bound.units
-                    )
+                proved = rings.proved_maximum or rings.units == bound.units
+                best = replace(rings, bound=bound, proved_maximum=proved)
                 if best.proved_maximum:
                     break
         except TimeUp:
@@ -136,14 +125,13 @@ def disjoint_rings(
 def _improvements(network: RingNetwork, maximum: int, progress: Progress) -> Iterator[Rings]:
     """Yield better and better rings, stage by stage; `maximum` is the cut bound in units."""
     best = Rings((), False)
-    if network.ranks <= SETTINGS.enumerated_ranks:
+    if network.ranks <= SETTINGS.searched_ranks:
         cycles, complete = enumeration.cycles(network)
         if complete:
-            yield enumeration.packed(network, sorted(cycles))
+            best = enumeration.packed(network, sorted(cycles))
+            yield best
             if not network.parallel:  # with parallel links the enumeration counted only one of them
                 return
-        best = enumeration.greedy(network, cycles)
-        yield best
     long_searches: list[_LongSearch] = []
     first, second = SETTINGS.pair_exchanges
     stages = [
@@ -159,7 +147,6 @@ def _improvements(network: RingNetwork, maximum: int, progress: Progress) -> Ite
             if rings.units > best.units:
                 best = rings
                 yield best
-    yield from _one_unit_more(network, best, progress)
 
 
 def _opposite_pairs(
@@ -197,8 +184,6 @@ def _short_searches(
             if not 1 <= wanted - len(layers) <= max(1, wanted // SETTINGS.nearly_all):
                 break
         long_searches.append(_LongSearch(quotient, width, wanted, len(layers)))
-        if len(layers) < wanted <= SETTINGS.program_rings and quotient.nodes <= SETTINGS.proved_ranks:
-            layers = cp_sat_circuits.fit(quotient, wanted, width, SETTINGS.first_program_effort) or layers
         if len(layers) * width > best:
             best = len(layers) * width
             yield _lifted(network, quotient, width, layers)
@@ -233,31 +218,10 @@ def _long_searches(
             reduction = max(1, 2 * reduction)
 
 
-def _one_unit_more(network: RingNetwork, rings: Rings, progress: Progress) -> Iterator[Rings]:
-    """Rings of one unit more, again and again, on few ranks or links; the last ones are proved to be the most."""
-    quotient = quotient_network.trivial_quotient(network) if network.ranks <= SETTINGS.enumerated_ranks else None
-    if quotient is None:
-        return
-    while rings.units < SETTINGS.program_rings:
-        variables = len(quotient.src) * (rings.units + 1)
-        if network.ranks > SETTINGS.proved_ranks and variables > SETTINGS.proved_variables:
-            return
-        progress(f"rings: whether {rings.units + 1} units fit")
-        layers = cp_sat_circuits.fit(quotient, rings.units + 1, 1, SETTINGS.proof_effort)
-        if layers is None:
-            return
-        if not layers and len(quotient.src) < np.count_nonzero(network.units):
-            return  # some parallel links were left out, so nothing is proved
-        rings = _lifted(network, quotient, 1, layers) if layers else replace(rings, proved_maximum=True)
-        yield rings
-        if not layers:
-            return
-
-
 def _quotients(network: RingNetwork) -> Iterator[QuotientNetwork]:
     """Quotient networks to search, the network itself last."""
     yield from quotient_network.quotients(network)
-    if network.ranks <= SETTINGS.enumerated_ranks:
+    if network.ranks <= SETTINGS.searched_ranks:
         trivial = quotient_network.trivial_quotient(network)
         if trivial is not None:
             yield trivial
