@@ -50,7 +50,7 @@ from synth.topologies.topology_files import from_document
 
 FLOWS = ("allgather", "reduce-scatter", "broadcast", "reduce", "alltoall", "allreduce")  # drawn alike often
 EXACT = ("scatter", "gather")  # half as often: flow methods do not know them
-ENCODINGS = ("auto", "step", "step-mono", "quotient", "path", "tree")
+ENCODINGS = ("auto", "step", "quotient", "path", "tree")
 MOST_STEPS = 3  # of a frontier, unless more are needed; what is open there is compared too
 SECONDS = 2.0  # of an engine
 CLOSE = 1e-6  # the linear program's floats

@@ -176,7 +176,7 @@ def test_frontiers_of_both_engines(doc, name, points, least):
     assert flow_bound(read(doc), name).bound == least  # what cuts of the fabric see, never above the optimum
 
 
-@pytest.mark.parametrize("encoding", ["path", "step", "step-mono", "quotient", "tree", "auto"])
+@pytest.mark.parametrize("encoding", ["path", "step", "quotient", "tree", "auto"])
 def test_encodings(encoding):
     for doc, name, rounds in ((PCIE, "alltoall", 6), (BOTH, "allgather", 1)):
         answer = api.solve(read(doc), name, 1, 1, rounds, encoding=encoding, jobs=1)

@@ -43,7 +43,7 @@ def solved(problem, **options):
 
 
 @pytest.mark.parametrize(
-    "encoding", ["auto", "step", "step-mono", "quotient@0", "quotient", "sccl", "path", "step/cpsat", "quotient@1/z3"]
+    "encoding", ["auto", "step", "quotient@0", "quotient", "sccl", "path", "step/cpsat", "quotient@1/z3"]
 )
 def test_a_schedule_whoever_is_asked(encoding):
     verdict = solved(dgx1("allgather", 1, 2, 2), encoding=encoding)

@@ -50,7 +50,7 @@ def test_the_checker_and_the_encoder_write_the_same_clauses() -> None:
     for seed in range(400):
         problem = random_problem(seed)
         plain = problem.reversed() if problem.collective.combining else problem
-        variables, encoded = Step(monotone=False, tight=False).apply(plain)[0].cnf()
+        variables, encoded = Step(tight=False).apply(plain)[0].cnf()
         count, clauses = written(problem)
         assert count == variables, seed
         assert Counter(map(frozenset, clauses)) == Counter(map(frozenset, encoded)), seed

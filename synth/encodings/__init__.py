@@ -11,20 +11,14 @@ from collections.abc import Mapping
 # encodings: class; `quotient` ones are built with generators, the others with nothing
 ENCODINGS: Mapping[str, str] = {
     "step": "synth.encodings.step:Step",
-    "step-mono": "synth.encodings.step:MonotoneStep",
     "quotient": "synth.encodings.quotient:Quotient",
-    "quotient-mono": "synth.encodings.quotient:MonotoneQuotient",
-    "quotient-shift": "synth.encodings.quotient:ShiftedQuotient",
     "sccl": "synth.encodings.sccl:solve",
     "tree": "synth.encodings.tree_packing.search:solve",
 }
 
 SUMMARIES: Mapping[str, str] = {
     "step": "Boolean, time-expanded, rounds variable; the default",
-    "step-mono": "step, with clauses that a rank keeps each chunk it holds",
     "quotient": "step on the orbits of a symmetry group (quotient@0 the largest, quotient@1 the next, ...)",
-    "quotient-mono": "quotient, with clauses that a rank keeps each chunk it holds",
-    "quotient-shift": "quotient whose group also moves chunk i to i + 1",
     "sccl": "SCCL's own encoding (PPoPP 2021), in z3",
     "tree": "column generation over time-expanded trees, then CP-SAT",
     "cadical": "CaDiCaL 1.9.5, a SAT solver",

@@ -1,9 +1,8 @@
 """The `quotient` encoding: `step` restricted to schedules invariant under a group of automorphisms.
 
 Variables are orbit representatives, so the formula shrinks by about the order of the group. A solution is a schedule of
-the whole problem; "unsat" proves nothing about it. The group acts on (unit, chunk index) as (unit image, same index),
-or with `shift` as (unit image, index + 1). As in the orbit programs of Margot, "Symmetry in integer linear
-programming", 2010.
+the whole problem; "unsat" proves nothing about it. The group acts on (unit, chunk index) as (unit image, same index).
+As in the orbit programs of Margot, "Symmetry in integer linear programming", 2010.
 """
 
 from __future__ import annotations
@@ -25,28 +24,12 @@ class Quotient:
     complete = False
 
     generators: tuple[Automorphism, ...]
-    monotone: bool = False
-    shift: bool = False
     tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """Return the model on orbits, and the data to expand its solution."""
-        return build(problem, orbits(problem, self.generators, self.shift), monotone=self.monotone, tight=self.tight)
+        return build(problem, orbits(problem, self.generators), tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
         """Return the schedule of a solution, expanded over the group."""
         return read(inverse, values)
-
-
-@dataclass(frozen=True)
-class MonotoneQuotient(Quotient):
-    """`Quotient` with monotonicity clauses."""
-
-    monotone: bool = True
-
-
-@dataclass(frozen=True)
-class ShiftedQuotient(Quotient):
-    """`Quotient` whose group also moves the chunks of a unit."""
-
-    shift: bool = True

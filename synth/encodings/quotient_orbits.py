@@ -30,11 +30,10 @@ class Orbits:
     """Orbit representatives.
 
     Attributes:
-        units: number of elements that the group moves: units of data (each with `copies` chunks), or single chunks
-            (`copies` = 1) where the group also shifts the chunks of a unit.
-        copies: number of chunks of each of these units.
-        pre: ranks that have each of these units.
-        post: ranks that want each of these units.
+        units: number of units of data.
+        copies: number of chunks of each unit.
+        pre: ranks that have each unit.
+        post: ranks that want each unit.
         unit_rep: representative of each unit.
         rank_rep: ``rank_rep[u][n]`` is the rank m with (unit_rep[u], m) the representative of (u, n).
         route_rep: as `rank_rep`, for routes.
@@ -53,22 +52,12 @@ class Orbits:
     caps: list[int]
 
 
-def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: bool = False) -> Orbits:
-    """Return the orbits of a problem under `generators`.
-
-    With `shift`, each generator also moves chunk i of a unit to chunk i + 1 modulo C. Any choice of such shifts is a
-    group of symmetries of the problem, as the chunks of a unit are alike. Where an automorphism fixes a unit it allows
-    schedules that are not invariant without the shift.
-    """
-    net, coll, chunks = problem.network, problem.collective, problem.chunks
-    ranks, routes, units, copies = net.ranks, len(net.routes), coll.units, chunks
+def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> Orbits:
+    """Return the orbits of a problem under `generators`."""
+    net, coll = problem.network, problem.collective
+    ranks, routes, units, copies = net.ranks, len(net.routes), coll.units, problem.chunks
     pre, post = coll.pre, coll.post
     moves = [list(g.units) for g in generators]
-    if shift and generators:
-        units, copies = units * chunks, 1
-        pre = tuple(p for p in pre for _ in range(chunks))
-        post = tuple(p for p in post for _ in range(chunks))
-        moves = [_shifted(move, chunks) for move in moves]
     if not generators:
         same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))
         return Orbits(
@@ -86,14 +75,6 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
         _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),
         _least(least_members(routes, route_moves)), _least(least_members(len(net.caps), cap_moves)),
     )  # fmt: skip
-
-
-def _shifted(move: list[int], chunks: int) -> list[int]:
-    """Return a permutation of units as one of chunks that also moves chunk i of a unit to chunk i + 1."""
-    image: list[int] = []
-    for unit in move:
-        image += [unit * chunks + (i + 1) % chunks for i in range(chunks)]
-    return image
 
 
 def _least(rep: list[int]) -> list[int]:

@@ -31,35 +31,26 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Step:
-    """Encoding of the whole problem: "unsat" is a proof. `monotone` adds clauses that a held chunk stays held, which is
-    faster on some instances and slower on others.
+    """Encoding of the whole problem: "unsat" is a proof.
 
     A schedule may use fewer rounds than requested, never more: ``apply`` bounds the sum of rounds from above.
     """
 
     complete = True
 
-    monotone: bool = False
     tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """Return the model, and the data to read a schedule from its solution. Raises UsageError for combining
         collectives."""
-        return build(problem, orbits(problem), monotone=self.monotone, tight=self.tight)
+        return build(problem, orbits(problem), tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
         """Return the schedule of a solution, with exactly the requested steps and rounds."""
         return read(inverse, values)
 
 
-@dataclass(frozen=True)
-class MonotoneStep(Step):
-    """`Step` with monotonicity clauses."""
-
-    monotone: bool = True
-
-
-def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = True) -> tuple[Model, Inverse]:
+def build(problem: Problem, quotient: Orbits, *, tight: bool = True) -> tuple[Model, Inverse]:
     """Return the model of the schedules that are invariant under the group of `quotient`.
 
     `tight` adds the constraints implied by cuts without slack (`synth.encodings.tight_cuts`), which excludes no
@@ -85,14 +76,12 @@ def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = T
     places = []
     for unit in range(quotient.units):
         rep = quotient.unit_rep[unit]
-        places.append(_chunks(model, problem, quotient, unit, monotone, cuts) if rep == unit else places[rep])
+        places.append(_chunks(model, problem, quotient, unit, cuts) if rep == unit else places[rep])
     _loads(model, problem, quotient, places, levels, cuts)
     return model, Inverse(problem, quotient, places)
 
 
-def _chunks(
-    model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool, cuts: list
-) -> tuple[int, int, dict]:
+def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, cuts: list) -> tuple[int, int, dict]:
     """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
 
     Returns the first variable, the number of variables a chunk, and for each representative route its place:
@@ -139,8 +128,6 @@ def _chunks(
             end = goal and t == last
             kept = [at + t - 1] if t > near[n] else []
             rows.append(kept + arriving if end else [-(at + t), *kept, *arriving])
-            if monotone and not end:
-                rows.extend([[-x, at + t] for x in (*kept, *arriving)])
         ones.append([x + t for t in range(near[n], last + 1) for x, first, until in into if first <= t <= until])
     for cut in cuts:
         entries = {route_rep[r] for r, route in enumerate(net.routes) if route.dst in cut and route.src not in cut}

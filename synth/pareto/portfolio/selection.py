@@ -119,14 +119,8 @@ def _all_members(groups: Sequence[tuple], solver: str) -> list[tuple[Member, tup
         members.append((Member("sccl"), ()))
     for k in range(1, min(3, len(groups))):
         members.append((Member("quotient", first, k), groups[k]))
-        if k == 1:
-            members.append((Member("quotient-mono", first, k), groups[k]))
     if solver == "auto":
         members.append((Member("step", "z3"), ()))
-    members.append((Member("step-mono", first), ()))
-    if groups:
-        members.append((Member("quotient-mono", first, 0), groups[0]))
-    if solver == "auto":
         if groups:
             members.append((Member("quotient", "cpsat", 0), groups[0]))
         members.append((Member("step", "cpsat"), ()))
