@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from synth.encodings.chunk_mixtures.incremental_sat import ChunkSchedule, OneChunk, Place
-from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -38,26 +37,6 @@ class PlacementResult(NamedTuple):
 def applies(network: Network, collective: Collective) -> bool:
     """Return True for collectives whose chunks are all alike, on networks that only links limit."""
     return collective.combining and collective.units == 1 and not network.caps
-
-
-def place_chunks(
-    translation: TranslatedChunks, steps: int, rounds: int, propagations: int, seed: int
-) -> PlacementResult:
-    """Search for a schedule of as many chunks as `translation` has, in `rounds` rounds divided evenly over the steps.
-
-    It gives up after `propagations` propagations of the solver. Deterministic.
-    """
-    network, collective = translation.network, translation.collective
-    if rounds < steps or not applies(network, collective):
-        return PlacementResult(None, 0.0)
-    rounds_of_step = [rounds // steps + (t < rounds % steps) for t in range(steps)]
-    one = OneChunk(network, collective, steps)
-    try:
-        search = Search(one, rounds_of_step, random.Random(seed), propagations)
-        done = search.run(translation.chunks)
-        return PlacementResult(one.schedule(search.best) if done else None, one.spent / PROPAGATIONS)
-    finally:
-        one.delete()
 
 
 @dataclass

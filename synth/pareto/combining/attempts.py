@@ -27,8 +27,8 @@ MODULES = (
 class Attempt:
     """One engine on the representatives of `translation`, in S steps and R rounds, with at most `conflicts` conflicts.
 
-    `engine`: "direct", "hub", "mixture", "shares", "placing" or "blending". The conflicts of "mixture" are starts of
-    its local search. The conflicts of "placing" and "blending" are propagations. `local`: "direct" lets ranks add their
+    `engine`: "direct", "hub", "mixture", "shares" or "blending". The conflicts of "mixture" are starts of
+    its local search. Those of "blending" are propagations. `local`: "direct" lets ranks add their
     input again, which it always does where ranks want different sums. "blending" and "shares" choose C and R: they look
     for no R/C below `least` and accept none from `below` on. "blending" decomposes the schedules of `start` into
     columns. "shares" takes `seconds` of CPU time, and with `alike` leaves the same bits on all ranks.
@@ -99,15 +99,6 @@ def _shares(attempt: Attempt) -> Outcome:
     return Outcome(status, result.schedule, fractions=result.value)
 
 
-def _placing(attempt: Attempt) -> Outcome:
-    from synth.encodings.chunk_mixtures import iterative_forward_search
-
-    result = iterative_forward_search.place_chunks(
-        attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 0, attempt.seed
-    )
-    return _outcome(result.schedule, result.work)
-
-
 def _blending(attempt: Attempt) -> Outcome:
     from synth.encodings.chunk_mixtures import fractional_chunks
 
@@ -138,7 +129,6 @@ def _sat(attempt: Attempt) -> Outcome:
 _ENGINES: dict[str, Callable[[Attempt], Outcome]] = {
     "mixture": _mixture,
     "shares": _shares,
-    "placing": _placing,
     "blending": _blending,
 }
 

@@ -178,13 +178,13 @@ class Candidates:
             return None
         return self._candidate("shares", self._symmetries[-1], 1, 1, steps, 0)
 
-    def placing(self, steps: int, chunks: int, rounds: int) -> Candidate | None:
-        """Return `chunks` chunks placed one by one, or None where that engine does not apply."""
+    def single_chunk(self, steps: int) -> Candidate | None:
+        """Return the candidate of column generation over single-chunk schedules, None where that does not apply."""
         from synth.encodings.chunk_mixtures import iterative_forward_search
 
         if not iterative_forward_search.applies(self.network, self.collective):
             return None
-        return self._candidate("placing", self._symmetries[-1], chunks, 1, steps, rounds)
+        return self._candidate("blending", self._symmetries[-1], 1, 1, steps, 0)
 
     def exactly(self, steps: int, chunks: int, rounds: int) -> list[Candidate]:
         """Return the candidates with these C, S and R, the most promising first. The complete one is among them."""

@@ -57,7 +57,7 @@ class CombiningFrontierSettings:
     steps_beyond: int = 6
     point_cpu: float = 12.0
     alike_cpu: float = 2.5
-    other_cpu: float = 2.5
+    other_cpu: float = 1.2
     again_cpu: float = 0.6
     least_visit: float = 0.5
     late_share: float = 0.5

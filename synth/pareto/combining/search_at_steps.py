@@ -1,14 +1,14 @@
 """The search at one S for schedules of a combining collective that meet the bound, or improve on the best known R/C.
 
-A fixed sequence of efforts, one after the other: first candidates whose R/C meets the bound, on symmetric chunks
+Three rounds of growing effort. Each looks for candidates whose R/C meets the bound, on symmetric chunks
 (`synth.pareto.combining.symmetry_candidates`), by the direct encoding and, where S allows it, by the hub encoding, the
-cheapest first, with conflict limits that grow from effort to effort. Then candidates whose R/C comes close. A search
-that the time limit ended continues with the effort that it was at.
+cheapest first. It lowers R of candidates from above. And it generates columns: pairs of trees through hubs where the
+hub encoding applies (allreduce), single-chunk schedules elsewhere. A search that the time limit ended continues with
+the effort that it was at.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -31,77 +31,47 @@ class SearchSettings:
             take long.
         first: Number of candidates that come before mixtures of hubs.
         mixtures: Number of attempts on a mixture of hubs, each with other starting points of its local search.
-        efforts: (kind, conflict limit of each attempt) of the efforts where the hub encoding applies, in their
-            order. "meet": candidates that meet the bound exactly. "near": bisection of R from above. Both use
-            hubs where S allows them, else the direct encoding. "any meet" and "any near" use both engines.
-            "mixture": mixtures of hubs on symmetric chunks, where the number counts starts of the local search.
-            "shares": column generation over hub paths, where the number is CPU seconds for rounding to whole
-            chunks.
-        hubs_first: Number of efforts at the beginning that are for hubs only, "shares" not counted. Seeds are
-            counted after them where there are no hubs.
+        mixture_starts: Number of starts of the local search of each such attempt.
+        conflicts: Conflict limit of each attempt, by round.
+        hub_seconds: CPU seconds for rounding columns of trees through hubs to whole chunks, by round.
+        chunk_propagations: Propagations of column generation over single-chunk schedules, by round.
         in_time: Share of the remaining time at an S that "shares" may take, so that it reports its result
             before the end.
-        other_efforts: The efforts where the hub encoding does not apply. The number of "place" is the rounds of
-            each step, and that of "blend" a multiple of `blending`.
-        all_at_once: Number of chunks up to which one formula for all of them finds more schedules than placing
-            them one by one.
-        placers: Number of attempts to place the same number of chunks, each with another seed.
-        placement_propagations: Propagations of each attempt to place chunks, for each round of a step.
-        blending: Propagations of column generation over fractions of chunks.
         sure: Relative tolerance for comparing floating-point R/C.
     """
 
     few: int = 24
     first: int = 4
     mixtures: int = 8
-    efforts: tuple[tuple, ...] = (
-        ("first meet", 2_000),
-        ("shares", 0),
-        ("mixture", 8),
-        ("shares", 9),
-        ("meet", 2_000),
-        ("any meet", 2_000),
-        ("near", 2_000),
-        ("near", 60_000),
-        ("meet", 150_000),
-        ("any meet", 30_000),
-        ("any near", 2_000),
-        ("shares", 30),
-        ("meet", 600_000),
-        ("near", 200_000),
-        ("any near", 30_000),
-        ("any meet", 300_000),
-        ("any near", 300_000),
-        ("shares", 120),
-    )
-    hubs_first: int = 2
+    mixture_starts: int = 8
+    conflicts: tuple[int, ...] = (2_000, 60_000, 600_000)
+    hub_seconds: tuple[float, ...] = (9.0, 30.0, 120.0)
+    chunk_propagations: tuple[int, ...] = (8_000_000, 48_000_000, 160_000_000)
     in_time: float = 0.7
-    other_efforts: tuple[tuple, ...] = (
-        ("meet", 2_000),
-        ("place", 1),
-        ("near", 2_000),
-        ("near", 10_000),
-        ("blend", 1),
-        ("place", 2),
-        ("near", 60_000),
-        ("blend", 6),
-        ("meet", 150_000),
-        ("place", 3),
-        ("meet", 600_000),
-        ("blend", 20),
-        ("near", 200_000),
-        ("place", 4),
-        ("blend", 60),
-        ("place", 6),
-    )
-    all_at_once: int = 6
-    placers: int = 2
-    placement_propagations: int = 6_000_000
-    blending: int = 8_000_000
     sure: float = 1e-6
 
 
 SETTINGS = SearchSettings()
+Effort = tuple[str, float]  # kind, and its limit
+
+
+def efforts(hubs: bool) -> list[Effort]:
+    """Return the efforts in their order, with or without the engines of the hub encoding.
+
+    "meet": candidates that meet the bound, with a conflict limit. "first meet": a few of them. "near": bisection of R
+    from above, with a conflict limit. "hub columns": with CPU seconds for rounding. "mixture": mixtures of hubs on
+    symmetric chunks. "chunk columns": with a limit on propagations.
+    """
+    sequence: list[Effort] = []
+    if hubs:
+        sequence += [("first meet", SETTINGS.conflicts[0]), ("hub columns", 0), ("mixture", SETTINGS.mixture_starts)]
+    for k, conflicts in enumerate(SETTINGS.conflicts):
+        if hubs:
+            sequence.append(("hub columns", SETTINGS.hub_seconds[k]))
+        sequence += [("meet", conflicts), ("near", conflicts)]
+        if not hubs:
+            sequence.append(("chunk columns", SETTINGS.chunk_propagations[k]))
+    return sequence
 
 
 @dataclass(frozen=True)
@@ -160,9 +130,7 @@ class SearchAtSteps:
     @property
     def exhausted(self) -> bool:
         """True when all efforts are done."""
-        return self.next >= len(
-            SETTINGS.efforts if self.context.candidates.hub_steps is not None else SETTINGS.other_efforts
-        )
+        return self.next >= len(efforts(self.context.candidates.hub_steps is not None))
 
     def run(self) -> None:
         """Set `schedule` and `construction` to the best result."""
@@ -173,42 +141,52 @@ class SearchAtSteps:
             return
 
     def _run(self) -> None:
-        if self.context.candidates.hub_steps is None:
-            self._run_without_hubs()
-            return
-        if self.context.constructions.collective.units == 1 and not self.constructed:
+        candidates = self.context.candidates
+        hubs = candidates.hub_steps is not None
+        if hubs and self.context.constructions.collective.units == 1 and not self.constructed:
             self._construct()
             if self._done:
                 return
+        # Without a time limit the first columns of single-chunk schedules, which do not count as work, end the search.
+        limited = self.context.budget.deadline.limited
+        self.brief = not (hubs or limited) and candidates.single_chunk(self.steps) is not None
+        sequence = efforts(hubs)
+        for k, (kind, limit) in list(enumerate(sequence))[self.next :]:
+            self.next = k
+            if kind == "chunk columns":
+                self._generate_chunk_columns(int(limit), self._seed(k))
+                if self.brief:
+                    return
+            elif not (self.brief and (self.same_bound or self.spent)):
+                self._try(kind, limit, self._seed(k))
+            if self.upper == self.bound or (self.spent and not self.brief):
+                return
+        self.next = len(sequence)
+
+    def _try(self, kind: str, limit: float, seed: int) -> None:
+        """Run one effort with symmetric chunks, or with columns of trees through hubs."""
         if self.meets is None:
             self.meets = self.context.candidates.meeting(self.steps, self.bound)
         meet = self.meets
         hubs = any(c.engine == "hub" for c in meet)
-        for k, (which, conflicts) in list(enumerate(SETTINGS.efforts))[self.next :]:
-            self.next = k
-            if which not in ("meet", "near", "shares") and not hubs:
-                continue
-            place = sum(other != "shares" for other, _ in SETTINGS.efforts[:k])
-            seed = self._seed(place if hubs else place - SETTINGS.hubs_first)
-            few = SETTINGS.first if which.startswith("first") else self._candidate_limit(conflicts)
-            if which == "shares":
-                self._generate_columns(meet, conflicts, self._seed(k))
-            elif which == "mixture":
-                self._mixture(meet, conflicts, seed)
-            elif which.endswith("meet"):
-                undecided = [c for c in meet if c not in self.refuted]
-                direct = [c for c in undecided if c.engine == "direct"]
-                hub = [c for c in undecided if c.engine == "hub"]
-                second = direct if hub and which.startswith("any") else []
-                self._meet([*(hub or undecided)[:few], *second[:few]], conflicts, seed)
-            else:
-                frames = self._frames()
-                first = [f for f in frames if not hubs or f.base.engine == "hub"]
-                second = [f for f in frames if f.base.engine == "direct" and which.startswith("any")]
-                self._near([*first[:few], *second[:few]], conflicts, seed)
-            if self._done:
+        few = SETTINGS.first if kind == "first meet" else self._candidate_limit(int(limit))
+        if kind == "hub columns":
+            self._generate_hub_columns(meet, limit, seed)
+        elif kind == "near":
+            frames = self._frames()
+            by_hubs = [f for f in frames if f.base.engine == "hub"]
+            direct = [f for f in frames if f.base.engine == "direct"]
+            self._near([*by_hubs[:few], *direct[:few]], int(limit), seed)
+        elif kind == "meet" or hubs:
+            if kind == "mixture":
+                self._mixture(meet, int(limit), seed)
                 return
-        self.next = len(SETTINGS.efforts)
+            undecided = [c for c in meet if c not in self.refuted]
+            by_hubs = [c for c in undecided if c.engine == "hub"]
+            direct = [c for c in undecided if c.engine == "direct"]
+            if kind == "first meet":
+                direct = [] if by_hubs else direct
+            self._meet([*by_hubs[:few], *direct[:few]], int(limit), seed)
 
     @staticmethod
     def _candidate_limit(conflicts: int) -> int:
@@ -224,63 +202,9 @@ class SearchAtSteps:
         """Return the seed of an effort, another one each time that the search continues."""
         return self.context.budget.seed + effort + 1_000 * self.visits
 
-    def _run_without_hubs(self) -> None:
-        """Run `SETTINGS.other_efforts`.
-
-        Without a time limit chunks are placed once, and fractions of chunks end the search. "near" comes between them,
-        unless many chunks were placed. Where one step less had the same bound, only fractions of chunks are tried.
-        """
-        candidates, brief = self.context.candidates, not self.context.budget.deadline.limited
-        places = candidates.placing(self.steps, 1, self.steps) is not None
-        quick = brief and places
-        alone = False
-        for k, (which, effort) in list(enumerate(SETTINGS.other_efforts))[self.next :]:
-            self.next = k
-            seed = self._seed(k)
-            few = self._candidate_limit(effort)
-            if which == "place":
-                self.brief = quick
-                before, cpu, self.cpu = self.context.pool.work, self.cpu, math.inf  # its work does not count
-                many = (quick and self.same_bound) or self._place(effort, seed) > SETTINGS.all_at_once
-                self.cpu = cpu + self.context.pool.work - before
-                alone = quick and many
-            elif which == "blend":
-                self._blend(effort, seed)
-                if quick:
-                    return
-            elif alone:
-                continue
-            elif which == "meet" and not (quick and self.same_bound):
-                self._meet(
-                    [c for c in candidates.meeting(self.steps, self.bound) if c not in self.refuted][:few], effort, seed
-                )
-            elif which == "near":
-                self._near(self._frames()[:few], effort, seed)
-            if self.upper == self.bound or (self.spent and not quick):
-                return
-            alone = alone or self.spent
-        self.next = len(SETTINGS.other_efforts)
-
-    def _place(self, each: int, seed: int) -> int:
-        """Place one chunk more each time in `each` rounds a step, until that fails; return the last number tried."""
-        rounds = each * self.steps
-        chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        attempts = SETTINGS.placers if chunks <= SETTINGS.all_at_once or self.context.budget.deadline.limited else 1
-        while chunks * self.bound < rounds and not self._done:
-            candidate = self.context.candidates.placing(self.steps, chunks, rounds)
-            for _, outcome in self._run_attempts(
-                [candidate] * attempts if candidate else [], each * SETTINGS.placement_propagations, seed
-            ):
-                if outcome.schedule is not None:
-                    break
-            else:
-                break
-            chunks += 1
-        return chunks
-
-    def _blend(self, times: int, seed: int) -> None:
+    def _generate_chunk_columns(self, propagations: int, seed: int) -> None:
         """Run column generation over single-chunk schedules, and round its fractions to whole chunks."""
-        candidate = self.context.candidates.placing(self.steps, 1, self.steps)
+        candidate = self.context.candidates.single_chunk(self.steps)
         if candidate is None:
             return
         self.context.progress(f"S={self.steps}: fractions of chunks (at least {show(self.bound)})")
@@ -290,7 +214,7 @@ class SearchAtSteps:
             candidate.translation,
             self.steps,
             0,
-            times * SETTINGS.blending,
+            propagations,
             seed,
             least=self.bound,
             below=self.upper,
@@ -315,7 +239,7 @@ class SearchAtSteps:
             if outcome.status in ("sat", "unsat"):
                 self.refuted.add(candidate)
 
-    def _generate_columns(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
+    def _generate_hub_columns(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
         """Run column generation over hub paths, and round its fractions to whole chunks for `seconds` CPU seconds."""
         candidate = self.context.candidates.sharing(self.steps)
         if candidate is None:
@@ -401,8 +325,8 @@ class SearchAtSteps:
                     f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least "
                     f"{show(self.bound)})"
                 )
-                # Repeated attempts of one candidate differ by their seeds alone.
-                offset = {"mixture": k * conflicts, "placing": k * len(SETTINGS.other_efforts)}.get(c.engine, 0)
+                # Repeated attempts of a mixture differ by their seeds alone.
+                offset = k * conflicts if c.engine == "mixture" else 0
                 attempt = Attempt(c.engine, c.translation, self.steps, c.rounds, conflicts, seed + offset)
                 candidate_of[attempt] = c
                 yield attempt
