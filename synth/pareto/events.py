@@ -35,10 +35,22 @@ Listener = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a sweep. Seconds are wall time. None means no limit (each S then gets `point_seconds`).
+    """Options of a sweep, of `synth pareto` and `synth.frontier`. Seconds are wall time.
 
-    `max_extra_rounds`: maximum of R - S. `extra_memory`: chunks that a rank may relay, a limit of SCCL's encoding
-    alone. `memory`: maximum bytes of each process that the sweep starts.
+    `max_steps`: the greatest number of steps to look at. None: no limit.
+    `max_chunks`: the most chunks into which a unit of data is split. None: no limit.
+    `max_extra_rounds`: the maximum of R - S, SCCL's k. None: no limit.
+    `extra_memory`: the chunks that a rank may relay, a limit of SCCL's encoding alone. None: no limit.
+    `encoding`: the name of an encoding, or "auto".
+    `solver`: the name of a solver, or "auto" for a portfolio.
+    `time_limit`: seconds for all of it. None: no limit; each number of steps then gets `point_seconds`.
+    `point_seconds`: seconds for one number of steps where there is no time limit.
+    `jobs`: processes at a time.
+    `seed`: of every random choice.
+    `deterministic`: one solver and one seed, so that the same call gives the same schedules.
+    `same_bits`: only schedules that leave the same floating-point sums on all ranks.
+    `proof`: the folder into which a proof file is written for each refutation that needs one. None: none is written.
+    `memory`: the maximum bytes of each process that the sweep starts. None: no limit.
     """
 
     max_steps: int | None = None
