@@ -109,7 +109,7 @@ def test_one_is_no_plural(tmp_path, links, collective, message):
 def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
     monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("was computed"))
     for words, message in (
-        (["--plot", "a.svg", "--engine", "flow"], "--plot draws what exact synthesis finds"),
+        (["--plot", "a.svg", "--engine", "flow"], "--plot draws exact frontiers"),
         (["--plot", "a.bmp"], "'.bmp'"),
     ):
         found = synth(*words)
