@@ -146,12 +146,7 @@ class Sheet:
     def to_json(self) -> dict:
         """Return the JSON that the page reads; the page stores the machine separately."""
         return {
-            "id": self.id,
-            "topology": self.topology,
-            "collective": self.collective,
-            "ranks": self.ranks,
-            "status": self.status,
-            "mood": self.mood,
+            **self._identity(),
             "title": self.title,
             "says": list(self.says),
             "columns": [list(c) for c in self.columns],
@@ -163,8 +158,7 @@ class Sheet:
             "tables": list(self.tables),
         }
 
-    def head(self) -> dict:
-        """Return the values that the list of entries shows."""
+    def _identity(self) -> dict:
         return {
             "id": self.id,
             "topology": self.topology,
@@ -172,6 +166,12 @@ class Sheet:
             "ranks": self.ranks,
             "status": self.status,
             "mood": self.mood,
+        }
+
+    def head(self) -> dict:
+        """Return the values that the list of entries shows."""
+        return {
+            **self._identity(),
             "algorithms": len(self.algorithms),
             "least": self.least,
             "rate": self.rate,
