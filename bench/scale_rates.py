@@ -200,7 +200,7 @@ def explain(clock: Clock, name: str) -> dict:
         began = time.process_time()
         found = api.explain(part, "allreduce")
         each.append(time.process_time() - began)
-        if not found.ways[0].units:
+        if not found.rates[0].units:
             return {"timed": "solve", "says": "", "wrong": f"nothing for {allocation.ranks}", "ranks": machine.ranks}
     clock.spent["solve"] = max(each)
     return {
