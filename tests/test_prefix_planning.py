@@ -4,6 +4,7 @@ stand beside."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -29,8 +30,7 @@ from synth.solvers.processes.deadline import Deadline, current_deadline, time_li
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few plans, to be quick: how many there are is no matter of time."""
-    monkeypatch.setattr(chunk_assembly, "ENOUGH", 8)
-    monkeypatch.setattr(chunk_assembly, "MOST_CHUNKS", 24)
+    monkeypatch.setattr(chunk_assembly, "SETTINGS", replace(chunk_assembly.SETTINGS, enough=8, most_chunks=24))
 
 
 def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
@@ -136,7 +136,7 @@ def test_a_frontier_under_a_short_limit() -> None:
 def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log
     ends."""
-    monkeypatch.setattr(chunk_assembly, "EFFORT", 1.0)
+    monkeypatch.setattr(chunk_assembly, "SETTINGS", replace(chunk_assembly.SETTINGS, effort=1.0))
     monkeypatch.setattr(combining_sweep, "DEFAULT_SECONDS", 1.0)
     found = frontier("torus:6x6", "scan", fresh=True)
     assert isinstance(found, Frontier)
@@ -183,10 +183,10 @@ def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest
 def test_assembly_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit of the caller's, and with one, which is left as it was."""
     network, asked = topology("torus:6x6").network(), collective("scan", 36)
-    monkeypatch.setattr(chunk_assembly, "EFFORT", 0.0)
+    monkeypatch.setattr(chunk_assembly, "SETTINGS", replace(chunk_assembly.SETTINGS, effort=0.0))
     assert list(chunk_assembly.schedules(network, asked)) == []
     next(chunk_assembly.schedules(network, asked, whole=True))
-    monkeypatch.setattr(chunk_assembly, "EFFORT", 1000.0)
+    monkeypatch.setattr(chunk_assembly, "SETTINGS", replace(chunk_assembly.SETTINGS, effort=1000.0))
     with time_limited(Deadline.after(500.0)):
         next(chunk_assembly.schedules(network, asked))
         assert 400 < current_deadline().remaining() <= 500

@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from typing import NamedTuple
@@ -30,18 +31,41 @@ from synth.solvers.column_generation import generate_columns
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.rationalise import largest_remainders
 
-FIRST = 20  # number of single-chunk schedules at random prices that the master begins with
-MEANS = 5  # number of prices of one turn: the last ones, and mixtures with their mean over the turns
-SMOOTHING = 0.3  # weight of the last prices in that mean
-FINDS = 2  # number of new schedules below which a turn counts as idle
-IDLE = 12  # number of idle turns in a row that end column generation
-DISTURBED = 0.05  # relative random disturbance of the prices for each idle turn in a row
-SHAKE = 1e-4  # random price of places that cost nothing, as a share of the greatest price
-FULL = 4  # mean rounds of a step for which whole chunks are sought
-OTHERS = (2, 3, 5, 6)  # further means, tried if the mixture meets the lower bound
-EXACT = 200  # maximum number of chunks at which a mixture is recognised as whole chunks
-COMPLETING = 4_000_000  # maximum number of propagations of one iterative forward search
-SURE = 1e-7  # tolerance for float comparisons
+
+@dataclass(frozen=True)
+class FractionalChunkSettings:
+    """Limits of column generation over single-chunk schedules.
+
+    Attributes:
+        first: Number of single-chunk schedules at random prices that the master begins with.
+        means: Number of prices of one turn: the last ones, and mixtures with their mean over the turns.
+        smoothing: Weight of the last prices in that mean.
+        finds: Number of new schedules below which a turn counts as idle.
+        idle: Number of idle turns in a row that end column generation.
+        disturbed: Relative random disturbance of the prices for each idle turn in a row.
+        shake: Random price of places that cost nothing, as a share of the greatest price.
+        full: Mean rounds of a step for which whole chunks are sought.
+        others: Further means, tried if the mixture meets the lower bound.
+        exact: Maximum number of chunks at which a mixture is recognised as whole chunks.
+        completing: Maximum number of propagations of one iterative forward search.
+        sure: Tolerance for float comparisons.
+    """
+
+    first: int = 20
+    means: int = 5
+    smoothing: float = 0.3
+    finds: int = 2
+    idle: int = 12
+    disturbed: float = 0.05
+    shake: float = 1e-4
+    full: int = 4
+    others: tuple[int, ...] = (2, 3, 5, 6)
+    exact: int = 200
+    completing: int = 4_000_000
+    sure: float = 1e-7
+
+
+SETTINGS = FractionalChunkSettings()
 
 
 def search_mixture(
@@ -107,33 +131,39 @@ class _Mixture:
         for schedule in start:
             self._add(self.one.chunks_of(schedule))
         first = []
-        for _ in range(FIRST):
+        for _ in range(SETTINGS.first):
             first.append(self._cheap_schedule({at: self.rng.random() for at in self.places}))
         self._add(first)
 
         def stop() -> bool:
-            return self.one.spent >= propagations or self.idle >= IDLE or self.solution.value <= self.least + SURE
+            return (
+                self.one.spent >= propagations
+                or self.idle >= SETTINGS.idle
+                or self.solution.value <= self.least + SETTINGS.sure
+            )
 
         generate_columns(self._solve, stop, [self._price])
 
     def _price(self) -> bool:
         """Add cheap schedules at the last prices and at mixtures with their mean; return True, as others may follow."""
         last = self.solution.price
-        mean = self.mean = {at: (1 - SMOOTHING) * self.mean.get(at, y) + SMOOTHING * y for at, y in last.items()}
+        mean = self.mean = {
+            at: (1 - SETTINGS.smoothing) * self.mean.get(at, y) + SETTINGS.smoothing * y for at, y in last.items()
+        }
         priced = []
-        for k in range(MEANS):
-            share = k / MEANS
+        for k in range(SETTINGS.means):
+            share = k / SETTINGS.means
             price = {at: share * mean[at] + (1 - share) * last[at] for at in self.places}
             priced.append(self._cheap_schedule(self._disturbed(price, self.idle)))
-        self.idle = 0 if self._add(priced) >= FINDS else self.idle + 1
+        self.idle = 0 if self._add(priced) >= SETTINGS.finds else self.idle + 1
         return True  # at prices disturbed further another turn may find more
 
     def _disturbed(self, price: dict[Place, float], idle: int) -> dict[Place, float]:
         """Return randomly disturbed prices; the disturbance grows with the number of idle turns."""
-        greatest, width = max(price.values()), DISTURBED * idle
+        greatest, width = max(price.values()), SETTINGS.disturbed * idle
         disturbed: dict[Place, float] = {}
         for at, y in price.items():
-            disturbed[at] = y * (1 + width * (self.rng.random() - 0.5)) + SHAKE * greatest * self.rng.random()
+            disturbed[at] = y * (1 + width * (self.rng.random() - 0.5)) + SETTINGS.shake * greatest * self.rng.random()
         return disturbed
 
     def _cheap_schedule(self, price: dict[Place, float]) -> ChunkSchedule | None:
@@ -172,7 +202,7 @@ class _Mixture:
             return None
         schedules: list[Schedule] = []
         exact = self._exact_rounds()
-        candidates = [mean * self.one.steps for mean in (FULL, *OTHERS)]
+        candidates = [mean * self.one.steps for mean in (SETTINGS.full, *SETTINGS.others)]
         if exact and exact >= self.one.steps:
             candidates.insert(0, exact)
         for rounds in candidates:
@@ -181,25 +211,25 @@ class _Mixture:
                 schedules.append(schedule)
             if schedules:
                 least = min(schedule.rounds_per_chunk for schedule in schedules)
-                if rounds == exact or least <= self.least + SURE:
+                if rounds == exact or least <= self.least + SETTINGS.sure:
                     break
-            if rounds == FULL * self.one.steps and self.solution.value > self.least + SURE:
+            if rounds == SETTINGS.full * self.one.steps and self.solution.value > self.least + SETTINGS.sure:
                 break
         return min(schedules, key=lambda schedule: schedule.rounds_per_chunk, default=None)
 
     def _exact_rounds(self) -> int | None:
         """Return the least number of rounds at which the mixture has whole chunks and whole rounds of each step; None
-        if that takes more than `EXACT` chunks."""
-        amounts = [share for share in (*self.solution.shares, *self.solution.rounds) if share > SURE]
-        for chunks in range(1, EXACT + 1):
-            if all(abs(chunks * share - round(chunks * share)) < chunks * SURE for share in amounts):
+        if that takes more than `SETTINGS.exact` chunks."""
+        amounts = [share for share in (*self.solution.shares, *self.solution.rounds) if share > SETTINGS.sure]
+        for chunks in range(1, SETTINGS.exact + 1):
+            if all(abs(chunks * share - round(chunks * share)) < chunks * SETTINGS.sure for share in amounts):
                 return round(chunks * self.solution.value)
         return None
 
     def _whole_chunks(self, rounds: int) -> Schedule | None:
         """Return a schedule of as many whole chunks as are placed in `rounds` rounds; None if none is."""
-        maximum = floor(rounds / max(self.solution.value, self.least) + SURE)
-        search = Search(self.one, largest_remainders(self.solution.rounds, rounds, 1), self.rng, COMPLETING)
+        maximum = floor(rounds / max(self.solution.value, self.least) + SETTINGS.sure)
+        search = Search(self.one, largest_remainders(self.solution.rounds, rounds, 1), self.rng, SETTINGS.completing)
         for k, schedule in enumerate(self._rounded(maximum, search.capacity)):
             search.put(k, schedule)
         search.run(maximum)
@@ -210,9 +240,9 @@ class _Mixture:
         total = sum(self.solution.shares)
         queue: list[tuple[float, ChunkSchedule]] = []
         for share, schedule in zip(self.solution.shares, self.known, strict=True):
-            if share > SURE:
+            if share > SETTINGS.sure:
                 count = chunks * share / total
-                whole = floor(count + SURE)
+                whole = floor(count + SETTINGS.sure)
                 queue += [(1.0 + count - n, schedule) for n in range(1, whole + 1)]
                 queue.append((count - whole, schedule))
         free = dict(capacity)

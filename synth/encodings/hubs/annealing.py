@@ -19,13 +19,31 @@ from typing import NamedTuple
 
 from synth.model.topology import Network
 
-TEMPERATURE = 0.25  # of the acceptance probability, in units of load
-STEP = 0.01  # change of a price for each unit of load above or below its limit
-PACE = 500  # number of proposals between two changes of the prices
-FROM_HIGH = 0.45  # share of the proposals that move a send away from a row with too much load
-TO_LOW = 0.9  # FROM_HIGH and the share of the proposals that move a send to a row with capacity left
-HUBS = 0.3  # share of the other proposals that change hubs
-A_SECOND = 200_000  # proposals that a core makes in a second, about; it converts proposals into seconds of work
+
+@dataclass(frozen=True)
+class AnnealingSettings:
+    """Parameters of the annealing.
+
+    Attributes:
+        temperature: Temperature of the acceptance probability, in units of load.
+        step: Change of a price for each unit of load above or below its limit.
+        pace: Number of proposals between two changes of the prices.
+        from_high: Share of the proposals that move a send away from a row with too much load.
+        to_low: That share and the share of the proposals that move a send to a row with capacity left.
+        hubs: Share of the other proposals that change hubs.
+        a_second: Proposals that a core makes in a second, about; it converts proposals into seconds of work.
+    """
+
+    temperature: float = 0.25
+    step: float = 0.01
+    pace: int = 500
+    from_high: float = 0.45
+    to_low: float = 0.9
+    hubs: float = 0.3
+    a_second: int = 200_000
+
+
+SETTINGS = AnnealingSettings()
 
 Place = tuple[int, int]  # (step, route): steps begin at 1, the route is an index into `Network.routes`
 
@@ -104,13 +122,13 @@ def anneal_loads(
     high, low = _unbalanced_rows(load, capacity)
     for proposal in range(proposals):
         if not high:
-            return True, proposal / A_SECOND
-        if proposal % PACE == 0:
-            price = [p + STEP * (n - maximum) for p, n, maximum in zip(price, load, capacity, strict=True)]
+            return True, proposal / SETTINGS.a_second
+        if proposal % SETTINGS.pace == 0:
+            price = [p + SETTINGS.step * (n - maximum) for p, n, maximum in zip(price, load, capacity, strict=True)]
         chunk, drawn = chunks[int(uniform() * count)], uniform()
-        if drawn < FROM_HIGH:
+        if drawn < SETTINGS.from_high:
             move = moves.away_from(chunk, places[high[int(uniform() * len(high))]])
-        elif drawn < TO_LOW and low:
+        elif drawn < SETTINGS.to_low and low:
             candidates = places[low[int(uniform() * len(low))]]
             move = moves.onto(chunk, candidates[int(uniform() * len(candidates))])
         else:
@@ -129,7 +147,7 @@ def anneal_loads(
                 excess += load[row] >= capacity[row]
                 penalty += price[row]
                 load[row] += 1
-        if excess + penalty <= 0 or uniform() < exp(-(excess + penalty) / TEMPERATURE):
+        if excess + penalty <= 0 or uniform() < exp(-(excess + penalty) / SETTINGS.temperature):
             move.commit()
             high, low = _unbalanced_rows(load, capacity)
             continue
@@ -138,7 +156,7 @@ def anneal_loads(
                 load[row] += 1
             for row in rows[j][later]:
                 load[row] -= 1
-    return not high, proposals / A_SECOND
+    return not high, proposals / SETTINGS.a_second
 
 
 def _unbalanced_rows(load: Sequence[int], capacity: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -192,7 +210,7 @@ class _Moves:
     def any(self, chunk: Chunk) -> Move | None:
         """Draw any move."""
         n, drawn = int(self.random() * self.ranks), self.random()
-        if drawn < HUBS:
+        if drawn < SETTINGS.hubs:
             return self.hubs(chunk)
         if self.random() < 0.5:
             return self.up(chunk, n, self._choice(self.out[n]), 0)

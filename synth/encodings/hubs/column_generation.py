@@ -22,7 +22,8 @@ import numpy as np
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.exchanges import HubPathPricer, Sends
-from synth.encodings.hubs.symmetric_column_generation import NEW, SURE, improve
+from synth.encodings.hubs.symmetric_column_generation import SETTINGS as SYMMETRIC_SETTINGS
+from synth.encodings.hubs.symmetric_column_generation import improve
 from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
@@ -95,16 +96,16 @@ def search_hub_trees(
     `least` is a lower bound on R/C, at which the search ends. Diving takes at most `seconds` of CPU time. With `alike`
     all ranks end with the same bits; without, they do where that costs nothing.
     """
-    mixture = _HubMixture(network, steps, seed, alike=True)
+    sure, mixture = SYMMETRIC_SETTINGS.sure, _HubMixture(network, steps, seed, alike=True)
     feasible = mixture.learn(float(least))
-    if not alike and (not feasible or mixture.master.value > float(least) * (1 + SURE)):
+    if not alike and (not feasible or mixture.master.value > float(least) * (1 + sure)):
         other = _HubMixture(network, steps, seed, alike=False)
-        if other.learn(float(least)) and not (feasible and mixture.master.value <= other.master.value * (1 + SURE)):
+        if other.learn(float(least)) and not (feasible and mixture.master.value <= other.master.value * (1 + sure)):
             mixture, feasible = other, True
     if not feasible:
         return HubTreeResult(None, None)
     value = mixture.master.value
-    if below is not None and value >= float(below) * (1 - SURE):
+    if below is not None and value >= float(below) * (1 - sure):
         return HubTreeResult(value, None)
     exact = mixture.whole_chunks(SETTINGS.most if seconds > 0 else SETTINGS.few)
     if exact is not None and len(exact[0]) <= SETTINGS.few:
@@ -137,7 +138,7 @@ class _HubMixture:
 
     def cheapest(self, price: np.ndarray) -> Iterator[tuple[float, Tree]]:
         """Yield the cheapest trees with their costs at ``price[route, step - 1]``."""
-        for path in self.paths.price(price)[:NEW]:
+        for path in self.paths.price(price)[: SYMMETRIC_SETTINGS.new]:
             sends = self.paths.sends(path)
             tree = tuple((step, route) for step, route, _ in sends)
             self.kinds.setdefault(tree, sends)
@@ -156,7 +157,7 @@ class _HubMixture:
         """Return the solution as (tree of each chunk, rounds of each step) if it consists of whole chunks for some
         number of chunks up to `maximum`."""
         share = np.array(self.master.share[0])
-        used = np.flatnonzero(share > SURE)
+        used = np.flatnonzero(share > SYMMETRIC_SETTINGS.sure)
         amounts = np.array([*share[used], *self.master.rounds])
         for chunks in range(1, maximum + 1):
             is_whole = np.abs(chunks * amounts - np.rint(chunks * amounts)).max() < 1e-5
@@ -210,7 +211,7 @@ class _HubMixture:
         """
         value = self.master.value
         ratio, whole = Fraction(value).limit_denominator(SETTINGS.fine), []
-        if abs(ratio - value) <= SURE * value:
+        if abs(ratio - value) <= SYMMETRIC_SETTINGS.sure * value:
             first = ceil(Fraction(self.steps, ratio.numerator))
             for m in range(first, first + SETTINGS.whole):
                 if m * ratio.denominator <= SETTINGS.most:

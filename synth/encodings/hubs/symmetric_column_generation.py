@@ -34,12 +34,29 @@ from synth.model.topology import Network
 from synth.solvers.column_generation import Generation, SmoothedPrices, generate_columns
 from synth.solvers.rationalise import largest_remainders
 
-NEW = 40  # maximum number of trees that join the master in one round of pricing, the cheapest
-SURE = 1e-7  # tolerance for float comparisons, relative to R/C
-ITERATIONS = 100  # maximum number of iterations of column generation
-RUNS = 2  # number of annealing runs from the same fractions
-PROPOSALS = 60_000  # maximum number of proposals of one annealing run
-A_TURN = 0.01  # seconds of a core for one iteration of column generation, about; converts iterations into work
+
+@dataclass(frozen=True)
+class SymmetricHubSettings:
+    """Limits of column generation over symmetric chunks, and of the annealing that rounds it.
+
+    Attributes:
+        new: Maximum number of trees that join the master in one round of pricing, the cheapest.
+        sure: Tolerance for float comparisons, relative to R/C.
+        iterations: Maximum number of iterations of column generation.
+        runs: Number of annealing runs from the same fractions.
+        proposals: Maximum number of proposals of one annealing run.
+        a_turn: Seconds of a core for one iteration of column generation, about; converts iterations into work.
+    """
+
+    new: int = 40
+    sure: float = 1e-7
+    iterations: int = 100
+    runs: int = 2
+    proposals: int = 60_000
+    a_turn: float = 0.01
+
+
+SETTINGS = SymmetricHubSettings()
 
 
 class HubPath(NamedTuple):
@@ -173,10 +190,10 @@ def solve(translation: TranslatedChunks, steps: int, rounds: int, starts: int, s
             trees += [tree] * times
         fits, spent = _kinds_fit(pricer, translation, trees, rounds_of_step, bool(back))
         work += spent
-        for run in range(RUNS if fits else 0):
+        for run in range(SETTINGS.runs if fits else 0):
             chunks = [pricer.chunk(tree) for tree in trees]
-            run_seed = RUNS * (seed + start) + run
-            done, spent = anneal_loads(chunks, translation.network, steps, limits, PROPOSALS, run_seed)
+            run_seed = SETTINGS.runs * (seed + start) + run
+            done, spent = anneal_loads(chunks, translation.network, steps, limits, SETTINGS.proposals, run_seed)
             work += spent
             if done:
                 if back:
@@ -262,10 +279,10 @@ def fractions(
         master.add(0, pricer.tree(path))
 
     def cheapest(price: np.ndarray) -> Iterator[tuple[float, Tree]]:
-        return ((path.cost, pricer.tree(path)) for path in pricer.price(price)[:NEW])
+        return ((path.cost, pricer.tree(path)) for path in pricer.price(price)[: SETTINGS.new])
 
-    generation = improve(master, first, goal, ITERATIONS, cheapest)
-    work = generation.iterations * A_TURN
+    generation = improve(master, first, goal, SETTINGS.iterations, cheapest)
+    work = generation.iterations * SETTINGS.a_turn
     return (dict(zip(master.trees[0], master.share[0], strict=True)) if generation.ending == "stopped" else None), work
 
 
@@ -278,7 +295,8 @@ def improve(
 ) -> Generation:
     """Generate columns for the one unit of `master` until its value is at most `goal` or no column improves it.
 
-    ``cheapest(price)`` returns at most `NEW` trees with their costs at ``price[route, step - 1]``, a cheapest first.
+    ``cheapest(price)`` returns at most `SETTINGS.new` trees with their costs at ``price[route, step - 1]``, a cheapest
+    first.
     Prices are smoothed towards the best so far, at first `first`.
     """
     if not master.columns:
@@ -289,10 +307,10 @@ def improve(
         priced = list(cheapest(master.folded.use @ prices))
         if priced:
             smoothed.update(prices, priced[0][0])
-        return master.add_improving(0, [tree for _, tree in priced], NEW)
+        return master.add_improving(0, [tree for _, tree in priced], SETTINGS.new)
 
     pricers = [lambda: price(smoothed.near(master.prices)), lambda: price(master.prices)]
-    return generate_columns(master.solve, lambda: master.value <= goal * (1 + SURE), pricers, iterations)
+    return generate_columns(master.solve, lambda: master.value <= goal * (1 + SETTINGS.sure), pricers, iterations)
 
 
 def _kinds_fit(
@@ -335,13 +353,15 @@ def _kinds_fit(
         added = 0
         for path in pricer.price(folded.use @ master.prices):
             u = unit.get(kind(path))
-            if u is not None and path.cost * copies < master.unit_duals[u] - SURE:
+            if u is not None and path.cost * copies < master.unit_duals[u] - SETTINGS.sure:
                 tree = pricer.tree(path)
                 added += kind(pricer.path_of[tree]) == kind(path) and master.add(u, tree)
         return added
 
-    generation = generate_columns(master.solve, lambda: master.value <= sum(rounds) * (1 + SURE), [price], ITERATIONS)
-    return generation.ending == "stopped", generation.iterations * A_TURN
+    generation = generate_columns(
+        master.solve, lambda: master.value <= sum(rounds) * (1 + SETTINGS.sure), [price], SETTINGS.iterations
+    )
+    return generation.ending == "stopped", generation.iterations * SETTINGS.a_turn
 
 
 def _stand_in(translation: TranslatedChunks, steps: int, kinds: int) -> FoldedProblem:

@@ -29,19 +29,42 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, current_deadline, time_limited
 
-FEW_RANKS = 16  # number of ranks up to which solvers find better schedules, so that none is planned
+
+@dataclass(frozen=True)
+class ChunkAssemblySettings:
+    """Limits of planning and of list scheduling.
+
+    Attributes:
+        few_ranks: Number of ranks up to which solvers find better schedules, so that none is planned.
+        first: Number of rules that are tried with every guard before the other rules are tried at all.
+        chances: Maximum number of seeds with which each rule and guard are tried.
+        enough: Maximum number of successful plans.
+        effort: Wall seconds for all of it where nobody limited the time.
+        planned: Share of a time limit that planning may take; the rest is for list scheduling.
+        kept: Maximum number of plans that list scheduling chooses from.
+        quick: Number of the least step counts that come before the greatest, as they take little time.
+        most_sends: Number of sends of a schedule beyond which no further chunk is added.
+        most_chunks: Maximum number of chunks of a schedule.
+        longer: Further step counts at which chunks are assembled: steps beyond the fewest.
+        times: Multiples of the S of the plan of least load, at which chunks are assembled too.
+    """
+
+    few_ranks: int = 16
+    first: int = 3
+    chances: int = 2
+    enough: int = 24
+    effort: float = 15.0
+    planned: float = 0.5
+    kept: int = 6
+    quick: int = 4
+    most_sends: int = 8_000
+    most_chunks: int = 64
+    longer: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    times: tuple[Fraction, ...] = (Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4))
+
+
+SETTINGS = ChunkAssemblySettings()
 GUARDS = ((0, True), (0, False), (4, False), (8, True))  # `guard` and `latest_first` of the planners, in trying order
-FIRST = 3  # number of rules that are tried with every guard before the other rules are tried at all
-CHANCES = 2  # maximum number of seeds with which each rule and guard are tried
-ENOUGH = 24  # maximum number of successful plans
-EFFORT = 15.0  # wall seconds for all of it where nobody limited the time
-PLANNED = 0.5  # share of a time limit that planning may take; the rest is for list scheduling
-KEPT = 6  # maximum number of plans that list scheduling chooses from
-QUICK = 4  # number of the least step counts that come before the greatest, as they take little time
-MOST_SENDS = 8_000  # number of sends of a schedule beyond which no further chunk is added
-MOST_CHUNKS = 64  # maximum number of chunks of a schedule
-LONGER = (1, 2, 3, 4, 5, 6)  # further step counts at which chunks are assembled: steps beyond the fewest
-TIMES = (Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4))  # and multiples of the S of the plan of least load
 
 
 def applies(network: Network, collective: Collective) -> bool:
@@ -49,7 +72,7 @@ def applies(network: Network, collective: Collective) -> bool:
     give schedules."""
     everyone = frozenset(range(network.ranks))
     alike = collective.wants is None and all(x == everyone for x in (*collective.pre, *collective.post))
-    return collective.combining and not collective.reversible and not alike and network.ranks > FEW_RANKS
+    return collective.combining and not collective.reversible and not alike and network.ranks > SETTINGS.few_ranks
 
 
 @dataclass(frozen=True)
@@ -87,11 +110,11 @@ def schedules(
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
 
-    Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `EFFORT` seconds where
-    there is none, unless `whole`.
+    Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `SETTINGS.effort` seconds
+    where there is none, unless `whole`.
     """
     assembly = ChunkAssembly(network, collective, seed)
-    deadline = Deadline.after(None if current_deadline().limited or whole else EFFORT)
+    deadline = Deadline.after(None if current_deadline().limited or whole else SETTINGS.effort)
 
     with time_limited(deadline):
         plans = assembly.single_chunk_plans
@@ -100,11 +123,11 @@ def schedules(
     fewest = min(plan.steps for plan in plans)
     least_loaded = min(plans, key=lambda plan: (plan.maximum_load, plan.steps)).steps
     step_counts = {plan.steps for plan in plans}
-    step_counts |= {fewest + more for more in LONGER}
-    step_counts |= {int(least_loaded * factor) for factor in TIMES}
+    step_counts |= {fewest + more for more in SETTINGS.longer}
+    step_counts |= {int(least_loaded * factor) for factor in SETTINGS.times}
     ascending = sorted(step_counts)
     both_ends = (s for pair in zip(ascending, reversed(ascending), strict=True) for s in pair)
-    for steps in dict.fromkeys((*ascending[:QUICK], *both_ends)):
+    for steps in dict.fromkeys((*ascending[: SETTINGS.quick], *both_ends)):
         with time_limited(deadline):  # not around the yield: the time that the caller takes does not count
             result = assembly.together(steps)
         if result is not None:
@@ -127,16 +150,16 @@ class ChunkAssembly:
 
     @cached_property
     def single_chunk_plans(self) -> list[Plan]:
-        """Best plans: at most `KEPT` of those that no other plan dominates."""
+        """Best plans: at most `SETTINGS.kept` of those that no other plan dominates."""
         best: list[Plan] = []
-        with suppress(TimeUp), time_limited(current_deadline().share(PLANNED)):
+        with suppress(TimeUp), time_limited(current_deadline().share(SETTINGS.planned)):
             for plan in self._planned():
                 if not any(other.dominates(plan) for other in best):
                     best = [other for other in best if not plan.dominates(other)] + [plan]
         by_steps = sorted(best, key=lambda plan: (plan.steps, plan.maximum_load))
         by_load = sorted(best, key=lambda plan: (plan.maximum_load, plan.steps))
         alternating = [plan for pair in zip(by_steps, by_load, strict=True) for plan in pair]
-        distinct = {id(plan): plan for plan in alternating[:KEPT]}
+        distinct = {id(plan): plan for plan in alternating[: SETTINGS.kept]}
         return sorted(distinct.values(), key=lambda plan: (plan.steps, plan.maximum_load))
 
     @cached_property
@@ -145,14 +168,14 @@ class ChunkAssembly:
         return max((d for row in self.network.distances for d in row if d is not None), default=0)
 
     def _planned(self) -> Iterator[Plan]:
-        """Yield at most `ENOUGH` plans: every rule with every guard, then again with other seeds."""
+        """Yield at most `SETTINGS.enough` plans: every rule with every guard, then again with other seeds."""
         is_large = self.diameter > NEAR
         all_rules = list(rules(self.network.ranks, self.diameter))
         # On a large network the first rules are tried with every guard before the others.
-        groups = (all_rules[:FIRST], all_rules[FIRST:]) if is_large else (all_rules,)
+        groups = (all_rules[: SETTINGS.first], all_rules[SETTINGS.first :]) if is_large else (all_rules,)
         guards = GUARDS if is_large else GUARDS[:2]
         planned = 0
-        for chance in range(CHANCES):
+        for chance in range(SETTINGS.chances):
             for group in groups:
                 for guard, latest_first in guards:
                     for rule in group:
@@ -160,7 +183,7 @@ class ChunkAssembly:
                         if plan is not None:
                             planned += 1
                             yield plan
-                        if planned == ENOUGH:
+                        if planned == SETTINGS.enough:
                             return
 
     def _plan(self, rule: Rule, guard: int, latest_first: bool, seed: int) -> Plan | None:
@@ -232,7 +255,7 @@ class ChunkAssembly:
         chosen: list[tuple[Plan, int]] = []
         best: tuple[Fraction, int] | None = None
         sends = 0
-        while len(chosen) < (chunks or MOST_CHUNKS) and (chunks or sends <= MOST_SENDS):
+        while len(chosen) < (chunks or SETTINGS.most_chunks) and (chunks or sends <= SETTINGS.most_sends):
             try:
                 check_deadline()
             except TimeUp:

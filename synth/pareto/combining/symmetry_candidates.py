@@ -30,7 +30,8 @@ class SymmetryCandidateSettings:
             subgroup.
         walk: Number of group elements that the random generators are drawn from.
         outer: Maximum number of groups of translations.
-        inner: Maximum number of groups, for each group of translations, that a representative may be invariant under.
+        inner: Maximum number of groups, for each group of translations, that a representative may be invariant
+            under.
     """
 
     largest: int = 64

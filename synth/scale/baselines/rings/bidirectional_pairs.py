@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import exp
 from random import Random
 
@@ -21,15 +22,27 @@ from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import check_deadline, current_deadline
 
-# Edges of the multigraph. Larger ones are not searched, since each move takes time in the number of nodes.
-MAXIMUM_EDGES = 24_000
-# First and last temperature. An exchange that leaves n more cycles is accepted with probability exp(-n / temperature),
-# and the temperature falls linearly over the exchanges.
-TEMPERATURE = (0.7, 0.2)
-# States (a rank, and which factor is next) that the search for a closed trail visits.
-MAXIMUM_STATES = 4_000
-# Seconds that the integer program for the edge subset may take.
-PROGRAM_SECONDS = 10.0
+
+@dataclass(frozen=True)
+class PairSettings:
+    """Limits of the search for opposite pairs.
+
+    Attributes:
+        maximum_edges: Edges of the multigraph. Larger ones are not searched, since each move takes time in the
+            number of nodes.
+        temperature: First and last temperature. An exchange that leaves n more cycles is accepted with
+            probability exp(-n / temperature), and the temperature falls linearly over the exchanges.
+        maximum_states: States (a rank, and which factor is next) that the search for a closed trail visits.
+        program_seconds: Seconds that the integer program for the edge subset may take.
+    """
+
+    maximum_edges: int = 24_000
+    temperature: tuple[float, ...] = (0.7, 0.2)
+    maximum_states: int = 4_000
+    program_seconds: float = 10.0
+
+
+SETTINGS = PairSettings()
 
 # (rank, rank, link from the first to the second, link back)
 Edge = tuple[int, int, int, int]
@@ -90,7 +103,7 @@ def _edges(network: RingNetwork, width: int) -> list[Edge]:
     if len(network.members):
         return []
     times = network.units // width
-    if int(times.sum()) > 2 * MAXIMUM_EDGES:
+    if int(times.sum()) > 2 * SETTINGS.maximum_edges:
         return []
     links_of: dict[tuple[int, int], list[int]] = {}
     for link, (a, b, count) in enumerate(zip(network.src.tolist(), network.dst.tolist(), times.tolist(), strict=True)):
@@ -127,7 +140,7 @@ def _regular_subset(ranks: int, edges: list[Edge], degree: int, seed: int) -> li
     ends = np.array([edge[:2] for edge in edges], np.int64)
     rows = csr_matrix((np.ones(2 * count), (ends.reshape(-1), np.repeat(np.arange(count), 2))), shape=(ranks, count))
     cost = np.random.default_rng(seed).random(count)
-    seconds = min(PROGRAM_SECONDS, max(current_deadline().remaining(), 0.01))
+    seconds = min(SETTINGS.program_seconds, max(current_deadline().remaining(), 0.01))
     solution = integer(cost, [(rows, degree, degree)], 1, time_limit=seconds, node_limit=50, mip_rel_gap=0.5)
     return None if solution.x is None else np.flatnonzero(np.rint(solution.x)).tolist()
 
@@ -242,7 +255,7 @@ class _FactorAnnealing:
             energy_i = self._energy(i)
             energy_j = self._energy(j) if j < self.count else 0
             increase = energy_i + energy_j - energy[i] - (energy[j] if j < self.count else 0)
-            temperature = TEMPERATURE[0] + (TEMPERATURE[1] - TEMPERATURE[0]) * step / steps
+            temperature = SETTINGS.temperature[0] + (SETTINGS.temperature[1] - SETTINGS.temperature[0]) * step / steps
             if increase <= 0 or uniform() < exp(-increase / temperature):
                 energy[i] = energy_i
                 if j < self.count:
@@ -259,7 +272,7 @@ class _FactorAnnealing:
         incident, ends, uniform = (self.incident[i], self.incident[j]), self.end_sum, self.random.random
         came_from: dict[int, tuple[int, int]] = {}
         queue = deque([2 * u])
-        while queue and len(came_from) < MAXIMUM_STATES:
+        while queue and len(came_from) < SETTINGS.maximum_states:
             state = queue.popleft()
             at, side = state >> 1, state & 1
             row = incident[side][at]

@@ -7,7 +7,7 @@ the nodes. Then simulated annealing joins the cycles of each permutation (`kempe
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -19,12 +19,25 @@ from synth.solvers.cutting_planes import cutting_planes
 from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import check_deadline, current_deadline
 
-# Seconds that one integer program may take; few take more than a tenth of one.
-PROGRAM_SECONDS = 10.0
-# Rounds in which a cut is added for a set of nodes that the chosen arcs do not leave.
-MAXIMUM_CUTS = 12
-# Arcs above which the program is first made of a random part of them, and the arcs of that part for each node and ring.
-MANY_ARCS, ARCS_PER_NODE = 4_000, 3.0
+
+@dataclass(frozen=True)
+class CirculationSettings:
+    """Limits of the integer program.
+
+    Attributes:
+        program_seconds: Seconds that one integer program may take; few take more than a tenth of one.
+        maximum_cuts: Rounds in which a cut is added for a set of nodes that the chosen arcs do not leave.
+        many_arcs: Arcs above which the program is first made of a random part of them.
+        arcs_per_node: Arcs of that part for each node and ring.
+    """
+
+    program_seconds: float = 10.0
+    maximum_cuts: int = 12
+    many_arcs: int = 4_000
+    arcs_per_node: float = 3.0
+
+
+SETTINGS = CirculationSettings()
 
 
 def circulation(
@@ -72,8 +85,8 @@ def _sparse_or_full_program(
     quotient: QuotientNetwork, wanted: int, width: int, seed: int, repeats: int | None
 ) -> tuple[int, list[int]]:
     """Solve the integer program on a random part of very many arcs, and on all of them where that is not enough."""
-    share = ARCS_PER_NODE * wanted * quotient.nodes / max(1, len(quotient.src))
-    if len(quotient.src) > MANY_ARCS and share < 0.7:
+    share = SETTINGS.arcs_per_node * wanted * quotient.nodes / max(1, len(quotient.src))
+    if len(quotient.src) > SETTINGS.many_arcs and share < 0.7:
         part = np.flatnonzero(np.random.default_rng(seed).random(len(quotient.src)) < share).tolist()
         count, part_times = _integer_program(_restricted(quotient, part), wanted, width, seed, repeats)
         if count == wanted:
@@ -146,7 +159,7 @@ def _integer_program(
     # the gap is small enough that no ring is lost; the random costs need no optimum
     options = {
         "node_limit": 50,
-        "time_limit": min(PROGRAM_SECONDS, max(current_deadline().remaining(), 0.01)),
+        "time_limit": min(SETTINGS.program_seconds, max(current_deadline().remaining(), 0.01)),
         "mip_rel_gap": 0.4 / wanted if wanted else 0.4,
     }
 
@@ -174,7 +187,7 @@ def _integer_program(
             crossing_sets.append(component[src] & ~component[dst])
         return component is not None
 
-    answer, _ = cutting_planes(solve, add_violated, MAXIMUM_CUTS)
+    answer, _ = cutting_planes(solve, add_violated, SETTINGS.maximum_cuts)
     return answer if answer and answer[0] else (0, [])
 
 

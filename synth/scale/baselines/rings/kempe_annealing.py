@@ -7,23 +7,37 @@ rerouted along an alternating path. A move that leaves fewer cycles is accepted,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import exp, gcd
 from random import Random
 
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
 from synth.solvers.processes.deadline import check_deadline
 
-# First and last temperature. A move that leaves n more cycles is accepted with probability exp(-n / temperature), and
-# the temperature falls linearly over the moves.
-TEMPERATURE = (0.7, 0.25)
-# Part of the moves that are exchanges where there are very many layers. Of two layers it is half of that.
-EXCHANGE_SHARE = 0.85
-# Random exchanges for each layer before the annealing, because the matchings that layers come from resemble each other.
-INITIAL_EXCHANGES = 8
-# Nodes that a rerouting may visit.
-REROUTED_NODES = 6
-# Arcs out of a node that a rerouting tries at random.
-REROUTING_TRIALS = 4
+
+@dataclass(frozen=True)
+class KempeSettings:
+    """Parameters of the annealing.
+
+    Attributes:
+        temperature: First and last temperature. A move that leaves n more cycles is accepted with probability
+            exp(-n / temperature), and the temperature falls linearly over the moves.
+        exchange_share: Part of the moves that are exchanges where there are very many layers. Of two layers it
+            is half of that.
+        initial_exchanges: Random exchanges for each layer before the annealing, because the matchings that
+            layers come from resemble each other.
+        rerouted_nodes: Nodes that a rerouting may visit.
+        rerouting_trials: Arcs out of a node that a rerouting tries at random.
+    """
+
+    temperature: tuple[float, ...] = (0.7, 0.25)
+    exchange_share: float = 0.85
+    initial_exchanges: int = 8
+    rerouted_nodes: int = 6
+    rerouting_trials: int = 4
+
+
+SETTINGS = KempeSettings()
 
 Layer = list[int]
 
@@ -59,7 +73,7 @@ class KempeAnnealing:
         self.energy = [
             self._energy(after.copy(), voltage) for after, voltage in zip(self.after, self.voltage_sum, strict=True)
         ]
-        self.temperature = TEMPERATURE[0]
+        self.temperature = SETTINGS.temperature[0]
 
     def _release(self, h: int, sign: int) -> None:
         """Give back what arc h takes (`sign` 1), or take it (-1)."""
@@ -105,17 +119,19 @@ class KempeAnnealing:
     def run(self, steps: int) -> None:
         """Make at most `steps` moves, until every layer is a ring. Raises TimeUp."""
         uniform, count, nodes = self.random.random, len(self.arc), self.quotient.nodes
-        for _ in range(INITIAL_EXCHANGES * count if count > 1 else 0):
+        for _ in range(SETTINGS.initial_exchanges * count if count > 1 else 0):
             i, j = self.random.sample(range(count), 2)
             self._exchange(i, j, int(uniform() * nodes), always=True)
         unfinished = [i for i, e in enumerate(self.energy) if e]
-        exchange_share = EXCHANGE_SHARE * (1 - 1 / count)
+        exchange_share = SETTINGS.exchange_share * (1 - 1 / count)
         for step in range(steps):
             if not unfinished:
                 return
             if not step & 255:
                 check_deadline()
-                self.temperature = TEMPERATURE[0] + (TEMPERATURE[1] - TEMPERATURE[0]) * step / steps
+                self.temperature = (
+                    SETTINGS.temperature[0] + (SETTINGS.temperature[1] - SETTINGS.temperature[0]) * step / steps
+                )
             i = unfinished[int(uniform() * len(unfinished))]
             u = int(uniform() * nodes)
             j = int(uniform() * count)
@@ -172,7 +188,7 @@ class KempeAnnealing:
         displaced, old = [u], [row[u]]
         self._release(row[u], 1)
         at, closed = u, False
-        for depth in range(REROUTED_NODES):
+        for depth in range(SETTINGS.rerouted_nodes):
             closing = self._fitting(at, goal) if depth else ()
             if closing:
                 row[at] = closing[int(uniform() * len(closing))]
@@ -180,7 +196,7 @@ class KempeAnnealing:
                 closed = True
                 break
             out, h = self.out[at], -1
-            for _ in range(REROUTING_TRIALS):
+            for _ in range(SETTINGS.rerouting_trials):
                 trial = out[int(uniform() * len(out))]
                 if trial == old[-1]:
                     continue

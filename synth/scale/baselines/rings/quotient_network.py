@@ -19,16 +19,27 @@ import numpy as np
 
 from synth.scale.baselines.rings.ring_network import RingNetwork
 
-# Arcs up to which a quotient keeps all of them. Of more, those of small voltage are kept.
-ALL_ARCS = 3_000
-# Arcs above which a network is not searched at all.
-MAXIMUM_ARCS = 24_000
-# Permutations formed as products of the declared automorphisms.
-MAXIMUM_PERMUTATIONS = 200
-# Quotients with equally many nodes that are searched.
-QUOTIENTS_PER_SIZE = 2
-# Links from which on one quotient of each size is searched, because each takes long.
-MANY_LINKS = 100_000
+
+@dataclass(frozen=True)
+class QuotientSettings:
+    """Sizes up to which quotient networks are searched.
+
+    Attributes:
+        all_arcs: Arcs up to which a quotient keeps all of them. Of more, those of small voltage are kept.
+        maximum_arcs: Arcs above which a network is not searched at all.
+        maximum_permutations: Permutations formed as products of the declared automorphisms.
+        quotients_per_size: Quotients with equally many nodes that are searched.
+        many_links: Links from which on one quotient of each size is searched, because each takes long.
+    """
+
+    all_arcs: int = 3_000
+    maximum_arcs: int = 24_000
+    maximum_permutations: int = 200
+    quotients_per_size: int = 2
+    many_links: int = 100_000
+
+
+SETTINGS = QuotientSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +98,15 @@ class _Semiregular:
 def trivial_quotient(network: RingNetwork) -> QuotientNetwork | None:
     """Return the network as a quotient by the trivial group; None where it has more links than a search takes."""
     links = np.flatnonzero(network.units)
-    if len(links) > ALL_ARCS and network.parallel:  # keep one link of each pair of ranks, a different one for each pair
+    if (
+        len(links) > SETTINGS.all_arcs and network.parallel
+    ):  # keep one link of each pair of ranks, a different one for each pair
         order = network.order[np.isin(network.order, links)]
         pair = (network.src * network.ranks + network.dst)[order]
         _, start, count = np.unique(pair, return_index=True, return_counts=True)
         choice = (network.src[order[start]] + network.dst[order[start]]) % count
         links = np.sort(order[start + choice])
-    if len(links) > MAXIMUM_ARCS:
+    if len(links) > SETTINGS.maximum_arcs:
         return None
     ranks = np.arange(network.ranks)
     limits = [(k, 1) for k in range(len(network.members))]
@@ -106,7 +119,7 @@ def quotients(network: RingNetwork) -> Iterator[QuotientNetwork]:
     if network.parallel:  # it is not declared to which of several links between two ranks an automorphism leads
         return
     arc_counts: dict[int, set[int]] = {}
-    maximum = QUOTIENTS_PER_SIZE if len(network.src) < MANY_LINKS else 1
+    maximum = SETTINGS.quotients_per_size if len(network.src) < SETTINGS.many_links else 1
     for order, permutation in _semiregular_permutations(network):
         known = arc_counts.setdefault(network.ranks // order, set())
         if len(known) < maximum:
@@ -121,10 +134,10 @@ def _semiregular_permutations(network: RingNetwork) -> list[tuple[int, np.ndarra
     generators = [np.array(permutation, np.int64) for permutation in network.generators]
     products, known = list(generators), {permutation.tobytes() for permutation in generators}
     at = 0
-    while at < len(products) and len(products) < MAXIMUM_PERMUTATIONS:
+    while at < len(products) and len(products) < SETTINGS.maximum_permutations:
         for permutation in generators:
             product = permutation[products[at]]
-            if product.tobytes() not in known and len(products) < MAXIMUM_PERMUTATIONS:
+            if product.tobytes() not in known and len(products) < SETTINGS.maximum_permutations:
                 known.add(product.tobytes())
                 products.append(product)
         at += 1
@@ -193,11 +206,11 @@ def _quotient(network: RingNetwork, permutation: np.ndarray, order: int, known: 
     loops = node[network.src[links]] == node[network.dst[links]]
     useful = ~loops if len(rank) > 1 else loops  # a Hamiltonian cycle takes loops on a single node only
     links, voltages = links[useful], voltages[useful]
-    if len(links) > ALL_ARCS:
+    if len(links) > SETTINGS.all_arcs:
         distance = np.minimum(voltages, order - voltages)
-        maximum = max(2, ALL_ARCS // len(rank) ** 2 // 2)
+        maximum = max(2, SETTINGS.all_arcs // len(rank) ** 2 // 2)
         links, voltages = links[distance <= maximum], voltages[distance <= maximum]
-    if len(links) > MAXIMUM_ARCS or len(links) in known:
+    if len(links) > SETTINGS.maximum_arcs or len(links) in known:
         return None
     return _network_of_arcs(network, links, voltages, _Semiregular(order, rank, node, position, limits))
 
