@@ -11,19 +11,17 @@ import pytest
 from dozing import doze, doze_until
 
 from synth import api, bounds
+from synth.bounds.single_cut import single_cut_bound
 from synth.errors import UsageError
-from synth.frontiers import engine_choice
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Unknown
-from synth.model.scale_frontier import Large
 from synth.pareto import prefetched_bounds
 from synth.pareto.combining import bounds_over_steps, combining_frontier
 from synth.pareto.combining.bounds_over_steps import StepBounds
-from synth.pareto.events import NoBoundError, Options
+from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
-from synth.scale import search as large
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.processes.resumable_jobs import ResumableJobs
@@ -105,11 +103,11 @@ def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
     assert not some.late(2) and "its search ended early" in some.notes[0]
 
 
-def test_where_one_half_is_late_the_other_serves(made, monkeypatch):
+def test_where_both_halves_are_late_a_cut_serves(made, monkeypatch):
     monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": bounds.flow, "completing": doze})
     monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, floor_share=0.0))
     some = made(100.0)
-    assert some.first() == bounds.flow(NINE, ALL, None)
+    assert some.first() == single_cut_bound(NINE, ALL)
     assert some.late(2) and "the time limit ended its search" in some.notes[0]
 
 
@@ -122,43 +120,10 @@ def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_i
     assert not some.late(2)
 
 
-def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": doze, "completing": doze})
-    with pytest.raises(NoBoundError, match="came before any bound"):
-        api.frontier("random-regular:20", "allreduce", engine="exact", time_limit=0.1, log=tmp_path / "log")
-    whole = large.frontier  # which gets all the time that it takes
-    monkeypatch.setattr(large, "frontier", lambda *given, time_limit, **more: whole(*given, **more))
-    found = api.frontier("random-regular:20", "allreduce", time_limit=0.1, log=tmp_path / "log")
-    assert isinstance(found, Large) and found.points
-    assert any(line.startswith("exact synthesis") for line in found.open)
-
-
-def test_of_many_ranks_some_of_the_limit_is_kept_for_flow_methods():
-    many, few = topology("random-regular:20"), topology("torus:3x3")
-    task = collective("allreduce", 20)
-    assert engine_choice.flow_seconds(many, task, "auto", None, 100.0) == engine_choice.FLOW_SECONDS
-    assert engine_choice.flow_seconds(many, task, "auto", None, 1.0) == engine_choice.FLOW_SHARE
-    assert (
-        engine_choice.flow_seconds(many, task, "exact", None, 100.0)
-        == engine_choice.flow_seconds(many, task, "auto", None, None)
-        == 0
-    )
-    assert (
-        engine_choice.flow_seconds(many, collective("scan", 20), "auto", None, 100.0)
-        == engine_choice.flow_seconds(few, ALL, "auto", None, 100.0)
-        == 0
-    )
-
-
-def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
-    known, other = (str(NoBoundError(NINE, task)) for task in (ALL, collective("scan", 9)))
-    assert "--engine flow" in known and "--engine" not in other
-
-
-def test_few_ranks_have_a_quick_bound(monkeypatch):
+def test_a_cut_serves_where_every_part_is_late(monkeypatch):
     monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": doze, "completing": doze})
     items = list(combining_frontier.points(NINE, ALL, budget=Budget(Deadline.after(0.1))))
-    assert items[0] == (None, bounds.flow(NINE, ALL, None, cycles=1))
+    assert items[0] == (None, single_cut_bound(NINE, ALL))
     assert [item.reason for item in items if isinstance(item, Open)]
 
 

@@ -10,6 +10,7 @@ import pytest
 from synth import api
 from synth.checker.schedule import replay as verify
 from synth.frontiers import engine_choice, incumbents
+from synth.model import scale_frontier
 from synth.model.collective import collective
 from synth.model.schedule import Schedule
 from synth.pareto import close_step_count
@@ -22,11 +23,12 @@ from synth.topologies import topology
 
 def seeds(name, coll, root=()):
     machine = topology(name)
-    network = machine.network()
-    return incumbents.find_incumbents(machine, network, collective(coll, network.ranks, root))
+    task = collective(coll, machine.ranks, root)
+    search = incumbents.scale_search(machine, task)
+    return incumbents.find_incumbents(machine.network(), task, search).schedules
 
 
-@pytest.mark.parametrize("coll", incumbents.COLLECTIVES)
+@pytest.mark.parametrize("coll", scale_frontier.COLLECTIVES[:5])
 @pytest.mark.parametrize("name", ["torus:3x3", "dgx-a100*2", "hypercube:16"])
 def test_seeds_do_the_collective(name, coll):
     found = seeds(name, coll, (4,) if coll in ("broadcast", "reduce") else ())
@@ -42,16 +44,16 @@ def test_seeds_do_the_collective(name, coll):
 def test_there_are_none_where_nothing_applies(monkeypatch):
     assert seeds("dgx1", "allgather") == ()  # eight ranks
     assert seeds("torus:3x3", "alltoall") == () and seeds("torus:3x3", "scan") == ()
-    monkeypatch.setattr(incumbents, "MOST_SENDS", 10)
+    monkeypatch.setattr(incumbents, "MAX_SENDS", 10)
     assert seeds("torus:3x3", "allgather") == ()
 
 
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
     monkeypatch.setattr(portfolio, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
     for name, steps, bandwidth in [("torus:3x3", 2, Fraction(2)), ("hypercube:16", 4, Fraction(15, 4))]:
-        found = engine_choice.synthesize_exact(
-            topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True
-        )
+        machine = topology(name)
+        query = engine_choice.Query(machine, collective("allgather", machine.ranks), Options(jobs=1), fresh=True)
+        found = engine_choice.synthesize(query)
         assert found.complete and [(p.steps, p.rounds_per_chunk, p.construction) for p in found.points] == [
             (steps, bandwidth, "breadth-first broadcast")
         ]  # fmt: skip
@@ -110,5 +112,6 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
 
 def test_named_engines_are_not_helped():
     for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
-        found = engine_choice.synthesize_exact(topology("torus:3x3"), collective("allgather", 9), options, fresh=True)
+        machine, task = topology("torus:3x3"), collective("allgather", 9)
+        found = engine_choice.synthesize(engine_choice.Query(machine, task, options, "exact", fresh=True))
         assert all(p.construction != "breadth-first broadcast" for p in found.points)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from synth import api, bounds
-from synth.frontiers import engine_choice, merge_scale_points
+from synth.frontiers import engine_choice, incumbents, merge_scale_points
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open, Point
@@ -18,6 +18,8 @@ from synth.pareto import notes
 from synth.pareto.events import Options
 from synth.scale import search
 from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
+from synth.scale.search import ScaleSearch
+from synth.solvers.processes.deadline import NEVER, Deadline
 from synth.topologies import topology
 from synth.view import frontier_text
 
@@ -51,10 +53,10 @@ def left_open(name, coll, *points):
     ],
 )
 def test_points_are_labelled_and_verified(name, coll, monkeypatch):
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 2000)
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 2000)
     machine, found = left_open(name, coll)
     root = 2 if coll in ("broadcast", "reduce") else 0
-    made = merge_scale_points.merge_scale_points(found, machine, coll, root)
+    made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, coll, root))
     assert made.points and all(p.construction.startswith("flow: ") for p in made.points)
     said = api.verify(json.loads(json.dumps(made.to_json())))
     assert len([line for line in said if "sends replayed" in line]) == len(made.points)
@@ -67,18 +69,18 @@ def test_points_are_labelled_and_verified(name, coll, monkeypatch):
 
 def test_an_interval_that_a_flow_point_closes_is_closed():
     machine, found = left_open("torus:3x3", "allgather")
-    made = merge_scale_points.merge_scale_points(found, machine, "allgather")
+    made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather"))
     assert not made.open and made.points[-1].status == "optimal"
     assert any(steps == made.points[-1].steps for steps, _ in made.bounds)
     api.verify(made.to_json())
 
 
 def test_only_what_improves_is_added(monkeypatch):
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 13_000)
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 13_000)
     machine, found = left_open("dgx-a100*2", "allgather")
-    every = merge_scale_points.merge_scale_points(found, machine, "allgather").points
+    every = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather")).points
     _, some = left_open("dgx-a100*2", "allgather", *(replace(p, construction="exact").schedule for p in every[:2]))
-    again = merge_scale_points.merge_scale_points(some, machine, "allgather")
+    again = merge_scale_points.merge_scale_points(some, ScaleSearch(machine, "allgather"))
     assert [p.construction == "exact" for p in again.points] == [True, True] + [False] * (len(every) - 2)
     table = frontier_text.frontier(again)
     engine = [name for name, _ in table.columns].index("engine")
@@ -88,37 +90,35 @@ def test_only_what_improves_is_added(monkeypatch):
         for a, b in zip(again.points, again.points[1:], strict=False)
     )
     _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
-    assert merge_scale_points.merge_scale_points(whole, machine, "allgather").points is whole.points
-    few = merge_scale_points.merge_scale_points(found, machine, "allgather", allows=Options(max_steps=2).allows)
+    assert merge_scale_points.merge_scale_points(whole, ScaleSearch(machine, "allgather")).points is whole.points
+    few = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather"), options=Options(max_steps=2))
     assert few.points and max(p.steps for p in few.points) <= 2
 
 
 def test_long_schedules_are_left_out(monkeypatch):
     machine, found = left_open("dgx-a100*2", "allgather")
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 300)
-    made = merge_scale_points.merge_scale_points(found, machine, "allgather")
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 300)
+    made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather"))
     assert made.points and all(sum(len(step.sends) for step in p.schedule.steps) <= 300 for p in made.points)
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 0)
-    assert merge_scale_points.merge_scale_points(found, machine, "allgather").points is found.points
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 0)
+    assert merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather")).points is found.points
 
 
 def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
     machine, found = left_open("torus:3x3", "allgather")
     whole = replace(found, open=())
-    assert merge_scale_points.merge_scale_points(whole, machine, "allgather") is whole
-    assert engine_choice.with_flow_points(found, machine, "exact", None, Options()) is found
-    assert engine_choice.with_flow_points(found, machine, "auto", [1], Options()) is found
-    assert engine_choice.with_flow_points(found, machine, "auto", None, Options()).points
-    other = replace(found, collective=collective("scan", 9))
-    assert engine_choice.with_flow_points(other, machine, "auto", None, Options()) is other
+    assert merge_scale_points.merge_scale_points(whole, ScaleSearch(machine, "allgather")) is whole
+    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: found)
+    for engine, task in (("exact", found.collective), ("auto", collective("scan", 9))):
+        assert engine_choice.synthesize(engine_choice.Query(machine, task, Options(), engine)) is found
+    assert engine_choice.synthesize(engine_choice.Query(machine, found.collective, Options())).points
+    uneven = collective("allgatherv", 9, sizes=[1] * 8 + [2])
+    assert incumbents.scale_search(machine, uneven) is None
 
 
 def test_the_call_takes_both(monkeypatch):
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 13_000)
-    whole = merge_scale_points.merge_scale_points  # which gets all the time that it takes
-    monkeypatch.setattr(
-        merge_scale_points, "merge_scale_points", lambda *given, time_limit, **more: whole(*given, **more)
-    )
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 13_000)
+    monkeypatch.setattr(engine_choice, "last_part", lambda *_: NEVER)  # all the time that it takes
     found = api.frontier("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
     assert found.points[-1].rounds_per_chunk < 2
@@ -126,11 +126,10 @@ def test_the_call_takes_both(monkeypatch):
 
 
 def test_when_the_time_is_over_one_point_is_written_out(monkeypatch):
-    whole = search.frontier
-    monkeypatch.setattr(search, "frontier", lambda *given, time_limit=None, **more: whole(*given, **more))
     machine, found = left_open("ring:6", "broadcast")
-    assert len(merge_scale_points.merge_scale_points(found, machine, "broadcast", 2).points) > 1
-    made = merge_scale_points.merge_scale_points(found, machine, "broadcast", 2, time_limit=0.0)
+    search = ScaleSearch(machine, "broadcast", 2)
+    assert len(merge_scale_points.merge_scale_points(found, search).points) > 1
+    made = merge_scale_points.merge_scale_points(found, search, deadline=Deadline.after(0.0))
     assert len(made.points) == 1 and any("written out" in note for note in made.notes)
     api.verify(made.to_json())
 
@@ -141,22 +140,22 @@ def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
     large_points = search.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
     for point in large_points[:2]:
         made = expanded(point.make())
-        assert 0 < merge_scale_points._sends(point, found) <= sum(len(step.sends) for step in made.steps)
+        assert 0 < incumbents.least_sends(point, found.collective) <= sum(len(step.sends) for step in made.steps)
 
 
 def test_what_is_too_long_is_not_made(monkeypatch):
     machine, found = left_open("torus:3x3", "allreduce")
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 15)
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 15)
     monkeypatch.setattr(merge_scale_points, "_point", lambda *_: pytest.fail("was made"))
-    assert merge_scale_points.merge_scale_points(found, machine, "allreduce").points == ()
+    assert merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allreduce")).points == ()
 
 
 def test_what_is_too_long_to_be_written_out_is_reported(monkeypatch):
     """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of
     it."""
-    monkeypatch.setattr(merge_scale_points, "MAX_SENDS", 2_000)
+    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 2_000)
     machine, found = left_open("torus:4x3", "allreduce")
-    made = merge_scale_points.merge_scale_points(found, machine, "allreduce")
+    made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allreduce"))
     every = search.frontier(machine, "allreduce").points
     least = min(every, key=lambda p: p.rounds_per_chunk)
     assert min(p.rounds_per_chunk for p in made.points) > least.rounds_per_chunk
@@ -169,7 +168,8 @@ def test_what_the_time_does_not_allow_to_be_written_out_is_reported(monkeypatch)
     """A point that would take longer than is left is not begun."""
     monkeypatch.setattr(merge_scale_points, "SECONDS_PER_SEND", 1e3)
     machine, found = left_open("torus:4x3", "allreduce")
-    made = merge_scale_points.merge_scale_points(found, machine, "allreduce", time_limit=1000)
+    search = ScaleSearch(machine, "allreduce")
+    made = merge_scale_points.merge_scale_points(found, search, deadline=Deadline.after(1000))
     assert len(made.points) == 1
     assert any("the time limit came before they were written out" in text for text in made.notes)
 
@@ -178,7 +178,9 @@ def test_no_higher_bound_is_spoken_of_where_one_is_attained():
     """A bound that a schedule attains is the highest; elsewhere the note stays."""
     machine, found = left_open("torus:3x3", "allgather")
     doubt = notes.unproven_bound("the time limit ended its search")
-    made = merge_scale_points.merge_scale_points(replace(found, notes=(doubt, "other")), machine, "allgather")
+    made = merge_scale_points.merge_scale_points(
+        replace(found, notes=(doubt, "other")), ScaleSearch(machine, "allgather")
+    )
     assert made.points[-1].status == "optimal" and doubt not in made.notes and "other" in made.notes
     assert notes.drop_unproven_bound((doubt,), Fraction(2), Fraction(1)) == (doubt,)
     assert notes.drop_unproven_bound((doubt,), None, Fraction(1)) == (doubt,)

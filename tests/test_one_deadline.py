@@ -5,23 +5,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
 from synth import api, bounds
-from synth.cli import root
+from synth.bounds.single_cut import single_cut_bound
 from synth.frontiers import engine_choice, incumbents
 from synth.model.collective import collective
-from synth.model.frontier import LowerBound
+from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
-from synth.model.scale_frontier import Large
-from synth.pareto import prefetched_bounds, sweep
+from synth.pareto import prefetched_bounds
 from synth.pareto.combining.constructions import Constructions
-from synth.pareto.events import NoBoundError, Options
+from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
+from synth.scale import frontier_points, search
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline, current_deadline
 from synth.topologies import topology
@@ -36,12 +36,11 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     def slow(*_):
         shares.append(current_deadline().remaining())
         time.sleep(0.2)
-        return ()
+        return incumbents.Incumbents(bounds.flow(NETWORK, TASK, None))
 
     monkeypatch.setattr(engine_choice, "find_incumbents", slow)
-    found = engine_choice.synthesize_exact(
-        MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log"
-    )
+    options = Options(time_limit=100, max_steps=2, jobs=1)
+    found = engine_choice.synthesize(engine_choice.Query(MACHINE, TASK, options, log=tmp_path / "log"))
     assert 0 < shares[0] <= 100 * engine_choice.INCUMBENT_SHARE
     assert found.seconds >= 0.2
 
@@ -103,7 +102,7 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
     monkeypatch.setattr(
         prefetched_bounds.PrefetchedBounds,
         "bound",
-        lambda self, steps: bound(self, steps) if steps is None else Unknown("memory"),
+        lambda self, steps, *share: bound(self, steps) if steps is None else Unknown("memory"),
     )
     found = Sweep(NETWORK, TASK, Options(jobs=1, max_steps=3), Log(None, "")).run()
     assert found.points and found.points[-1].status == "optimal"
@@ -111,7 +110,7 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
 
 
 def test_when_the_time_is_over_what_is_held_is_kept():
-    seeds = incumbents.find_incumbents(MACHINE, NETWORK, TASK)
+    seeds = incumbents.find_incumbents(NETWORK, TASK, incumbents.scale_search(MACHINE, TASK)).schedules
     assert seeds
     found = Sweep(
         NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2
@@ -123,12 +122,12 @@ def test_when_the_time_is_over_what_is_held_is_kept():
     api.verify(found)
 
 
-def test_later_seeds_are_kept_too(monkeypatch):
-    monkeypatch.setattr(sweep, "SETTINGS", replace(sweep.SETTINGS, grace=1000.0))
+def test_later_seeds_are_kept_too():
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)
     first = int(bounds.steps(network, task).value)
-    later = tuple((name, s) for name, s in incumbents.find_incumbents(machine, network, task) if len(s.steps) > first)
+    seeds = incumbents.find_incumbents(network, task, incumbents.scale_search(machine, task)).schedules
+    later = tuple((name, s) for name, s in seeds if len(s.steps) > first)
     assert later
     found = Sweep(
         network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2
@@ -142,49 +141,41 @@ LARGER = topology("random-regular:20")
 
 @pytest.fixture
 def late(monkeypatch):
-    """No bound comes before the time is over."""
-    monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda self, steps: Unknown("time"))
-    monkeypatch.setattr(prefetched_bounds, "finish_quick", lambda job, end: None)
-    monkeypatch.setattr(engine_choice, "find_incumbents", lambda *_: ())
+    """No bound but the first one comes before the time is over."""
+    monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda *_: Unknown("time"))
 
 
-def test_without_any_bound_exact_synthesis_is_undecided_not_endless(late, tmp_path):
-    with pytest.raises(NoBoundError, match="came before any bound") as none:
-        api.frontier(LARGER, "allgather", engine="exact", time_limit=1000, log=tmp_path / "log")
-    assert none.value.exit_code == 4
-    words = [
-        "pareto",
-        "--topo",
-        "random-regular:20",
-        "--coll",
-        "allgather",
-        "--engine",
-        "exact",
-        "--time-limit",
-        "1000s",
-    ]
-    assert CliRunner().invoke(root, words).exit_code == 4
+def test_engines_hand_on_what_they_have(late, monkeypatch, tmp_path):
+    """Scale methods run once, before the sweep, and their cut and schedules serve where its bounds are late."""
+    calls = []
 
+    def counted(module, name):
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, **named: calls.append(name) or original(*given, **named))
 
-def test_without_any_bound_auto_takes_flow_methods_alone(late, tmp_path):
+    counted(search, "throughput")
+    counted(search, "build")
+    counted(frontier_points, "greedy_points")
+    counted(engine_choice, "synthesize_exact")
+    exact = engine_choice.synthesize_exact
+    unproved = Open(9, Fraction(1), None, "time")
+    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *given: replace(exact(*given), open=(unproved,)))
     found = api.frontier(LARGER, "allgather", time_limit=1000, log=tmp_path / "log")
-    assert isinstance(found, Large) and found.points
-    assert "flow methods alone" in found.notes[-1]
-    for most, alike in ((4, False), (None, True)):  # which flow methods do not heed
-        with pytest.raises(NoBoundError):
-            api.frontier(LARGER, "allgather", time_limit=1000, log=tmp_path / "log", max_steps=most, same_bits=alike)
-
-
-def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
-    monkeypatch.setattr(sweep, "SETTINGS", replace(sweep.SETTINGS, grace=1000.0))
-    monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda self, steps: Unknown("time"))
-    task = collective("allgather", 20)
-    found = Sweep(
-        LARGER.network(), task, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2
-    ).run()
+    assert calls == ["throughput", "greedy_points", "build", "synthesize_exact"]
+    assert isinstance(found, Frontier) and found.points
     (floor,) = [bound for steps, bound in found.bounds if steps is None]
-    assert floor == bounds.flow(LARGER.network(), task, None, cycles=1)
-    api.verify(found)
+    assert floor.certificate["kind"] == "static-cuts"
+
+
+def test_a_cut_serves_where_the_best_bound_is_late(late):
+    task = collective("allgather", 20)
+    for kind in (task, collective("alltoall", 20), collective("alltonext", 20)):
+        found = Sweep(
+            LARGER.network(), kind, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2
+        ).run()
+        (floor,) = [bound for steps, bound in found.bounds if steps is None]
+        assert floor == single_cut_bound(LARGER.network(), kind) and floor.value > 0
+        api.verify(found)
 
 
 @pytest.mark.parametrize("seconds", [None, 100.0])

@@ -33,18 +33,14 @@ def empty(name: str, coll: str):
 
 def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
     machine, found = empty("torus:3x3", "allgather")
-    whole = search.frontier
+    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: found)
 
-    def stopped(*given, progress, **asked):
-        def tell(text: str) -> None:
-            if text == "forest":
-                raise KeyboardInterrupt
+    def tell(event) -> None:
+        if event.text == "forest":
+            raise KeyboardInterrupt
 
-        return whole(*given, progress=tell, **asked)
-
-    monkeypatch.setattr(search, "frontier", stopped)
     with pytest.raises(SweepInterrupted) as kept:
-        engine_choice.with_flow_points(found, machine, "auto", None, Options())
+        engine_choice.synthesize(engine_choice.Query(machine, found.collective, Options()), tell)
     assert isinstance(kept.value.frontier, Frontier) and kept.value.frontier.points
     assert all(p.construction.startswith("flow: ") for p in kept.value.frontier.points)
 
@@ -60,7 +56,7 @@ def test_ctrl_c_while_points_are_written_out_keeps_those_before_it():
                 raise KeyboardInterrupt
 
     with pytest.raises(SweepInterrupted) as kept:
-        merge_scale_points.merge_scale_points(found, machine, "allgather", progress=tell)
+        merge_scale_points.merge_scale_points(found, search.ScaleSearch(machine, "allgather", progress=tell))
     assert len(kept.value.frontier.points) == 1
 
 

@@ -19,7 +19,7 @@ from synth.api.synthesis import FewerBounds
 from synth.checker.documents import scale_frontier
 from synth.cli.root import root
 from synth.errors import InfeasibleError
-from synth.frontiers import engine_choice, merge_scale_points
+from synth.frontiers import engine_choice
 from synth.model.frontier import Frontier, Open
 from synth.model.outcome import Unknown
 from synth.model.topology import Link, Topology
@@ -222,8 +222,9 @@ def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(merge_scale_points, "merge_scale_points", stop)
     half = Frontier(**{**vars(found), "open": (Open(9, Fraction(1), None, "time"),)})
+    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: half)
+    monkeypatch.setattr(search.ScaleSearch, "advance", stop)
     with pytest.raises(SweepInterrupted) as kept:
-        engine_choice.with_flow_points(half, topology("ring:4"), "auto", None, engine_choice.Options())
+        engine_choice.synthesize(engine_choice.Query(topology("ring:4"), half.collective, engine_choice.Options()))
     assert kept.value.frontier is half

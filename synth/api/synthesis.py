@@ -17,7 +17,7 @@ from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Topology
-from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
+from synth.pareto.events import Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def frontier(
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or
     "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact
-    synthesis, and where that leaves something open the points of flow methods that improve on it (`Point.construction`
-    says so); where the time is over before exact synthesis has a bound, flow methods alone.
+    synthesis with the points of flow methods where these improve on it (`Point.construction` says so).
 
     `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank
     may relay, by SCCL's encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3
@@ -86,8 +85,7 @@ def frontier(
     what.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or
-    `Large.open`; flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of
-    many ranks the seconds that they need (`synth.frontiers.engine_choice.flow_seconds`). Raises
+    `Large.open`. It is one for all engines (`synth.frontiers.engine_choice.synthesize`). Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
@@ -131,34 +129,16 @@ def frontier(
         if cross_check:
             raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
         engine = "exact"  # schedules of other methods relay what they need
-    limit = (
-        None
-        if time_limit is None
-        else time_limit - engine_choice.flow_seconds(machine, task, engine, sizes, time_limit)
-    )
     options = Options(
-        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, limit, jobs=workers(jobs), seed=seed,
-        deterministic=deterministic, same_bits=same_bits, proof=proof,
+        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, time_limit, jobs=workers(jobs),
+        seed=seed, deterministic=deterministic, same_bits=same_bits, proof=proof,
     )  # fmt: skip
     deadline = Deadline.after(time_limit)
-
-    def rest() -> float | None:
-        return None if time_limit is None else deadline.at_least(max(time_limit / 10, 1.0)).remaining()
-
-    try:
-        found = engine_choice.synthesize_exact(
-            machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event
-        )
-    except NoBoundError:
-        if engine != "auto" or same_bits or max_steps is not None or not engine_choice.flows_know(machine, task, sizes):
-            raise
-        large = engine_choice.synthesize_flow(
-            machine, *engine_choice.flow_collective(machine, task), on_event, time_limit=rest()
-        )
-        notes = (*large.notes, "exact synthesis had no bound within the time limit: flow methods alone")
-        return replace(large, notes=notes, open=(*large.open, "exact synthesis: the time limit came before any bound"))
-    found = engine_choice.with_flow_points(found, machine, engine, sizes, options, on_event, time_limit=rest())
-    return _cross_checked(found, options, on_event, rest()) if cross_check else found
+    found = engine_choice.synthesize(engine_choice.Query(machine, task, options, engine, sweep, fresh, log), on_event)
+    if not cross_check:
+        return found
+    seconds = engine_choice.last_part(deadline, options).remaining()
+    return _cross_checked(found, options, on_event, None if time_limit is None else seconds)
 
 
 def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:

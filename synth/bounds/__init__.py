@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from synth.bounds.demands import sends_of_a_chunk
 from synth.bounds.distance import steps
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
@@ -32,19 +33,17 @@ def flow(
     collective: Collective,
     steps: int | None,
     generators: Sequence[Any] | None = None,
-    cycles: int | None = None,
 ) -> LowerBound:
     """Return a lower bound on R/C of every schedule of `steps` steps, or of any number of steps if None.
 
     It holds for every number of chunks. For combining collectives each wanted contribution must flow to the ranks that
     want it. `generators` are automorphisms (`ranks`, `routes`, `units`) to use; None computes them by
-    `synth.model.symmetry`. `cycles` limits the rounds of cut separation: fewer give a weaker bound sooner. If the
-    certificate is long and the bound for every number of steps is as good, the certificate of the latter is returned.
-    Raises InfeasibleError (with its certificate) if no schedule of `steps` steps exists.
+    `synth.model.symmetry`. If the certificate is long and the bound for every number of steps is as good, that one's
+    certificate is returned. Raises InfeasibleError (with its certificate) if no schedule of `steps` steps exists.
     """
     from synth.bounds.dual_rounding import exact
 
-    packing = exact(_solved(network, collective, steps, generators, cycles=cycles))
+    packing = exact(_solved(network, collective, steps, generators))
     bound = _checked(network, collective, packing.certificate(), steps)
     if steps is not None and len(canonical(bound.certificate)) > LONG:
         always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
@@ -86,7 +85,7 @@ def allreduce(
 
 def completes(collective: Collective) -> bool:
     """Return True if `completing` gives a bound for `collective`."""
-    return collective.units == 1 and _count(collective) > 0
+    return collective.units == 1 and sends_of_a_chunk(collective) > 0
 
 
 def completing(
@@ -117,8 +116,7 @@ def _checked(
 
 
 def _solved(
-    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0,
-    cycles: int | None = None,
+    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0
 ) -> Any:  # fmt: skip
     from synth.bounds.cut_lp import CutLP
 
@@ -129,8 +127,10 @@ def _solved(
             f" unit {least.certificate['pair'][0]} is that far from rank {least.certificate['pair'][1]}",
             least.certificate,
         )
-    master = CutLP(network, collective, steps, _own(network, collective, generators), floor, _count(collective))
-    master.run(cycles)
+    master = CutLP(
+        network, collective, steps, _own(network, collective, generators), floor, sends_of_a_chunk(collective)
+    )
+    master.run()
     return master
 
 
@@ -141,15 +141,3 @@ def _own(network: Network, collective: Collective, given: Sequence[Any] | None) 
     from synth.model.symmetry import generators
 
     return list(generators(network, collective) if given is None else given)
-
-
-def _count(collective: Collective) -> int:
-    """Return the least number of sends of a chunk, by the rank that completes first (docs/proofs.md); 0 if unknown."""
-    if (
-        collective.combining
-        and collective.wants is None
-        and collective.units == 1
-        and collective.pre == collective.post
-    ):
-        return 2 * (len(collective.pre[0]) - 1)
-    return 0

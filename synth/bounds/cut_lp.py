@@ -178,10 +178,10 @@ class CutLP:
                         rows[kind, k, t][t - 1] = -float(units)
         return rows
 
-    def run(self, cycles: int | None = None) -> float:
+    def run(self) -> float:
         """Add violated cuts until there are none; return the optimum.
 
-        After `cycles` or `SETTINGS.max_cycles` rounds it is a lower bound of that.
+        After `SETTINGS.max_cycles` rounds it is a lower bound of that.
         """
         searches = [_Search(self, share) for share in self.shares]
         for share in self.shares:
@@ -195,7 +195,7 @@ class CutLP:
                 for cut in search.violated(loads):
                     yield self._row(search.share, cut)
 
-        self.program.run(violated, cycles or SETTINGS.max_cycles)
+        self.program.run(violated, SETTINGS.max_cycles)
         if not self.program.solution:
             raise ArithmeticError("the linear solver found no optimum")
         return self.program.optimum

@@ -27,3 +27,10 @@ def demands(collective: Collective, unit: int) -> tuple[Demand, ...]:
         elif dst not in collective.pre[unit]:
             result.add(Demand(collective.pre[unit], dst))
     return tuple(sorted(result, key=lambda d: (d.dst, sorted(d.sources))))
+
+
+def sends_of_a_chunk(collective: Collective) -> int:
+    """Return the least number of sends of a chunk, by the rank that completes first (docs/proofs.md); 0 if unknown."""
+    if collective.units != 1 or not collective.combining or collective.wants is not None:
+        return 0
+    return 2 * (len(collective.pre[0]) - 1) if collective.pre == collective.post else 0

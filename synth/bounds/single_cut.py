@@ -1,104 +1,202 @@
-"""Cut-set bound: a quick lower bound on rounds per chunk where ranks want different sums, by the best single cut of a
-few.
+"""Cut-set bound: a quick lower bound on rounds per chunk for any number of steps, by the best single cut of a few.
 
-The certificate is of kind ``static-cuts``, with one cut. It prices every link into a set of ranks, or a limit that all
-links into one of these ranks share. At least as many sends enter the set as there are linearly independent sums among
-those wanted inside, restricted to contributions from outside (docs/proofs.md).
+The certificate is of kind ``static-cuts``, with one set of ranks. Every link into the set is paid for by its own price
+or by that of a limit that it counts against. Each unit wanted inside enters at least once, and sums that differ from
+rank to rank as often as there are linearly independent ones among those wanted inside, restricted to contributions from
+outside (docs/proofs.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 
+from synth.bounds.demands import sends_of_a_chunk
+from synth.bounds.distance import steps
+from synth.bounds.dual_rounding import show_prices
 from synth.checker.certificates.cuts import check
+from synth.checker.certificates.instance import MOST_WORK
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
 
+Ranks = frozenset[int]
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
 
 
-def single_cut_bound(network: Network, collective: Collective) -> LowerBound | None:
-    """Return the greatest bound by one of these cuts, for any number of steps; None for several units of data, or if
-    no cut gives a bound."""
-    if collective.units != 1 or not collective.combining:
-        return None
-    best: tuple[Fraction, frozenset[int], Prices] | None = None
-    for inside in dict.fromkeys(_candidate_sets(network.ranks)):
-        prices = _prices(network, inside)
-        capacity = sum(units * price for units, price in prices.values())
-        value = _independent_sums(collective, inside) / capacity if capacity else Fraction(0)
-        if value and (best is None or value > best[0]):
-            best = value, inside, prices
-    if best is None:
-        return None
-    _, inside, prices = best
-    weight = lcm(*(price.denominator for _, price in prices.values()))  # of the cut, so that all prices are integers
-    rows, scale = [], 0
-    for (kind, index), (units, price) in prices.items():
-        integer_price = int(price * weight)
-        name: list = ["limit", index]
-        if kind == "link":
-            route = network.routes[index]
-            name = ["link", route.src, route.dst, *([list(route.via)] if route.via else [])]
-        rows.append([*name, integer_price])
-        scale += units * integer_price
+def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] = ()) -> LowerBound:
+    """Return the greatest bound by the cuts into a few sets of ranks, for any number of steps, with its certificate.
+
+    For allreduce the number of all sends is counted, too. `sets`: further sets of ranks to try. The bound is 0 where
+    each rank has all that it wants. Raises InfeasibleError where data cannot reach a rank.
+    """
+    least = steps(network, collective)
+    if not least.value:
+        return LowerBound(Fraction(0), least.certificate)
+    demands = _Demands(collective, _checkable_units(network, collective))
+    inside, counted = frozenset[int](), sends_of_a_chunk(collective)
+    prices = _prices(network, set(range(len(network.routes))))
+    best = Fraction(counted) / _capacity(prices)
+    for ranks in dict.fromkeys([*_candidate_sets(network), *sets]):
+        sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
+        if sends:
+            into = {i for rank in ranks for i in network.into[rank] if network.routes[i].src not in ranks}
+            prices_into = _prices(network, into)
+            value = Fraction(sends) / _capacity(prices_into)
+            if value > best:
+                best, inside, prices, counted = value, ranks, prices_into, 0
+    certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
+    return LowerBound(check(certificate, network.document, collective.document), certificate)
+
+
+def _capacity(prices: Prices) -> Fraction:
+    return sum((units * price for units, price in prices.values()), Fraction(0))
+
+
+def _certificate(
+    network: Network, collective: Collective, units: Sequence[int], inside: Ranks, prices: Prices, counts: bool
+) -> dict:
+    """Return the certificate of the cut into `inside` for `units`, or of the count of all sends."""
+    weight = lcm(*(price.denominator for _, price in prices.values()))  # of a send, so that all prices are integers
+    rows: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
+    for (kind, i), (_, price) in prices.items():
+        rows[kind][i] = [int(price * weight)]
     theta = [-1] * network.ranks
-    for n in inside:
-        theta[n] = 1
+    for rank in inside:
+        theta[rank] = 1
     certificate = {
         "kind": "static-cuts",
         "problem": problem_fingerprint(network, collective),
         "steps": None,
-        "scale": scale,
-        "prices": rows,
-        "cuts": {"0": [[weight, *theta]]},
+        "scale": int(weight * _capacity(prices)),
+        "prices": show_prices(network, rows["link"], rows["limit"], ()),
+        "cuts": {str(unit): [[weight, *theta]] for unit in units},
         "generators": [],
     }
-    return LowerBound(check(certificate, network.document, collective.document), certificate)
+    return certificate | ({"count": weight} if counts else {})
 
 
-def _candidate_sets(ranks: int) -> Iterator[frozenset[int]]:
-    """Yield blocks of 1, 2, 4, ... consecutive ranks, and for each size the union of every other block."""
+def _checkable_units(network: Network, collective: Collective) -> int:
+    """Return the number of units whose cuts the checker takes in one certificate; the cuts of others are left out."""
+    members = sum(len(cap.routes) for cap in network.caps)
+    once = len(network.routes) + len(network.caps) + members
+    each = 2 * len(network.routes) + network.ranks
+    if collective.wants is not None:
+        each += 2 * network.ranks**2
+    return max(1, (MOST_WORK - once) // each)
+
+
+def _candidate_sets(network: Network) -> Iterator[Ranks]:
+    """Yield sets of ranks: blocks of 1, 2, 4, ... consecutive ranks and the union of every other block; the boxes that
+    slower links join; and the complement of each."""
+    everyone = frozenset(range(network.ranks))
+    for inside in [*_consecutive_blocks(network.ranks), *_boxes(network)]:
+        if len(inside) < network.ranks:
+            yield inside
+            yield everyone - inside
+
+
+def _consecutive_blocks(ranks: int) -> Iterator[Ranks]:
     for k in range(ranks.bit_length()):
         size = 1 << k
         blocks = [frozenset(range(at, min(at + size, ranks))) for at in range(0, ranks, size)]
-        yield from (block for block in blocks if len(block) < ranks)
+        yield from blocks
         if len(blocks) > 2:
             yield frozenset().union(*blocks[1::2])
 
 
-def _prices(network: Network, inside: frozenset[int]) -> Prices:
-    """Return the priced resources: for each rank of the set its links from outside, or a limit that all these links
-    share if it lets less through than they do."""
+def _boxes(network: Network) -> Iterator[Ranks]:
+    """Yield the connected components of the links that are faster than each bandwidth in turn."""
+    for slow in sorted({route.units for route in network.routes}):
+        component = list(range(network.ranks))
+        for route in network.routes:
+            joined, lost = component[route.src], component[route.dst]
+            if route.units > slow and joined != lost:
+                for rank, label in enumerate(component):
+                    component[rank] = joined if label == lost else label
+        members: dict[int, list[int]] = {}
+        for rank, label in enumerate(component):
+            members.setdefault(label, []).append(rank)
+        yield from map(frozenset, members.values())
+
+
+def _prices(network: Network, routes: set[int]) -> Prices:
+    """Return priced links and limits that pay for each of `routes`, of little capacity in all.
+
+    It is a greedy weighted set cover: the limit that saves most is taken first, as long as it lets less through than
+    the links that it pays for. Each other link pays for itself.
+    """
+    unpaid, members = set(routes), dict[int, list[int]]()
+    for i in sorted(routes):
+        for k in dict.fromkeys(network.caps_of[i]):
+            members.setdefault(k, []).append(i)
+    saved, times = dict[int, Fraction](), dict[int, int]()
+    for k, inside in members.items():
+        times[k] = min(network.caps_of[i].count(k) for i in inside)  # a send counts so often against the limit
+        saved[k] = Fraction(sum(network.routes[i].units for i in inside) * times[k], network.caps[k].units)
+    taken: list[int] = []
+    while saved:
+        best = max(saved, key=lambda k: saved[k])
+        if saved.pop(best) <= 1:
+            break
+        taken.append(best)
+        for i in unpaid.intersection(members[best]):
+            unpaid.discard(i)
+            for k in set(network.caps_of[i]) & saved.keys():
+                saved[k] -= Fraction(network.routes[i].units * times[k], network.caps[k].units)
+    payers = Counter(i for k in taken for i in members[k])
     prices: Prices = {}
-    for rank in inside:
-        into = [r for r in network.into[rank] if network.routes[r].src not in inside]
-        if not into:
-            continue
-        links: Prices = {("link", r): (network.routes[r].units, Fraction(1)) for r in into}
-        shared = set.intersection(*map(set, [network.caps_of[r] for r in into]))
-        least = Fraction(sum(units for units, _ in links.values()))
-        for k in sorted(shared):  # a send counts at least `times` times against it
-            times = min(network.caps_of[r].count(k) for r in into)
-            through = Fraction(network.caps[k].units, times)
-            if through < least:
-                least, links = through, {("limit", k): (network.caps[k].units, Fraction(1, times))}
-        for resource, (units, price) in links.items():  # a limit may serve several ranks: the greatest price pays all
-            prices[resource] = units, max(price, prices.get(resource, (units, price))[1])
-    return prices
+    for k in taken:
+        if all(payers[i] > 1 for i in members[k]):  # later limits pay for all its links
+            payers.subtract(members[k])
+        else:
+            prices["limit", k] = network.caps[k].units, Fraction(1, times[k])
+    return prices | {("link", i): (network.routes[i].units, Fraction(1)) for i in sorted(unpaid)}
 
 
-def _independent_sums(collective: Collective, inside: frozenset[int]) -> int:
-    """Return the rank modulo 2 of the sums wanted inside, restricted to contributions from outside."""
-    pivots: dict[int, int] = {}
-    for rank in sorted(inside & collective.post[0]):
-        row = sum(1 << i for i in collective.wanted(0, rank) - inside)
-        while row and row.bit_length() in pivots:
-            row ^= pivots[row.bit_length()]
-        if row:
-            pivots[row.bit_length()] = row
-    return len(pivots)
+class _Demands:
+    """The units that must enter a set of ranks: the first `most` of them."""
+
+    def __init__(self, collective: Collective, most: int) -> None:
+        self.collective, self.most = collective, most
+        self._wanted: list[list[tuple[int, int]]] = []  # by unit: bit masks (rank that wants, contributions wanted)
+        for unit in range(collective.units):
+            everything = _mask(collective.pre[unit])
+            wants = dict(collective.wants[unit]) if collective.wants is not None else {}
+            rows: list[tuple[int, int]] = []
+            for rank in sorted(collective.post[unit]):
+                rows.append((1 << rank, _mask(wants[rank]) if wants else everything))
+            self._wanted.append(rows)
+
+    def parted(self, inside: Ranks) -> list[int]:
+        """Return the units of which a rank inside wants something that is outside alone."""
+        here, parted = _mask(inside), []
+        whole = not self.collective.combining  # one holder inside is enough
+        for unit, rows in enumerate(self._wanted):
+            if len(parted) == self.most:
+                break
+            for rank, wanted in rows:
+                if rank & here and wanted & ~here and not (whole and wanted & here):
+                    parted.append(unit)
+                    break
+        return parted
+
+    def sends(self, unit: int, inside: Ranks) -> int:
+        """Return the number of sends of each chunk that must enter: the rank modulo 2 of what is wanted inside."""
+        if self.collective.wants is None:
+            return 1
+        here, pivots = _mask(inside), dict[int, int]()
+        for rank, wanted in self._wanted[unit]:
+            row = wanted & ~here if rank & here else 0
+            while row and row.bit_length() in pivots:
+                row ^= pivots[row.bit_length()]
+            if row:
+                pivots[row.bit_length()] = row
+        return len(pivots)
+
+
+def _mask(ranks: Iterable[int]) -> int:
+    return sum(1 << rank for rank in ranks)

@@ -1,27 +1,39 @@
-"""Choice of the engine for a machine and a collective: exact synthesis with its log, or flow methods."""
+"""One place that chooses engines: scale methods alone, or incumbents, exact synthesis and scale methods together.
+
+`synthesize` decides. With engine "auto" and few enough ranks three engines share one time and make one frontier:
+
+    incumbents   a bound by cuts and replayed schedules at once; of many ranks all that scale methods have
+    exact        the sweep over numbers of steps, which begins with the incumbents
+    scale        the remaining stages of the scale methods, where the sweep left something open
+
+What one of them has is handed to the next: the incumbents' bound and schedules to the sweep, and the search by scale
+methods from its quick stages to its last ones. So nothing is computed twice.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth import bounds
 from synth.errors import InfeasibleError, SynthError, UsageError
-from synth.frontiers.incumbents import find_incumbents
+from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Topology
-from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted
+from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import Large
     from synth.pareto.sweep import Sweep
+    from synth.scale.search import ScaleSearch
 
 ENGINES = ("auto", "exact", "flow")
 # Above this many ranks "auto" means flow methods: exact synthesis would spend its budget without an end.
@@ -29,11 +41,92 @@ EXACT_RANKS = 64
 # The same number for collectives whose units are pairs of ranks. Above it flow methods have bounds and points that are
 # no worse, in seconds.
 EXACT_PAIRED = {"alltoall": 40}
-# Share of a time limit, which is one for incumbents and sweep, that incumbents may take.
+# Share of a time limit for incumbents. They reach to both ends of the frontier; the sweep after them improves on the
+# end of few steps.
 INCUMBENT_SHARE = 0.4
-# Seconds of a time limit that are reserved for flow methods, which take 2 to 3; the maximum share of the time limit for
-# them; and the number of ranks above which they are reserved.
-FLOW_SECONDS, FLOW_SHARE, FLOW_RANKS = 3.0, 0.4, 16
+# Up to this many ranks exact synthesis often closes the frontier within the seconds that the slower scale methods take.
+# Above, all scale methods come first.
+QUICK_RANKS = 16
+# The least share of a time limit, and the least seconds, for what follows the sweep, even where that used up the time.
+LAST_SHARE, LAST_SECONDS = 0.1, 1.0
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question for a frontier. `options.time_limit` is one for all engines together.
+
+    `engine`: "exact", or "auto" for all. `log`: the file from which the same query continues unless `fresh` (default: a
+    file in the cache directory).
+    """
+
+    machine: Topology
+    collective: Collective
+    options: Options
+    engine: str = "auto"
+    sweep: str = "guided"
+    fresh: bool = False
+    log: Path | None = None
+
+    @property
+    def names_no_engine(self) -> bool:
+        """True where the options leave the engines within exact synthesis open."""
+        options = self.options
+        return self.sweep == "guided" and options.encoding == options.solver == "auto" and not options.limits
+
+
+def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
+    """Return one frontier from incumbents, exact synthesis and scale methods, over one shared time.
+
+    Raises InfeasibleError where no schedule exists, SweepInterrupted with the frontier so far on Ctrl-C, and SynthError
+    where an explicit log cannot be written or is no log.
+    """
+    machine, task, options = query.machine, query.collective, query.options
+    listener, deadline = on_event or (lambda event: None), Deadline.after(options.time_limit)
+    search = scale_search(machine, task, lambda text: listener(Event("query", text)), options.same_bits)
+    incumbents = None
+    if query.names_no_engine:
+        incumbents = first_rows(query, search, deadline.share(INCUMBENT_SHARE), listener)
+    frontier = synthesize_exact(query, incumbents, deadline, listener)
+    if search is None or query.engine == "exact" or not frontier.open:
+        return frontier
+    from synth.frontiers.merge_scale_points import merge_scale_points
+
+    try:
+        return merge_scale_points(frontier, search, incumbents, options, last_part(deadline, options))
+    except SweepInterrupted:  # it holds the points so far
+        raise
+    except KeyboardInterrupt:
+        raise SweepInterrupted(frontier, None) from None
+
+
+def last_part(deadline: Deadline, options: Options) -> Deadline:
+    """Return the deadline of what follows the sweep, which has a little time even where the sweep used it up."""
+    if options.time_limit is None:
+        return deadline
+    return Deadline(max(deadline.end, deadline.now + max(options.time_limit * LAST_SHARE, LAST_SECONDS)))
+
+
+def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, listener: Listener) -> Incumbents:
+    """Return the incumbents of a query, and announce them.
+
+    With engine "auto" and many ranks all stages of `search` are run first.
+    Raises SweepInterrupted with the incumbents on Ctrl-C.
+    """
+    network, task, options = query.machine.network(), query.collective, query.options
+    try:
+        bounds.steps(network, task)  # before any search
+    except InfeasibleError as error:
+        raise with_machine_ranks(error, query.machine.labels) from None
+    with time_limited(deadline):
+        incumbents = find_incumbents(network, task, search, options.deterministic)
+        announce(incumbents, listener)
+        if search is not None and network.ranks > QUICK_RANKS and query.engine != "exact":
+            search.advance()
+            incumbents = with_written_points(incumbents, search, network, task, deadline)
+            announce(incumbents, listener)
+    if search is not None and search.state.interrupted:
+        raise SweepInterrupted(incumbents.frontier(query.machine, network, task), None)
+    return incumbents
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
@@ -95,97 +188,33 @@ def synthesize_flow(
 
 
 def synthesize_exact(
-    machine: Topology,
-    task: Collective,
-    options: Options,
-    *,
-    sweep: str = "guided",
-    fresh: bool = False,
-    log: Path | None = None,
-    on_event: Listener | None = None,
+    query: Query, incumbents: Incumbents | None, deadline: Deadline, listener: Listener = lambda event: None
 ) -> Frontier:
-    """Return the frontier by exact synthesis.
+    """Return the frontier by exact synthesis, which begins with `incumbents`.
 
-    `log`: file from which the same call continues unless `fresh` (default: a file in the cache directory). Raises
-    InfeasibleError where no schedule exists, SweepInterrupted with the partial frontier on Ctrl-C, NoBoundError where a
-    time limit came before any bound, and SynthError where an explicit `log` cannot be written or is no log.
+    `deadline`: the end of the time limit, of which the incumbents have used some. Raises the errors of `synthesize`.
     """
     from synth.pareto.log import Log, default_directory, foreign
 
-    began, network = time.monotonic(), machine.network()
-    key = _key(problem_fingerprint(network, task), options, sweep)
+    machine, task, options, log = query.machine, query.collective, query.options, query.log
+    network = machine.network()
+    key = _key(problem_fingerprint(network, task), options, query.sweep)
     if log is not None and foreign(log):
         raise SynthError(f"{log}: is no log of a sweep, and is not overwritten; name another file")
-    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
+    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, query.fresh)
     if record.trouble and log is not None:
         raise SynthError(record.trouble)
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
-    free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
+    limit = options.time_limit
+    began = deadline.now if limit is None else deadline.end - limit
+    sweep = _sweep_class(query.sweep)(network, task, options, record, listener, notes, machine.labels, started=began)
+    if incumbents is not None:
+        sweep.seeds, sweep.first_bound, sweep.reached = incumbents.schedules, incumbents.bound, incumbents.reached
     try:
-        with time_limited(Deadline.after(options.time_limit).share(INCUMBENT_SHARE)):
-            incumbents = ()
-            if free:
-                incumbents = find_incumbents(machine, network, task, options.deterministic, options.same_bits)
-        listener = on_event or (lambda event: None)
-        state = network, task, options, record, listener, notes, machine.labels, incumbents
-        return _sweep_class(sweep)(*state, started=began).run()
+        return sweep.run()
     except InfeasibleError as error:
         record.close(finished=True)
         raise with_machine_ranks(error, machine.labels) from None
-    except NoBoundError:
-        record.close(finished=False)
-        raise
-
-
-def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> bool:
-    """Return True where flow methods know `task`: a named collective of equal sizes with one root at most."""
-    from synth.model.scale_frontier import COLLECTIVES
-
-    if sizes is not None or task.name not in COLLECTIVES or len(task.roots) > 1:
-        return False
-    return task == named_collective(task.name, machine.ranks, task.roots)
-
-
-def flow_seconds(
-    machine: Topology, task: Collective, engine: str, sizes: Sequence | None, time_limit: float | None
-) -> float:
-    """Return the seconds of `time_limit` that "auto" reserves for flow methods.
-
-    For many ranks they have points sooner than exact synthesis.
-    """
-    if time_limit is None or engine != "auto" or machine.ranks <= FLOW_RANKS or not flows_know(machine, task, sizes):
-        return 0.0
-    return min(FLOW_SECONDS, FLOW_SHARE * time_limit)
-
-
-def with_flow_points(
-    found: Frontier,
-    machine: Topology,
-    engine: str,
-    sizes: Sequence | None,
-    options: Options,
-    on_event: Listener | None = None,
-    *,
-    time_limit: float | None = None,
-) -> Frontier:
-    """Return the frontier `found` with points of flow methods, where `engine` is "auto" and it has an open interval.
-
-    They may take `time_limit` seconds. Raises SweepInterrupted with the points so far on Ctrl-C.
-    """
-    task = found.collective
-    if engine != "auto" or not found.open or not flows_know(machine, task, sizes):
-        return found
-    root = task.roots[0] if task.roots else 0
-    from synth.frontiers.merge_scale_points import merge_scale_points
-
-    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    limits = {"allows": options.allows, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
-    try:
-        return merge_scale_points(found, machine, task.name, root, **limits)
-    except SweepInterrupted:  # it holds the points so far
-        raise
-    except KeyboardInterrupt:
-        raise SweepInterrupted(found, None) from None
 
 
 def log_with_points(

@@ -1,101 +1,201 @@
-"""First incumbents of exact synthesis, by methods without a solver.
+"""The first rows of a frontier, by methods without a solver: a bound by cuts beside replayed schedules.
 
-Machines of several boxes have schedules composed of phases over the boxes. The greedy methods are breadth-first,
-rarest-first and breadth-first trees. List scheduling superposes schedules of single chunks. Every incumbent is
-replayed, so it proves an upper bound on R/C at its number of steps. Where it meets the lower bound no solver runs.
-Elsewhere solvers search for better schedules only.
+Machines of several boxes have schedules composed of phases over the boxes. Greedy methods and breadth-first trees make
+schedules of machines of any size. List scheduling superposes schedules of
+single chunks. Every schedule is replayed, so it proves an upper bound on R/C at its number of steps. Where it meets the
+lower bound no solver runs. Elsewhere solvers search for better schedules only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import inf, log
+from typing import TYPE_CHECKING
 
+from synth.bounds import steps
+from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
 from synth.errors import SynthError
+from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
+from synth.model.collective import collective as named_collective
+from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.pareto.events import Event, Listener
+from synth.solvers.processes.deadline import Deadline
+
+if TYPE_CHECKING:
+    from synth.model.scale_frontier import LargePoint
+    from synth.scale.search import ScaleSearch
 
 # Up to this many ranks solvers answer sooner than the greedy methods are loaded.
 FEW_RANKS = 8
-# Maximum number of sends of a greedy schedule, which is written out and replayed in this process.
-MOST_SENDS = 20_000
-# Maximum number of sends of a schedule composed of phases over the boxes.
-MOST_COMPOSED_SENDS = 40_000
-# The collectives that are composed of phases, and those that the greedy methods know.
-COMPOSED = ("allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "alltoall")
-COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
+# Maximum number of sends of such a schedule, which is written out and replayed in this process.
+MAX_SENDS = 40_000
+# The same for a schedule that is written out after exact synthesis.
+MAX_WRITTEN_SENDS = 200_000
+# Seconds, about, to write out and replay one send on a busy machine.
+SECONDS_PER_SEND = 3e-5
+
+
+@dataclass(frozen=True)
+class Incumbents:
+    """The first rows: a bound for any number of steps, and (method, schedule) pairs.
+
+    `reached`: the least R/C of the methods at any number of steps, also of schedules too long to be written out; None
+    where there is none.
+    """
+
+    bound: LowerBound
+    schedules: tuple[tuple[str, Schedule], ...] = ()
+    reached: Fraction | None = None
+
+    def points(self) -> tuple[Point, ...]:
+        """Return the points that no other one dominates, by growing steps."""
+        points: list[Point] = []
+        for engine, schedule in sorted(self.schedules, key=lambda row: (len(row[1].steps), row[1].rounds_per_chunk)):
+            if not points or schedule.rounds_per_chunk < points[-1].rounds_per_chunk:
+                status = "optimal" if schedule.rounds_per_chunk == self.bound.value else "best-known"
+                points.append(Point(schedule, self.bound, status, engine, same_bits(schedule)))
+        return tuple(points)
+
+    def frontier(self, machine: Topology, network: Network, task: Collective) -> Frontier:
+        """Return the frontier of these points, with an interval left open where they do not meet the bound."""
+        points, least = self.points(), steps(network, task)
+        best = points[-1].rounds_per_chunk if points else None
+        first = points[0].steps if points else int(least.value)
+        interval = Open(first, self.bound.value, best, "interrupted", self.bound.certificate)
+        return Frontier(
+            network, task, points, () if best == self.bound.value else (interval,),
+            bounds=((0, least), (None, self.bound)), notes=machine.notes, labels=machine.labels,
+        )  # fmt: skip
+
+
+def announce(incumbents: Incumbents, listener: Listener) -> None:
+    """Send the bound and the points to the listener."""
+    bound = incumbents.bound
+    listener(Event("bound", f"no schedule takes fewer than {show(bound.value)} rounds per chunk", None, bound.value))
+    for point in incumbents.points():
+        text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
+        listener(Event("point", text, point.steps, bound.value, point))
+
+
+def scale_search(
+    machine: Topology, task: Collective, progress: Callable[[str], None] = lambda text: None, same_bits: bool = False
+) -> ScaleSearch | None:
+    """Return the search by scale methods for `task`, not yet begun, or None where they do not know it.
+
+    They know the named collectives of equal sizes with one root at most.
+    """
+    from synth.model.scale_frontier import COLLECTIVES
+
+    if task.name not in COLLECTIVES or len(task.roots) > 1:
+        return None
+    if task != named_collective(task.name, machine.ranks, task.roots):
+        return None
+    from synth.scale.search import ScaleSearch
+
+    root = task.roots[0] if task.roots else 0
+    return ScaleSearch(machine, task.name, root, progress, most_sends=MAX_WRITTEN_SENDS, same_bits=same_bits)
 
 
 def find_incumbents(
-    machine: Topology, network: Network, task: Collective, whole: bool = False, same_bits: bool = False
-) -> tuple[tuple[str, Schedule], ...]:
-    """Return (method, schedule) pairs for `task` on `machine` with its network `network`; none where no method applies.
+    network: Network, task: Collective, search: ScaleSearch | None, deterministic: bool = False
+) -> Incumbents:
+    """Return the first rows of `task` on `network`.
 
-    `whole`: no method ends at a time of its own, so that the result is the same each time. `same_bits`: ranks end
-    with the same floating-point sums.
+    `search`: the search by scale methods, whose quick stages are run unless it has come further. `deterministic`: no
+    method ends at a time of its own, so that the result is the same each time. Raises InfeasibleError where data cannot
+    reach a rank.
     """
-    incumbents = list[tuple[str, Schedule]]()
-    if task.name in COMPOSED and len(set(machine.nodes)) > 1:
-        incumbents += _until_error(_composed(machine, network, task, same_bits))
-    return (*incumbents, *_until_error(_other(machine, network, task, whole)))
+    points: tuple[LargePoint, ...] = ()
+    if search is not None and network.ranks > FEW_RANKS:
+        search.advance(quick=True)
+        points = search.state.points()
+    everyone = frozenset(range(network.ranks))
+    side = frozenset[int]() if search is None else search.state.side
+    bound = single_cut_bound(network, task, (side, everyone - side) if side else ())
+    schedules: list[tuple[str, Schedule]] = []
+    with suppress(SynthError):  # the schedules before an error, or before the end of the time, stay
+        for incumbent in _schedules(network, task, points, deterministic):
+            schedules.append(incumbent)  # noqa: PERF402  an error in between leaves these
+    rates = [schedule.rounds_per_chunk for _, schedule in schedules]
+    rates += [point.rounds_per_chunk for point in points]
+    return Incumbents(bound, tuple(schedules), min(rates, default=None))
 
 
-def _until_error(incumbents: Iterable[tuple[str, Schedule]]) -> list[tuple[str, Schedule]]:
-    """Return the incumbents before an error, or before the end of the time."""
-    collected = []
-    with suppress(SynthError):
-        for incumbent in incumbents:
-            collected.append(incumbent)  # noqa: PERF402  an error in between leaves these
-    return collected
+def _schedules(
+    network: Network, task: Collective, points: tuple[LargePoint, ...], deterministic: bool
+) -> Iterator[tuple[str, Schedule]]:
+    if task.combining and not task.reversible:
+        from synth.encodings.prefix_planning import chunk_assembly
+
+        if chunk_assembly.applies(network, task):
+            yield from chunk_assembly.schedules(network, task, whole=deterministic)
+    for point in points:
+        schedule = written_out(point, network, task, MAX_SENDS)
+        if schedule is not None:
+            yield point.engine, schedule
 
 
-def _other(machine: Topology, network: Network, task: Collective, whole: bool) -> Iterable[tuple[str, Schedule]]:
-    if machine.ranks <= FEW_RANKS or task.units > machine.ranks:
-        return ()
-    if task.name in COLLECTIVES:
-        return _greedy(machine, network, task)
-    from synth.encodings.prefix_planning import chunk_assembly
+def with_written_points(
+    incumbents: Incumbents, search: ScaleSearch, network: Network, task: Collective, deadline: Deadline
+) -> Incumbents:
+    """Return the incumbents with the points of `search` that improve on them, written out and replayed.
 
-    if not chunk_assembly.applies(network, task):
-        return ()
-    return chunk_assembly.schedules(network, task, whole=whole)
+    The point of the greatest improvement per send comes first. A point that would take longer than the time until
+    `deadline` is left out.
+    """
+    schedules, points = list(incumbents.schedules), list(search.state.points())
+    rates = [point.rounds_per_chunk for point in points]
 
+    def gain(point: LargePoint) -> float:
+        known = [s.rounds_per_chunk for _, s in schedules if len(s.steps) <= point.steps]
+        ratio = float(min(known) / point.rounds_per_chunk) if known else inf
+        return log(ratio) / least_sends(point, task) if ratio < inf else inf
 
-def _composed(machine: Topology, network: Network, task: Collective, same_bits: bool) -> Iterator[tuple[str, Schedule]]:
-    """Yield the replayed schedules that are composed of phases over the boxes of the machine."""
-    from synth.scale.composition.compose import composed_points
-    from synth.scale.fabric.automorphisms import free_group, symmetries
-    from synth.scale.fabric.fabric import fabric
-    from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
-
-    machine = machine.live()
-    graph = fabric(machine)
-    group = () if task.roots else free_group(symmetries(graph), graph.ranks)
-    root = task.roots[0] if task.roots else 0
-    limits = {"same_bits": same_bits, "most_sends": MOST_COMPOSED_SENDS}
-    for point in composed_points(machine, task.name, root, group, **limits):
-        expansion = expanded(point.make())
-        if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
-            return
-        schedule = Schedule(network, task, expansion.chunks, expansion.steps)
-        replay.schedule(schedule)
-        yield point.engine, schedule
-
-
-def _greedy(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
-    """Yield the replayed schedules of the greedy methods that are short enough (`MOST_SENDS`)."""
-    from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
-    from synth.scale.search import quick_points
-
-    for point in quick_points(machine, task.name, task.roots[0] if task.roots else 0):
-        compressed = point.make()
-        if len(compressed.step) * (machine.ranks if compressed.generators else 1) > MOST_SENDS:
+    while points:
+        point = max(points, key=gain)
+        points.remove(point)
+        sends = least_sends(point, task)
+        if gain(point) <= 0 or sends > MAX_WRITTEN_SENDS or deadline.remaining() <= SECONDS_PER_SEND * sends:
             continue
-        expansion = expanded(compressed)
-        if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
-            return
-        schedule = Schedule(network, task, expansion.chunks, expansion.steps)
-        replay.schedule(schedule)
-        yield point.engine, schedule
+        with suppress(SynthError):
+            schedule = written_out(point, network, task, MAX_WRITTEN_SENDS)
+            if schedule is not None:
+                schedules.append((point.engine, schedule))
+    reached = min([*rates, *(s.rounds_per_chunk for _, s in schedules)], default=None)
+    return replace(incumbents, schedules=tuple(schedules), reached=reached)
+
+
+def written_out(point: LargePoint, network: Network, task: Collective, max_sends: int) -> Schedule | None:
+    """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem."""
+    from synth.scale.greedy.orbit_expansion import ordinary_schedule
+
+    if least_sends(point, task) > max_sends:
+        return None
+    compressed = point.make()
+    if len(compressed.step) * (compressed.topology.ranks if compressed.generators else 1) > max_sends:
+        return None
+    expansion = ordinary_schedule(compressed)
+    if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
+        return None
+    schedule = Schedule(network, task, expansion.chunks, expansion.steps)
+    replay.schedule(schedule)
+    return schedule
+
+
+def least_sends(point: LargePoint, task: Collective) -> int:
+    """Return the minimum number of sends of a schedule with the point's chunks.
+
+    Each chunk reaches every rank that lacks it, and each sum needs all inputs.
+    """
+    pairs = zip(task.pre, task.post, strict=True)
+    if not task.combining:
+        return point.chunks * sum(len(post - pre) for pre, post in pairs)
+    return point.chunks * sum(len(pre) - 1 + max(0, len(post) - 1) for pre, post in pairs)

@@ -7,77 +7,71 @@ far it may be from the best, and an interval whose bound a flow point meets is c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 from synth.checker.certificates import cuts
-from synth.checker.schedule import replay
 from synth.errors import SynthError
+from synth.frontiers.incumbents import MAX_WRITTEN_SENDS, SECONDS_PER_SEND, Incumbents, least_sends, written_out
 from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.rational import show
 from synth.model.scale_frontier import LargePoint
 from synth.model.schedule import Schedule
-from synth.model.topology import Topology
-from synth.pareto.events import SweepInterrupted
+from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.notes import drop_unproven_bound
-from synth.solvers.processes.deadline import Deadline
+from synth.scale.search import ScaleSearch
+from synth.solvers.processes.deadline import NEVER, Deadline
 
 LABEL = "flow: "
-# Maximum number of sends of a schedule that is written out beside those of exact synthesis.
-MAX_SENDS = 200_000
-# Seconds, about, to write out and replay one send on a busy machine.
-SECONDS_PER_SEND = 3e-5
+ANY = Options()
 
 
 def merge_scale_points(
-    found: Frontier, machine: Topology, name: str, root: int = 0, *,
-    allows: Callable[[int, int, int], bool] = lambda steps, rounds, chunks: True, alike: bool = False,
-    progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None,
+    found: Frontier, search: ScaleSearch, incumbents: Incumbents | None = None, options: Options = ANY,
+    deadline: Deadline = NEVER,
 ) -> Frontier:  # fmt: skip
-    """Return the frontier of exact synthesis, `found`, with those points of the flow methods that improve on it.
+    """Return the frontier `found` with the points of the scale methods that improve on it.
 
-    A point improves if no point with as few steps has as few rounds per chunk. Its schedule is written out, replayed,
-    and bounded by `found`'s bounds. Intervals whose bound it meets are closed. `found` is returned unchanged if it has
-    no open interval or no bound for every number of steps.
-
-    `machine`, `name`, `root`: the problem. `allows(steps, rounds, chunks)`: False leaves a point out. `alike`: leave
-    out schedules that end with different bits on different ranks. `time_limit`: seconds for all this; a schedule in
-    work is finished. Raises SweepInterrupted with the points so far on Ctrl-C.
+    It is `found` itself where that has no open interval. The remaining stages of `search` are run first. `incumbents`:
+    schedules that are written out already. `options`: limits on the points. At the `deadline` one point may still be
+    written out. Raises SweepInterrupted with the points so far on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:
         return found
-    from synth.scale.search import frontier
-
-    deadline = Deadline.after(time_limit)
+    known: dict[tuple[int, Fraction], Schedule] = {}
+    for _, schedule in incumbents.schedules if incumbents is not None else ():
+        known[len(schedule.steps), schedule.rounds_per_chunk] = schedule
     try:
-        large = frontier(machine, name, root, progress=progress, time_limit=time_limit, most_sends=MAX_SENDS)
+        search.advance(deadline)
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
-    points, interrupted, wrote = list(found.points), large.interrupted, False
+    points, interrupted, wrote = list(found.points), search.state.interrupted, False
     late, long = list[LargePoint](), list[LargePoint]()  # improvements that are not written out
     try:
-        for candidate in large.points:
+        for candidate in search.state.points():
             best = min((p.rounds_per_chunk for p in points if p.steps <= candidate.steps), default=None)
-            allowed = allows(candidate.steps, candidate.rounds, candidate.chunks)
+            allowed = options.allows(candidate.steps, candidate.rounds, candidate.chunks)
             if not allowed or (best is not None and candidate.rounds_per_chunk >= best):
                 continue
-            sends = _sends(candidate, found)
-            if sends > MAX_SENDS:
+            schedule = known.get((candidate.steps, candidate.rounds_per_chunk))
+            sends = least_sends(candidate, found.collective)
+            if schedule is None and sends > MAX_WRITTEN_SENDS:
                 long.append(candidate)
                 continue
-            if wrote and deadline.remaining() <= SECONDS_PER_SEND * sends:
+            if schedule is None and wrote and deadline.remaining() <= SECONDS_PER_SEND * sends:
                 late.append(candidate)
                 continue
-            progress(f"writing out {candidate.engine}")
-            wrote = True
-            point = _point(candidate, found, floor)
-            if point is not None and (point.same_bits or not alike):
-                points.append(point)
-            elif point is None:
+            if schedule is None:
+                search.state.progress(f"writing out {candidate.engine}")
+                schedule, wrote = _schedule(candidate, found), True
+            if schedule is None:
                 long.append(candidate)
+                continue
+            point = _point(schedule, candidate.engine, found, floor)
+            if point.same_bits or not options.same_bits:
+                points.append(point)
     except KeyboardInterrupt:
         interrupted = True
     merged = _noted(_merged(found, points), late, long)
@@ -105,34 +99,19 @@ def _noted(frontier: Frontier, late: list[LargePoint], long: list[LargePoint]) -
     return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
 
 
-def _sends(candidate: LargePoint, found: Frontier) -> int:
-    """Return the minimum number of sends of a schedule with the candidate's chunks.
-
-    Each chunk reaches every rank that lacks it, and each sum needs all inputs.
-    """
-    collective = found.collective
-    pairs = zip(collective.pre, collective.post, strict=True)
-    if not collective.combining:
-        return candidate.chunks * sum(len(post - pre) for pre, post in pairs)
-    return candidate.chunks * sum(len(pre) - 1 + max(0, len(post) - 1) for pre, post in pairs)
-
-
-def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:
-    """Return the point with its replayed schedule and its bound, or None where it is too long to write out."""
-    from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
-
+def _schedule(candidate: LargePoint, found: Frontier) -> Schedule | None:
+    """Return the replayed schedule of the candidate, or None where it is too long to write out."""
     try:
-        compressed = candidate.make()
-        if len(compressed.step) * max(1, compressed.topology.ranks if compressed.generators else 1) > MAX_SENDS:
-            return None
-        expansion = expanded(compressed)
-        schedule = Schedule(found.network, found.collective, expansion.chunks, expansion.steps)
-        replay.schedule(schedule)
+        return written_out(candidate, found.network, found.collective, MAX_WRITTEN_SENDS)
     except SynthError:
         return None
+
+
+def _point(schedule: Schedule, engine: str, found: Frontier, floor: LowerBound) -> Point:
+    """Return the point of a replayed schedule with its bound."""
     bound = _bound(len(schedule.steps), found, floor)
     status = "optimal" if bound.value == schedule.rounds_per_chunk else "best-known"
-    return Point(schedule, bound, status, LABEL + candidate.engine, same_bits(schedule))
+    return Point(schedule, bound, status, LABEL + engine, same_bits(schedule))
 
 
 def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:

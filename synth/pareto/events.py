@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.errors import InfeasibleError, UndecidedError
+from synth.errors import InfeasibleError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.rational import show
@@ -92,18 +92,6 @@ def too_few_allowed(network: Network, collective: Collective, least: LowerBound,
     return InfeasibleError(
         f"{collective.name} on {network.name} needs at least {show(least.value)} steps, {allowed}", least.certificate
     )
-
-
-class NoBoundError(UndecidedError):
-    """The time limit came before any bound on rounds per chunk, so there is no frontier."""
-
-    def __init__(self, network: Network, collective: Collective) -> None:
-        from synth.model.scale_frontier import COLLECTIVES
-
-        instead = ", or take --engine flow" if collective.name in COLLECTIVES else ""
-        super().__init__(
-            f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}"
-        )
 
 
 class SweepInterrupted(KeyboardInterrupt):

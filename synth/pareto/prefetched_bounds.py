@@ -49,21 +49,6 @@ def end_job(job: Job | None) -> None:
     pool.end([] if job is None else [job])
 
 
-def begin_quick(network: Network, collective: Collective, memory: int | None) -> Job:
-    """Begin a bound for any number of steps with a single cycle of the search for cuts. `finish_quick` returns it."""
-    return pool.submit(TREE_MEMBER.imports, _quick, (network, collective), memory)
-
-
-def finish_quick(job: Job, deadline: Deadline) -> LowerBound | None:
-    """Return the bound of the job at the deadline, or None where it has none."""
-    bound = pool.outcome(job, deadline, errors_crash=True)
-    return bound if isinstance(bound, LowerBound) else None
-
-
-def _quick(network: Network, collective: Collective) -> LowerBound:
-    return bounds.flow(network, collective, None, cycles=1)
-
-
 @dataclass
 class PrefetchedBounds:
     """Flow bounds that are computed in other processes.
@@ -85,13 +70,17 @@ class PrefetchedBounds:
         """Begin the bound for `steps` (None: for any number), once."""
         self.jobs.begin(steps, bounds.flow, self.network, self.collective, steps)
 
-    def bound(self, steps: int | None) -> LowerBound | Unknown:
-        """Return `bounds.flow`, from its job where there is one, or the reason why its job ended without."""
+    def bound(self, steps: int | None, share: float = 1.0) -> LowerBound | Unknown:
+        """Return `bounds.flow`, from its job where there is one, or the reason why its job ended without.
+
+        It may take `share` of the time until the deadline.
+        """
         begun = steps in self.jobs.jobs or steps in self.jobs.found
         if self.deadline.over and not begun:
             return Unknown("time")
         # In another process Ctrl-C need not wait for a linear program.
         if not (begun or self.deadline.limited or self.network.ranks > LEAST_RANKS):
             return bounds.flow(self.network, self.collective, steps)
-        bound = self.jobs.ask(steps, self.deadline, bounds.flow, self.network, self.collective, steps)
+        deadline = self.deadline.share(share)
+        bound = self.jobs.ask(steps, deadline, bounds.flow, self.network, self.collective, steps)
         return cast(LowerBound | Unknown, bound) if bound is not None else Unknown("time")

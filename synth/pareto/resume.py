@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from synth import bounds
+from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates import cuts
 from synth.errors import SynthError
 from synth.model.collective import Collective
@@ -64,7 +65,7 @@ def frontier_from_records(
 
 
 def _floor(network: Network, collective: Collective, records: Iterable[dict]) -> LowerBound:
-    """Return the bound for any S in the records, else one from a single cycle of the search for cuts."""
+    """Return the bound for any S in the records, else the cut-set bound."""
     for record in records:
         if record.get("kind") == "floor":
             try:
@@ -73,4 +74,4 @@ def _floor(network: Network, collective: Collective, records: Iterable[dict]) ->
                     return bound
             except BROKEN:
                 continue
-    return bounds.flow(network, collective, None, cycles=1)
+    return single_cut_bound(network, collective)

@@ -17,9 +17,9 @@ from synth.checker.documents import exact_frontier
 from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
 from synth.model.rational import show
-from synth.pareto import close_step_count, notes, prefetched_bounds
+from synth.pareto import close_step_count, notes
 from synth.pareto.combining import combining_sweep
-from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
+from synth.pareto.events import SweepInterrupted, too_few_allowed
 from synth.pareto.portfolio.members import Member
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes import pool
@@ -31,16 +31,16 @@ class SweepSettings:
 
     Attributes:
         steps_beyond: Number of steps past the least S up to which an infinite frontier is followed.
-        few_ranks: Up to this many ranks a quick bound takes as long as the best one.
+        floor_share: Share of a time limit for the search for a higher bound for any number of steps than the first one.
+        steps_share: Share of the remaining time for the bound at one S, where there is a time limit.
         idle: Share of the time for a return to an open S. A search that ends sooner has nothing left to try.
-        grace: Wall seconds, at least, that the sweep waits for a quick bound where there is no other.
         little: An infinite frontier ends where more steps cannot lower R/C by more than this share.
     """
 
     steps_beyond: int = 6
-    few_ranks: int = 16
+    floor_share: float = 0.25
+    steps_share: float = 0.5
     idle: float = 0.1
-    grace: float = 1.0
     little: Fraction = Fraction(1, 40)
 
 
@@ -55,8 +55,7 @@ class Sweep(SweepState):
     def run(self) -> Frontier:
         """Sweep to the end or the time limit; return the frontier.
 
-        Raises InfeasibleError where no schedule exists, NoBoundError where the time limit came before any bound, and
-        SweepInterrupted with the frontier so far on Ctrl-C.
+        Raises InfeasibleError where no schedule exists, and SweepInterrupted with the frontier so far on Ctrl-C.
         """
         try:
             direct = self.collective.combining and not self.collective.reversible
@@ -170,27 +169,15 @@ class Sweep(SweepState):
                     self.open[place] = replace(interval, reason="gave-up")
 
     def _static(self) -> LowerBound:
-        """Return the bound for any number of steps.
-
-        Where its time or memory is over, it is one from a single cycle of the search for cuts. Raises NoBoundError
-        where the time limit came before that, too.
-        """
-        if not self.deadline.limited or self.network.ranks <= SETTINGS.few_ranks:
-            bound = self.prefetched.bound(None)
-            if not isinstance(bound, Unknown):
-                return bound
-            return self._noted(bound, bounds.flow(self.network, self.collective, None, cycles=1))
-        quick = prefetched_bounds.begin_quick(self.network, self.collective, self.options.memory)
-        try:
-            bound = self.prefetched.bound(None)
-            if not isinstance(bound, Unknown):
-                return bound
-            weaker = prefetched_bounds.finish_quick(quick, self.deadline.at_least(SETTINGS.grace))
-        finally:
-            prefetched_bounds.end_job(quick)
-        if weaker is None:
-            raise NoBoundError(self.network, self.collective)
-        return self._noted(bound, weaker)
+        """Return the bound for any number of steps: the quick one where the search for a higher one cannot gain much,
+        or where its time or memory is over."""
+        quick = self.quick_bound
+        if self.reached is not None and self.reached <= quick.value * (1 + SETTINGS.little):
+            return quick
+        bound = self.prefetched.bound(None, SETTINGS.floor_share)
+        if isinstance(bound, Unknown):
+            return self._noted(bound, quick)
+        return bound if bound.value >= quick.value else quick
 
     def _noted(self, why: Unknown, bound: LowerBound) -> LowerBound:
         """Return `bound`, and note that there may be a higher one and why its search ended."""
@@ -199,7 +186,7 @@ class Sweep(SweepState):
 
     def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
         """Return the bound at `steps`, or `floor` where its time or memory is over."""
-        bound = self.prefetched.bound(steps)
+        bound = self.prefetched.bound(steps, SETTINGS.steps_share)
         return floor if isinstance(bound, Unknown) else bound
 
     def _keep_seeds(self, steps: range, floor: LowerBound) -> None:

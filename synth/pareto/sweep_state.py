@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
+from synth.bounds.single_cut import single_cut_bound
 from synth.model.collective import Collective
 from synth.model.frontier import Answer, Frontier, LowerBound, Open, Point
 from synth.model.rational import show
@@ -41,6 +42,8 @@ class SweepState:
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
     seeds: tuple[tuple[str, Schedule], ...] = ()  # replayed schedules of other methods, with the methods' names
+    first_bound: LowerBound | None = None  # for any number of steps, where another method has one
+    reached: Fraction | None = None  # the least R/C of other methods at any number of steps, also of longer schedules
     points: list[Point] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
     bounds: list[tuple[int | None, LowerBound]] = field(default_factory=list)
@@ -71,6 +74,11 @@ class SweepState:
     def best(self) -> Fraction | None:
         """The least R/C reached so far, with up to `upto` steps."""
         return min((p.rounds_per_chunk for p in self.points if self.upto is None or p.steps <= self.upto), default=None)
+
+    @cached_property
+    def quick_bound(self) -> LowerBound:
+        """A bound for any number of steps that takes little time: that of another method, or the cut-set bound."""
+        return self.first_bound or single_cut_bound(self.network, self.collective)
 
     @property
     def floor(self) -> Fraction:

@@ -39,7 +39,7 @@ from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import Deadline, TimeUp, current_deadline, no_time_limit, time_limited
+from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
 
 Group = tuple[np.ndarray, ...]
 # Name of the stage that searches for a better lower bound.
@@ -50,33 +50,72 @@ BOUND_SHARE = 0.6
 CHECK_SECONDS = 2e-8
 # Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
 MOST_COMPOSED_SENDS = 1 << 24
+# The same for the first such schedules, which are found and replayed within a second.
+FIRST_COMPOSED_SENDS = 40_000
 # Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
 MOST_DISTANCE_WORK = 300_000
 
 
+class ScaleSearch:
+    """The search for the frontier of a collective at scale. It may pause after its quick stages and continue later."""
+
+    def __init__(
+        self, topology: Topology, collective: str, root: int = 0, progress: Callable[[str], None] = lambda text: None,
+        *, most_sends: int = MOST_COMPOSED_SENDS, same_bits: bool = True,
+    ) -> None:  # fmt: skip
+        """Prepare the search.
+
+        `most_sends`: limit on the sends of schedules whose numbers of chunks can be chosen, images included.
+        `same_bits`: only schedules count that leave the same floating-point sums on all ranks. Raises UsageError for a
+        collective that flow methods do not know.
+        """
+        if collective not in COLLECTIVES:
+            raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
+        self.topology, self.collective, self.root = topology.live(), collective, root
+        self.state = SearchState(progress, self.topology.notes, most_sends, same_bits)
+        self._graph: Fabric | None = None
+        self._group: Group = ()
+        self._seconds, self._limited = 0.0, False
+
+    def advance(self, deadline: Deadline = NEVER, quick: bool = False) -> None:
+        """Run the remaining stages, or with `quick` those that take little time.
+
+        At the deadline, and on Ctrl-C once there is a bound, it ends with its result so far. Raises InfeasibleError
+        where a rank cannot be reached.
+        """
+        begun, self._limited = time.perf_counter(), self._limited or deadline.limited
+        with with_certificate(self.topology, self.collective, self.root), time_limited(deadline):
+            if self._graph is None:
+                self.state.progress("reading the fabric")
+                self._graph = fabric(self.topology)
+                self._group = free_group(symmetries(self._graph), self._graph.ranks)
+                self.state.progress("bound")
+                _KINDS[self.collective](self._graph, self.collective, self.root, self._group, self.state)
+            self.state.advance(quick)
+        self._seconds += time.perf_counter() - begun
+
+    def frontier(self) -> Large:
+        """Return the frontier of the stages so far. `Large.open` lists those that were cut short."""
+        assert self._graph is not None  # `advance` has read it
+        with with_certificate(self.topology, self.collective, self.root):
+            return _large(
+                self._graph, self.collective, self.root, self._group, self.state, self._seconds, self._limited
+            )
+
+
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
-    time_limit: float | None = None, most_sends: int = MOST_COMPOSED_SENDS,
+    time_limit: float | None = None,
 ) -> Large:  # fmt: skip
     """Return the frontier: a certified bound and points.
-
-    `most_sends`: limit on the sends of schedules whose numbers of chunks can be chosen, images included.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
     `Large.open` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be reached, UsageError
     for other collectives.
     """
-    if collective not in COLLECTIVES:
-        raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
-    begun, topology = time.perf_counter(), topology.live()
-    with with_certificate(topology, collective, root), time_limited(Deadline.after(time_limit)):
-        progress("reading the fabric")
-        graph = fabric(topology)
-        group = free_group(symmetries(graph), graph.ranks)
-        state = SearchState(progress, topology.notes, most_sends)
-        progress("bound")
-        _KINDS[collective](graph, collective, root, group, state)
-        return _large(graph, collective, root, group, state, begun)
+    search = ScaleSearch(topology, collective, root, progress)
+    search.advance(Deadline.after(time_limit))
+    return search.frontier()
 
 
 def bound(
@@ -117,13 +156,15 @@ def bound(
             state.stage(SEARCH, improve)
         if state.interrupted:
             raise KeyboardInterrupt
-        return _large(graph, collective, root, group, state, begun)
+        limited = current_deadline().limited
+        return _large(graph, collective, root, group, state, time.perf_counter() - begun, limited)
 
 
-def _large(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, begun: float) -> Large:
-    least = _least_steps(graph, collective, root, group, state.interrupted or current_deadline().limited)
+def _large(
+    graph: Fabric, collective: str, root: int, group: Group, state: SearchState, spent: float, limited: bool
+) -> Large:
+    least = _least_steps(graph, collective, root, group, state.interrupted or limited)
     at = root if collective in ROOTED else None
-    spent = time.perf_counter() - begun
     return Large(
         graph.topology,
         collective,
@@ -157,20 +198,26 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
     """Store the throughput-cut bound in the state, and return it."""
     limit = throughput(graph, collective, root)
     state.bound = limit.time, limit.certificate
+    state.side = frozenset(np.flatnonzero(limit.inside[: graph.ranks]).tolist())
     if not limit.whole:
         state.mark_open(SEARCH, "ended by the time limit")
     return limit
 
 
-def _composed(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
-    """Search for schedules composed of phases over the boxes."""
+def _composed(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> Callable[[], None]:
+    """Plan the first schedules composed of phases over the boxes; return the plan of those with more chunks."""
     generators = () if collective in ROOTED else group
 
-    def compose() -> None:
-        limits = {"same_bits": True, "most_sends": state.most_sends}
+    def compose(most_sends: int) -> None:
+        limits = {"same_bits": state.same_bits, "most_sends": most_sends}
         state.add_points(composed_points(graph.topology, collective, root, generators, **limits), 0)
 
-    state.stage("phases over boxes", compose)
+    def plan_more() -> None:
+        if state.most_sends > FIRST_COMPOSED_SENDS:
+            state.plan("phases over boxes, in more chunks", lambda: compose(state.most_sends))
+
+    state.plan("phases over boxes", lambda: compose(min(state.most_sends, FIRST_COMPOSED_SENDS)), quick=True)
+    return plan_more
 
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -201,28 +248,16 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
             0,
         )
 
-    _composed(graph, collective, root, group, state)
-    state.stage("breadth-first trees", shallow)
+    compose_more = _composed(graph, collective, root, group, state)
+    state.plan("breadth-first trees", shallow, quick=True)
     if collective in ("allgather", "reduce-scatter"):
-        state.stage(
+        state.plan(
             "sends from rank to rank",
             lambda: state.add_points(frontier_points.greedy_points(graph, collective, state.progress), 1),
+            quick=True,
         )
-    state.stage("forest", forest)
-
-
-def quick_points(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
-    """Yield the points of the quick methods: breadth-first broadcast, rarest first and breadth-first trees."""
-    topology = topology.live()
-    graph = fabric(topology)
-    if collective in ("allgather", "reduce-scatter"):
-        yield from frontier_points.greedy_points(graph, collective, lambda text: None)
-    group = () if collective in ROOTED else free_group(symmetries(graph), graph.ranks)
-    line = Pipeline(BreadthFirstTrees(topology, collective, (graph.tail, graph.head)).forest(root, group))
-    steps, rounds_per_chunk = line.rate(1)
-    yield LargePoint(
-        steps, rounds_per_chunk, line.forest.weight, "breadth-first trees", frontier_points.schedule_at_depth(line, 1)
-    )
+    compose_more()
+    state.plan("forest", forest)
 
 
 def _parts(graph: Fabric, state: SearchState) -> None:
@@ -256,11 +291,12 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
             state.add_points(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
-    _composed(graph, collective, root, group, state)
-    state.stage("reduce-scatter and allgather by breadth-first trees", shallow)
-    state.stage("reduce-scatter and allgather by forests", forests)
-    state.stage("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
-    state.stage("paired arborescences", lambda: state.add_points(frontier_points.paired_arborescence_points(graph)))
+    compose_more = _composed(graph, collective, root, group, state)
+    state.plan("reduce-scatter and allgather by breadth-first trees", shallow, quick=True)
+    compose_more()
+    state.plan("reduce-scatter and allgather by forests", forests)
+    state.plan("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
+    state.plan("paired arborescences", lambda: state.add_points(frontier_points.paired_arborescence_points(graph)))
 
 
 def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_flow.ConcurrentFlow:
@@ -299,36 +335,36 @@ def _spared(graph: Fabric, group: Group) -> Deadline:
 
 
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
-    state.progress("least congestion")
-    with _part():
-        congestion_flows = _congestion(graph, group, state)
-    _composed(graph, collective, root, group, state)
-
     def add(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
         for paths in _path_sets(flows()):
             for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
                 schedule = paths.schedule(steps)
-                make = frontier_points.constant(schedule)
-                state.add_points(
-                    [LargePoint(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, f"flows, {engine}", make)],
-                    order,
-                )
+                rate, make = schedule.rounds_per_chunk, frontier_points.constant(schedule)
+                state.add_points([LargePoint(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
 
-    searched = bool(congestion_flows.flow.any())
-    if searched:
-        state.stage("paths of least congestion", lambda: add("least congestion", 1, lambda: congestion_flows))
-    else:
-        state.mark_open("paths of least congestion", "not tried")
-    if len(congestion_flows.sources) * len(graph.src) <= concurrent_flow.SMALL:
-        state.stage(
-            "shortest paths",
-            lambda: add(
-                "shortest ways", 0, lambda: concurrent_flow.least_congestion_flows(graph, group, shortest=True)
-            ),
-        )
-    if searched and congestion_flows.method != "linear program":
-        gap = congestion_flows.congestion / float(state.bound[0]) - 1
-        state.notes.append(f"flows by {congestion_flows.method}: within {gap:.2%} of the bound")
+    def search_flows() -> None:
+        state.progress("least congestion")
+        with _part():
+            flows = _congestion(graph, group, state)
+        searched = bool(flows.flow.any())
+        if searched:
+            state.plan("paths of least congestion", lambda: add("least congestion", 1, lambda: flows))
+        else:
+            state.mark_open("paths of least congestion", "not tried")
+        if len(flows.sources) * len(graph.src) <= concurrent_flow.SMALL:
+            state.plan(
+                "shortest paths",
+                lambda: add(
+                    "shortest ways", 0, lambda: concurrent_flow.least_congestion_flows(graph, group, shortest=True)
+                ),
+            )
+        if searched and flows.method != "linear program":
+            gap = flows.congestion / float(state.bound[0]) - 1
+            state.notes.append(f"flows by {flows.method}: within {gap:.2%} of the bound")
+
+    compose_more = _composed(graph, collective, root, group, state)
+    state.plan(None, search_flows)
+    compose_more()
 
 
 def _path_sets(flows: concurrent_flow.ConcurrentFlow) -> Iterator[AlltoallPaths]:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from synth.model.scale_frontier import LargePoint
 from synth.solvers.processes.deadline import TimeUp, current_deadline
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a search. One without a name is run even where the time is over. `quick`: it takes little time."""
+
+    name: str | None
+    work: Callable[[], None]
+    quick: bool = False
 
 
 class SearchState:
@@ -14,18 +24,39 @@ class SearchState:
 
     Attributes:
         bound: the lower bound on R/C so far, and its certificate.
+        side: the ranks on one side of the cut that proves it, where it is a single cut.
+        pending: the stages to come.
         open: the name and the reason of each stage that a time limit or Ctrl-C ended or left untried. Points that
             such a stage found are kept.
         interrupted: True after Ctrl-C.
         most_sends: maximum number of sends of a schedule composed of phases.
+        same_bits: True where all ranks shall end with the same floating-point sums.
     """
 
-    def __init__(self, progress: Callable[[str], None], notes: Iterable[str] = (), most_sends: int = 0) -> None:
-        self.progress, self.notes, self.most_sends = progress, list(notes), most_sends
+    def __init__(
+        self, progress: Callable[[str], None], notes: Iterable[str] = (), most_sends: int = 0, same_bits: bool = True
+    ) -> None:
+        self.progress, self.notes = progress, list(notes)
+        self.most_sends, self.same_bits = most_sends, same_bits
         self.open: list[str] = []
         self.interrupted = False
         self.bound: tuple[Fraction, dict] = Fraction(0), {}
+        self.side: frozenset[int] = frozenset()
+        self.pending: list[Stage] = []
         self._points: list[tuple[int, int, LargePoint]] = []
+
+    def plan(self, name: str | None, work: Callable[[], None], quick: bool = False) -> None:
+        """Add a stage to those to come."""
+        self.pending.append(Stage(name, work, quick))
+
+    def advance(self, quick: bool) -> None:
+        """Run the stages to come, or with `quick` those before the first one that is not."""
+        while self.pending and (self.pending[0].quick or not quick):
+            stage = self.pending.pop(0)
+            if stage.name is None:
+                stage.work()
+            else:
+                self.stage(stage.name, stage.work)
 
     def stage(self, name: str, work: Callable[[], None]) -> None:
         """Run `work` unless the time is over. If a time limit or Ctrl-C ends it, the stage is added to `open`."""

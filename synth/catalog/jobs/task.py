@@ -184,7 +184,8 @@ def _exact(task: Task) -> dict:
     # The folder is for a log of this attempt alone, where another job holds the shared log or its folder is not here.
     with TemporaryDirectory() as folder:
         log = log or Path(folder) / "log.jsonl"
-        return answer_of(task, engine_choice.synthesize_exact(task.topology, collective, options, log=log))
+        query = engine_choice.Query(task.topology, collective, options, "exact", log=log)
+        return answer_of(task, engine_choice.synthesize(query))
 
 
 def _from_log(task: Task, why: str) -> dict:

@@ -1,7 +1,8 @@
 """Lower bounds of a combining collective for each S; under a time limit they are computed in suspendable processes.
 
 A bound that is not ready in time is suspended, and a weaker one serves instead: the bound for any number of steps holds
-at each S, and either part of it is a bound for any number of steps. Suspended searches continue where time is left.
+at each S, and either part of it, or the cut-set bound, is a bound for any number of steps. Suspended searches continue
+where time is left.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from fractions import Fraction
 from typing import cast
 
 from synth import bounds
-from synth.bounds import single_chunk, single_cut
+from synth.bounds import single_chunk
+from synth.bounds.single_cut import single_cut_bound
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Unknown
 from synth.model.topology import Network
 from synth.pareto import notes
-from synth.pareto.events import NoBoundError
 from synth.pareto.portfolio.members import Member
 from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
@@ -26,22 +27,14 @@ from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
 
 @dataclass(frozen=True)
 class StepBoundsSettings:
-    """Shares of the time that bounds of a combining collective may take.
+    """Shares of the remaining time that bounds of a combining collective may take.
 
     Attributes:
-        few_ranks: Up to this many ranks a bound with few cut cycles is quick enough to be computed in this
-            process where the best is late.
-        least_seconds: Wall seconds for the first bound, however small the time limit is.
-        quick_share: Share of the time limit for the first part of the bound for any number of steps, where a
-            single cut gives a quick one.
-        floor_share: Share of the remaining time for the second part of the bound for any number of steps.
-        steps_share: Share of the remaining time for the bound at one S.
-        raise_share: Share of the remaining time for the single-chunk bound at one S.
+        floor_share: For each part of the bound for any number of steps.
+        steps_share: For the bound at one S.
+        raise_share: For the single-chunk bound at one S.
     """
 
-    few_ranks: int = 16
-    least_seconds: float = 1.0
-    quick_share: float = 0.15
     floor_share: float = 0.15
     steps_share: float = 0.15
     raise_share: float = 0.25
@@ -58,7 +51,8 @@ ENDED = {"memory": "the memory allowed ended its search", "crash": "its search e
 class StepBounds:
     """Bounds of one problem, as far as they are known. Call `close` to end the searches that still run.
 
-    All of them end at the deadline of `budget`. `floor`: the bound for any number of steps, set by `first`.
+    All of them end at the deadline of `budget`. `floor`: the bound for any number of steps, which `first` raises; None
+    until then where no other method has one.
     """
 
     network: Network
@@ -91,31 +85,15 @@ class StepBounds:
         return ()
 
     def first(self) -> LowerBound:
-        """Return the bound for any number of steps, or the part of it that the time allows.
-
-        Raises NoBoundError where no part is ready in time.
-        """
-        wide = self.network.ranks > SETTINGS.few_ranks and self.collective.wants is not None
-        quick = single_cut.single_cut_bound(self.network, self.collective) if wide else None
+        """Return the bound for any number of steps, or a weaker one where the time does not allow all its parts."""
+        self.floor = self.floor or single_cut_bound(self.network, self.collective)
         if not self.deadline.limited or self.network.ranks <= LEAST_RANKS:
             best = bounds.allreduce(self.network, self.collective, None)
-            self.floor = best if quick is None or quick.value <= best.value else quick
+            self.floor = max(best, self.floor, key=lambda b: b.value)
             return self.floor
         self._parts = [key for key in PARTS if key == "flow" or bounds.completes(self.collective)]
-        last = self.deadline.at_least(SETTINGS.least_seconds)
-        if quick is not None:
-            self.floor, last = quick, self.deadline.share(SETTINGS.quick_share)
-        pending = list(self._parts if self.budget.jobs > 1 else self._parts[:1])
-        for key in pending:
+        for key in self._parts if self.budget.jobs > 1 else ():
             self._flow_jobs.begin(key, PARTS[key], self.network, self.collective, None)
-        while pending and not self._update_floor() and not last.over:
-            self._flow_jobs.wait(pending, last)
-            self._update_floor()
-            pending = [key for key in pending if key in self._flow_jobs.jobs]
-        if self.floor is None and self.network.ranks <= SETTINGS.few_ranks:
-            self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
-        if self.floor is None:
-            raise NoBoundError(self.network, self.collective)
         self._await_parts(self.deadline, SETTINGS.floor_share)
         return self.floor
 
@@ -161,12 +139,10 @@ class StepBounds:
             return None
         return jobs.ask(key, deadline, call, self.network, self.collective, *arguments)
 
-    def _update_floor(self) -> bool:
-        """Raise `floor` to the greatest part that is ready; return True where any part is."""
+    def _update_floor(self) -> None:
+        """Raise `floor` to the greatest part that is ready."""
         ready = [b for b in map(self._flow_jobs.found.get, self._parts) if isinstance(b, LowerBound)]
-        known = [self.floor] if self.floor is not None else []
-        self.floor = max([*known, *ready], key=lambda b: b.value, default=None)
-        return bool(ready)
+        self.floor = max([*ready, cast(LowerBound, self.floor)], key=lambda b: b.value)
 
     def _await_parts(self, deadline: Deadline, share: float) -> None:
         """Wait for the missing parts, each for `share` of the time until the deadline."""

@@ -70,21 +70,23 @@ Item = Point | Open | tuple[int | None, LowerBound] | str
 
 def points(
     network: Network, collective: Collective, *, budget: Budget, max_steps: int | None = None, same_bits: bool = False,
-    known: Mapping[int, Point] | None = None, progress: Callable[[str], None] = lambda text: None,
+    known: Mapping[int, Point] | None = None, first_bound: LowerBound | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Item]:  # fmt: skip
     """Yield points, open intervals, bounds ``(S, bound)`` of S at which no point can improve, and notes.
 
     ``(None, bound)``, which holds for every S, comes first. A later item replaces the earlier ones of the same S. With
     `same_bits` only schedules count after which all ranks hold the same bits (bounds are those of all schedules).
     `known` points, by S, are taken over, and the search tries to improve those that do not meet the bound.
-    Everything ends at the deadline of `budget`. Raises InfeasibleError, and NoBoundError where the time is over before
-    there is any bound.
+    `first_bound`: a bound for any number of steps, where another method has one. Everything ends at the deadline of
+    `budget`. Raises InfeasibleError.
     """
     least = int(bounds.steps(network, collective).value)
     if least == 0:
         return
     seconds = budget.deadline.remaining()
-    step_bounds, constructions = StepBounds(network, collective, budget), Constructions(network, collective, budget)
+    step_bounds = StepBounds(network, collective, budget, floor=first_bound)
+    constructions = Constructions(network, collective, budget)
     try:
         floor = step_bounds.first()
         yield None, floor

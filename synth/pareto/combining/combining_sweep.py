@@ -34,7 +34,8 @@ def sweep(state: SweepState) -> None:
     budget = replace(budget, deadline=budget.deadline.within(remaining_seconds))
     items = combining_frontier.points(
         state.network, state.collective, budget=budget, max_steps=options.max_steps,
-        same_bits=options.same_bits, known=known, progress=lambda text: state.tell("query", text),
+        same_bits=options.same_bits, known=known, first_bound=state.quick_bound,
+        progress=lambda text: state.tell("query", text),
     )  # fmt: skip
     for item in items:
         match item:
