@@ -28,7 +28,7 @@ from synth.model.topology import Network
 from synth.program import analysis
 from synth.program.analysis import deadlock
 from synth.program.analysis.analysis import modes
-from synth.program.analysis.connection_tables import connect
+from synth.program.analysis.connection_tables import build_connection_tables
 from synth.program.buffer_layout import Layout
 from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions
@@ -101,10 +101,12 @@ def bases(schedules: Sequence[tuple] = SCHEDULES) -> Iterator[Base]:
         made = schedule(*what)
         for runtime, protocol, instances in ways:
             if runtime == "mscclpp":
-                placeable = Layout(made.collective, made.chunks * instances).placeable
+                can_be_in_place = Layout(made.collective, made.chunks * instances).can_be_in_place
                 program = onesided(
                     made,
-                    LoweringOptions(protocol=protocol, instances=instances, in_place="both" if placeable else "out"),
+                    LoweringOptions(
+                        protocol=protocol, instances=instances, in_place="both" if can_be_in_place else "out"
+                    ),
                 )
             else:
                 program = api.lower(made, runtime=runtime, protocol=protocol, instances=instances)
@@ -148,7 +150,7 @@ def _known(base: Base) -> frozenset[str]:
 
 
 def outcome(program: Program, mode: str, executor: Reference) -> str:
-    """``right``, ``wrong``, ``stuck`` or ``refused``."""
+    """``right``, ``wrong``, ``run_with_fifos`` or ``refused``."""
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     given = reference_data.inputs(layout, 1, TYPE, "sum", executor.delays or 0)
     try:
@@ -165,12 +167,12 @@ def outcome(program: Program, mode: str, executor: Reference) -> str:
 
 def _every(base: Base, program: Program, delays: int) -> Iterator[tuple[str, bool]]:
     """Every mode, split, depth and seed: what it is, and whether it ended as it must."""
-    wired = None if program.one_sided else connect(program)
+    wired = None if program.one_sided else build_connection_tables(program)
     splits = [1] if wired is None else [split.chunks for split in deadlock.splits(program, RUNTIMES[base.runtime])]
     for mode in modes(program):
         for part in splits:
             for depth in DEPTHS:
-                must = "right" if wired is None or not deadlock.stuck(wired, depth, part) else "stuck"
+                must = "right" if wired is None or not deadlock.run_with_fifos(wired, depth, part) else "stuck"
                 for k in range(delays):
                     seed = (part * 16 + depth) * 1000 + k
                     got = outcome(program, mode, _executor(base, seed, depth, part))

@@ -70,8 +70,8 @@ def attempt(kind: Kind, seed: str) -> tuple[str, str]:
     name, protocol, channels = kind
     rng = random.Random(f"{seed} {kind}")
     given = schedule(name, seed)
-    ranks, placeable = given.collective.ranks, Layout(given.collective, given.chunks).placeable
-    in_place = "in" if placeable and rng.random() < 0.5 else "out"
+    ranks, can_be_in_place = given.collective.ranks, Layout(given.collective, given.chunks).can_be_in_place
+    in_place = "in" if can_be_in_place and rng.random() < 0.5 else "out"
     nodes, instances, blocks = boxes(channels, ranks, rng), rng.randint(1, 2), rng.choice((None, None, 1, 2))
     try:
         program = onesided(

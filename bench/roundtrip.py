@@ -38,7 +38,7 @@ def made(schedule: Schedule, runtime: str, protocol: str, instances: int) -> lis
     """The programs for one way of lowering: one for both kinds of call, or one for each."""
     if runtime != "mscclpp":
         return [lower(schedule, LoweringOptions(runtime=runtime, protocol=protocol, instances=instances))]
-    places = ("out", "in") if Layout(schedule.collective, 1).placeable else ("out",)
+    places = ("out", "in") if Layout(schedule.collective, 1).can_be_in_place else ("out",)
     return [
         onesided(schedule, LoweringOptions(protocol=protocol, instances=instances, in_place=place)) for place in places
     ]

@@ -4,8 +4,8 @@ import pytest
 
 from synth.model.collective import collective
 from synth.program.analysis import deadlock
-from synth.program.analysis.connection_tables import connect
-from synth.program.analysis.deadlock import Split, safe_sizes, splits, stuck
+from synth.program.analysis.connection_tables import build_connection_tables
+from synth.program.analysis.deadlock import Split, largest_safe_size, run_with_fifos, splits
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.runtimes import MIB, RUNTIMES
 from tests import programs
@@ -35,32 +35,32 @@ def exchange(count, protocol="Simple", **changes):
     ids=lambda p: p.name,
 )
 def test_known_algorithms_are_safe_at_every_size(program, name):
-    assert safe_sizes(program, name) is None
+    assert largest_safe_size(program, name) is None
 
 
 def test_sends_before_receives_are_safe_while_a_message_fits_the_fifo():
-    assert safe_sizes(exchange(2), "executor") is None  # two parts, and the FIFO holds two
+    assert largest_safe_size(exchange(2), "executor") is None  # two parts, and the FIFO holds two
     # 3 chunks: one part while a chunk has at most B / 3, two while it has at most B / 2, then three
-    assert safe_sizes(exchange(3), "executor") == 2 * MIB * 3 // 2
-    assert safe_sizes(exchange(8), "executor") == 2 * MIB * 8 // 4
-    assert safe_sizes(exchange(8, "LL"), "executor") is None
-    assert safe_sizes(exchange(24, "LL"), "executor") == 32 * 1024 * 24 // 3
-    assert safe_sizes(exchange(24, "LL"), "rccl") == 16 * 1024 * 24 // 3
+    assert largest_safe_size(exchange(3), "executor") == 2 * MIB * 3 // 2
+    assert largest_safe_size(exchange(8), "executor") == 2 * MIB * 8 // 4
+    assert largest_safe_size(exchange(8, "LL"), "executor") is None
+    assert largest_safe_size(exchange(24, "LL"), "executor") == 32 * 1024 * 24 // 3
+    assert largest_safe_size(exchange(24, "LL"), "rccl") == 16 * 1024 * 24 // 3
 
 
 def test_more_messages_than_the_fifo_holds_are_safe_at_no_size():
-    assert safe_sizes(programs.all_send_first(2, 2), "synth") is None
-    assert safe_sizes(programs.all_send_first(2, 3), "synth") == 0
+    assert largest_safe_size(programs.all_send_first(2, 2), "synth") is None
+    assert largest_safe_size(programs.all_send_first(2, 3), "synth") == 0
 
 
 def test_a_recursive_doubling_of_large_messages_is_bounded():
-    assert safe_sizes(programs.recursive_doubling_allreduce(4, 8), "synth") == 2 * MIB * 8 // 4
+    assert largest_safe_size(programs.recursive_doubling_allreduce(4, 8), "synth") == 2 * MIB * 8 // 4
 
 
 def test_a_ring_of_fused_ops_needs_a_free_place():
     """Two parts fill the FIFO, and the fused op that would read one must write one at once."""
-    assert safe_sizes(programs.ring_allreduce(4, 8), "synth") == 2 * MIB * 8 // 2
-    assert safe_sizes(programs.ring_allgather(4, 2), "synth") == 2 * MIB * 8 // 2
+    assert largest_safe_size(programs.ring_allreduce(4, 8), "synth") == 2 * MIB * 8 // 2
+    assert largest_safe_size(programs.ring_allgather(4, 2), "synth") == 2 * MIB * 8 // 2
 
 
 def test_small_operations_of_rooted_collectives_count():
@@ -72,8 +72,8 @@ def test_small_operations_of_rooted_collectives_count():
         (Block(0, 0, 0, (Op("s", (Span("s", 0),), (), 4), Op("r", (), O0, 4))),),
     ]
     program = Program("b", collective("broadcast", 2), 4, tuple(Gpu(r, 0 if r else 4, 4, 4, blocks[r]) for r in (0, 1)))
-    assert safe_sizes(program, "executor") == MIB // 2 * 4 // 2
-    assert safe_sizes(program, "msccl") == 2 * MIB * 4 // 2
+    assert largest_safe_size(program, "executor") == MIB // 2 * 4 // 2
+    assert largest_safe_size(program, "msccl") == 2 * MIB * 4 // 2
 
 
 def test_splits_that_move_the_same_parts_are_one():
@@ -83,8 +83,8 @@ def test_splits_that_move_the_same_parts_are_one():
 
 
 def test_the_cycle_of_waits_is_named():
-    wired = connect(exchange(3))
-    waits = stuck(wired, 2, 1)
+    wired = build_connection_tables(exchange(3))
+    waits = run_with_fifos(wired, 2, 1)
     assert [(w.gpu, w.block, w.op, w.on) for w in waits] == [(0, 0, 0, (1, 0)), (1, 0, 0, (0, 0))]
     assert "room on 0 -> 1 channel 0" in waits[0].reason
 
@@ -94,7 +94,7 @@ def test_dependencies_in_a_circle_are_safe_at_no_size():
         Block(None, None, 0, (Op("cpy", I0, (Span("o", 0),), deps=(Dep(1, 0),), flag=True),)),
         Block(None, None, 0, (Op("cpy", I0, (Span("o", 1),), deps=(Dep(0, 0),), flag=True),)),
     )
-    assert safe_sizes(Program("c", None, 1, (Gpu(0, 1, 2, 0, blocks),)), "synth") == 0
+    assert largest_safe_size(Program("c", None, 1, (Gpu(0, 1, 2, 0, blocks),)), "synth") == 0
 
 
 @pytest.mark.parametrize(
@@ -110,25 +110,25 @@ def test_what_does_not_fit_together_is_safe_at_no_size(change):
     program = exchange(2)
     block = program.gpus[0].blocks[0]
     gpu = program.gpus[0]._replace(blocks=(block._replace(ops=(change(block.ops[0]), block.ops[1])),))
-    assert safe_sizes(Program("x", None, 2, (gpu, program.gpus[1])), "synth") == 0
+    assert largest_safe_size(Program("x", None, 2, (gpu, program.gpus[1])), "synth") == 0
 
 
 def test_a_dependency_on_a_step_without_flag_is_safe_at_no_size():
     program = programs.recursive_doubling_allreduce(4)
-    assert safe_sizes(program, "synth") is None
+    assert largest_safe_size(program, "synth") is None
     gpu = program.gpus[0]
     ops = gpu.blocks[0].ops
     gpu = gpu._replace(blocks=(gpu.blocks[0]._replace(ops=(ops[0], ops[1]._replace(flag=False))), gpu.blocks[1]))
-    assert safe_sizes(Program("x", program.collective, 1, (gpu, *program.gpus[1:])), "synth") == 0
+    assert largest_safe_size(Program("x", program.collective, 1, (gpu, *program.gpus[1:])), "synth") == 0
 
 
 def test_one_sided_programs_wait_at_any_size_or_at_none():
     program = programs.put_allgather(3)
-    assert safe_sizes(program, "mscclpp") is None
+    assert largest_safe_size(program, "mscclpp") is None
     gpu = program.gpus[0]
     silent = gpu.blocks[0]._replace(ops=(gpu.blocks[0].ops[0], gpu.blocks[0].ops[2]))
     assert (
-        safe_sizes(
+        largest_safe_size(
             Program("x", program.collective, 1, (gpu._replace(blocks=(silent, *gpu.blocks[1:])), *program.gpus[1:])),
             "mscclpp",
         )
@@ -144,7 +144,7 @@ def test_barriers_and_packets_of_one_sided_programs():
 
     def stands(*blocks, other=()):
         return bool(
-            deadlock.onesided_order.order(
+            deadlock.onesided_order.execution_order(
                 Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other))))
             )[1]
         )

@@ -273,7 +273,7 @@ def test_sixteen_channels_of_a_block():
 def test_blocks_are_split_until_they_fit():
     one = onesided(solved("dgx1", "alltoall"), LoweringOptions(blocks=1, instances=4))
     assert max(len(gpu.blocks) for gpu in one.gpus) > 1
-    assert max(limits.plan_ops(block.ops) for gpu in one.gpus for block in gpu.blocks) <= 64
+    assert max(limits.plan_op_count(block.ops) for gpu in one.gpus for block in gpu.blocks) <= 64
     Machine(one).run()
 
 

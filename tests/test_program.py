@@ -110,7 +110,7 @@ def test_malformed_text_is_refused_with_its_line(old, new, line):
 def test_in_place_is_what_nccl_calls_in_place(name, overlap):
     layout = Layout(collective(name, 3), 2)
     assert layout.overlaps == overlap
-    assert layout.placeable == (None not in overlap)
+    assert layout.can_be_in_place == (None not in overlap)
 
 
 def test_buffers_follow_chunk_ids():

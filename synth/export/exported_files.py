@@ -17,7 +17,7 @@ from synth.export.request import Target
 from synth.model.frontier import Frontier
 from synth.model.registry import find
 from synth.model.schedule import Schedule
-from synth.program.analysis import check, safe_sizes
+from synth.program.analysis import check, largest_safe_size
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
@@ -215,7 +215,7 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
         program = _lowered(source, target)
     if runtime not in RUNTIMES or runtime == "synth":
         return program
-    safe = safe_sizes(program, runtime)
+    safe = largest_safe_size(program, runtime)
     if safe == 0:
         raise SynthError(f"{program.name} does not run on {runtime}: {_first(program, runtime)}")
     tops = [size for size in (program.max_bytes, safe, request.max_size) if size is not None]

@@ -21,7 +21,7 @@ from synth.program.program import Program
 
 @dataclass(frozen=True)
 class Layout:
-    """The buffers of `collective` with `chunks` chunks a unit."""
+    """The chunks in each rank's input and output, in their order, for `collective` with `chunks` chunks a unit."""
 
     collective: Collective
     chunks: int
@@ -66,7 +66,7 @@ class Layout:
         return -offset if small is inputs else offset
 
     @property
-    def placeable(self) -> bool:
+    def can_be_in_place(self) -> bool:
         """True if the collective can be called in place."""
         return None not in self.overlaps
 

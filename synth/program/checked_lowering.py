@@ -1,8 +1,8 @@
 """Lowering of schedules that are replayed first, so that a wrong schedule never becomes a program.
 
-`lower` and `onesided` call the functions of the same names in synth.program.lowering and synth.program.onesided, which
-trust their schedule. Beside their errors, they raise VerificationError with the place in the schedule, and UsageError
-for more than `MAX_SENDS` sends.
+`lower` makes a two-sided program (synth.program.lowering.lower), `onesided` a one-sided one
+(synth.program.onesided.lower). The functions behind them trust their schedule. Beside their errors, these here raise
+VerificationError with the place in the schedule, and UsageError for more than `MAX_SENDS` sends.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ CLOCK_ENTRIES = 1 << 26  # the most entries of all clocks together, 4 bytes each
 
 
 def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
-    """Return the sends of a two-sided program that may write the receiver's buffer, each with its receive.
+    """Return the sends of a two-sided program that may write the receiver's buffer at once, each with its receive.
 
-    `in_place`: the kind of call. `part`: the most chunks of a message. The result is empty if the program is too large
-    to analyse, or if its ops wait in a circle.
+    `in_place`: the call is in place. `part`: the most chunks of a message. The result is empty for a one-sided program
+    or an unknown collective, if the program is too large to analyse (`CLOCK_ENTRIES`), or if its ops wait in a circle.
     """
     if program.one_sided or program.collective is None:
         return {}
@@ -65,10 +65,11 @@ def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Pla
 
 
 def ordered_without_messages(program: Program, in_place: bool) -> bool:
-    """True if dependencies and the order of each block alone order any two accesses to a chunk of which one writes.
+    """True if any two accesses to a chunk, one of them a write, are ordered without messages between ranks.
 
-    This holds for programs that were lowered here. Foreign programs may rely on a message that went through other
-    ranks. Packets order nothing but themselves.
+    They are ordered by dependencies and by the order of ops in a block alone. Programs that were lowered here have this
+    property. A foreign program may instead rely on a message that went through other ranks. Such a program cannot send
+    packets (LL), because a packet orders no memory besides its own data.
     """
     orders = _Orders.of(program, {})
     if orders is None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 class Event(NamedTuple):
     """One part of an op of a thread block.
 
-    `slice`: the loop over the chunk, 0 unless chunks exceed a FIFO operation. `part`: the part of `count`. The block
+    `slice`: the number of the loop over all ops; there are several if a chunk is larger than a FIFO operation.
+    `part`: the number of the message, if `count` chunks need several. The block
     was free for the op at `ready`, waited until `start`, and worked on it until `end`. `link`: the route (src, dst,
     via) that carried `bytes` bytes from `sent` on; the last byte arrived at `arrival`. It is None if the data stays on
     the rank. An op of several transfers (put to many) has an event for each.

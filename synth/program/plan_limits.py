@@ -48,7 +48,9 @@ def largest_size(program: Program) -> int:
     return OFFSET_BYTES // farthest // ALIGNMENT * ALIGNMENT * program.loop_chunks
 
 
-def plan_ops(ops: tuple[Op, ...]) -> int:
-    """Return the number of plan operations that `ops` become: waiting for another block, and letting others wait, are
-    operations of their own there."""
+def plan_op_count(ops: tuple[Op, ...]) -> int:
+    """Return the number of plan operations that the `ops` of a block become.
+
+    In a plan, a wait for another block and a release of waiting blocks are operations of their own.
+    """
     return len(ops) + sum(bool(op.deps) + op.flag for op in ops)

@@ -131,7 +131,10 @@ class Program:
 
     @property
     def loop_chunks(self) -> int:
-        """Chunks in the larger of one rank's buffers (MSCCL's nchunksperloop), which divide its element count."""
+        """The number of chunks in the larger buffer of one rank (MSCCL's nchunksperloop).
+
+        The number of elements in that buffer must be a multiple of it.
+        """
         return self.chunks * (1 if self.collective is None else self.collective.buffer_units)
 
     @cached_property

@@ -20,8 +20,8 @@ DATA = frozenset({"put", "get", "cpy", "reduce"})
 JOINING = frozenset({"nop", "barrier"})
 
 
-class Threads:
-    """The memory and ports that the threads of a block have used since they were last joined."""
+class UnjoinedAccesses:
+    """The accesses of a block's threads since they were last joined: memory read and written, ports, waits."""
 
     def __init__(self) -> None:
         self._reset()
@@ -33,7 +33,7 @@ class Threads:
         self.port_ops: set[tuple[str, int]] = set()  # (wait or signal, port)
 
     def must_join(self, op: Op, reads: set[Key], writes: set[Key]) -> bool:
-        """True if a `nop` is needed before `op`, which reads and writes this memory of the rank."""
+        """True if a `nop` is needed before `op`, which reads and writes the memory keys `reads` and `writes`."""
         if op.code in ("wait", "signal") and any((op.code, port) in self.port_ops for port in op.ports):
             return True
         if op.code == "signal":
@@ -85,10 +85,10 @@ def memory_keys(program: Program) -> Keys:
 
 
 def with_joins(program: Program) -> Program:
-    """Return the one-sided `program` with every `nop` that the kernel needs; an equal program if it has them.
+    """Return the one-sided `program` with every `nop` that the kernel needs; an equal program if it has them all.
 
-    One thread waits for another block of the rank, or lets others wait. So a `nop` (or `barrier`) carries the
-    dependencies and the flag of an op.
+    A single thread waits for, or releases, other blocks of the rank. So dependencies and flags move from the ops to
+    `nop` ops before and after them; those of a `nop` or `barrier` stay.
     """
     keys = memory_keys(program)
     return Program(
@@ -120,7 +120,7 @@ def _gpu(gpu: Gpu, keys: Keys) -> Gpu:
 
 def _joined_ops(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int]]:
     """Return the ops with joins, and the new index of each old op: that of the `nop` after it, if it has a flag."""
-    threads, ops, new_index = Threads(), [], []
+    threads, ops, new_index = UnjoinedAccesses(), [], []
     for op in block.ops:
         reads, writes = touched(rank, op, keys)
         plain = op.code not in JOINING

@@ -12,7 +12,7 @@ from synth.program.analysis import (
     symbolic_execution,
     symbolic_execution_onesided,
 )
-from synth.program.analysis.connection_tables import ConnectionTables, connect, unflagged
+from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
 from synth.program.analysis.finding import Finding, Wait, error
 from synth.program.analysis.report import WORDS, Report, size_text
 from synth.program.buffer_layout import Layout
@@ -45,10 +45,10 @@ def _ops(program: Program) -> int:
 
 
 def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
-    wired = connect(program)
+    wired = build_connection_tables(program)
     broken = [*wired.faults]
     hidden = unflagged(program)
-    findings = [*rules.check(program, runtime), *hidden, *rules.uses(program), *broken]
+    findings = [*rules.check(program, runtime), *hidden, *rules.unused_parts(program), *broken]
     if broken:
         return Report(program.name, runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
     done, waits = _order(wired)
@@ -74,7 +74,7 @@ def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Wait]]:
     waits: list[Wait] = []
     for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
         done = []
-        waits = deadlock.stuck(wired, depth, ENDLESS, done)
+        waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
         if not waits:
             break
     return done, waits
@@ -82,13 +82,13 @@ def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Wait]]:
 
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
     findings = [
-        *rules.buffers(program),
+        *rules.buffer_faults(program),
         *symbolic_execution_onesided.shared_ports(program),
-        *rules_onesided.pairs(program),
+        *rules_onesided.unpaired_ports(program),
     ]
-    findings += [*rules_onesided.counts(program), *rules_onesided.halves(program)]
+    findings += [*rules_onesided.surplus_signals(program), *rules_onesided.unequal_packet_scratch(program)]
     findings += [*rules_onesided.check(program, runtime), *unflagged(program)]
-    done, waits = onesided_order.order(program)
+    done, waits = onesided_order.execution_order(program)
     if waits:
         findings.append(_deadlock(waits, "waits for ever"))
     outcomes = {}
@@ -100,11 +100,15 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
 
 
 def modes(program: Program, in_place: InPlace | None = None) -> tuple[str, ...]:
-    """Return the ways to call `program`: "out", "in" or both; "out" if the collective cannot be called in place."""
+    """Return the calls to analyse: ("out",), ("in",) or ("out", "in").
+
+    `in_place`: the calls asked for, by default those that the program is offered for. The result is ("out",) if the
+    collective cannot be called in place.
+    """
     request = in_place or program.in_place
-    placeable = program.collective is not None and Layout(program.collective, program.chunks).placeable
+    can_be_in_place = program.collective is not None and Layout(program.collective, program.chunks).can_be_in_place
     candidates = ("out", "in") if request == "both" else (request,)
-    return tuple(mode for mode in candidates if mode == "out" or placeable) or ("out",)
+    return tuple(mode for mode in candidates if mode == "out" or can_be_in_place) or ("out",)
 
 
 def _report(

@@ -13,7 +13,10 @@ from synth.program.program import Program
 
 
 class Junk:
-    """A value that no collective wants; `reason` says why, `place` is the op (gpu, block, step) that computed it."""
+    """An invalid value, such as a sum that counts a rank twice, or a read of memory that was never written.
+
+    `reason`: the cause as text. `place`: the op (gpu, block, step) that computed it.
+    """
 
     def __init__(self, reason: str, place: tuple[int, int, int]) -> None:
         self.reason, self.place = reason, place
@@ -83,7 +86,10 @@ class Memory:
 
 
 def add(a: Value, b: Value, place: tuple[int, int, int]) -> Value:
-    """Return the sum of two values at op `place`; a sum that no collective wants is Junk with the reason."""
+    """Return the sum of two values at op `place`.
+
+    The result is Junk if a value is Junk or was never written, if the chunks differ, or if a rank is counted twice.
+    """
     if isinstance(a, Junk):
         return a
     if isinstance(b, Junk):

@@ -31,8 +31,12 @@ class ConnectionTables(NamedTuple):
     faults: list[Finding]
 
 
-def connect(program: Program) -> ConnectionTables:
-    """Return the tables of `program`."""
+def build_connection_tables(program: Program) -> ConnectionTables:
+    """Return the flat tables of a two-sided `program` without structural faults.
+
+    Faults of its connections are in the field `faults`: no peer, several blocks at one end, counts that differ, and
+    messages that are never received or sent.
+    """
     blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
     number = {place: i for i, place in enumerate(blocks)}
     wired = ConnectionTables(blocks, [], [], [], [-1] * len(blocks), [-1] * len(blocks), [], [], [])
@@ -127,7 +131,10 @@ def _text(name: tuple[int, int, int]) -> str:
 
 
 def unflagged(program: Program) -> list[Finding]:
-    """Return errors for dependencies on ops without `flag`, which never end, and remarks for flags without waiter."""
+    """Return errors for dependencies on ops without `flag`, and remarks for flags for which no op waits.
+
+    An op that waits for an op without `flag` never starts.
+    """
     findings: list[Finding] = []
     for gpu in program.gpus:
         wanted = {dep for block in gpu.blocks for op in block.ops for dep in op.deps}

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from synth.program.analysis import onesided_order, structure
-from synth.program.analysis.connection_tables import ConnectionTables, connect, unflagged
+from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
 from synth.program.analysis.finding import Wait, cycle_first
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
@@ -33,27 +33,30 @@ class Split(NamedTuple):
     limit: int | None
 
 
-def safe_sizes(program: Program, runtime: str | Runtime) -> int | None:
-    """Return the largest size in bytes up to which no rank waits for ever; None for any size.
+def largest_safe_size(program: Program, runtime: str | Runtime) -> int | None:
+    """Return the largest size in bytes up to which no rank waits for ever; None if that holds at every size.
 
-    Size is in nccl-tests' sense: the larger of one rank's buffers. The result is 0 if no size is safe, or if the
-    program has a fault that leaves it without meaning. The runtime's default buffer sizes are assumed. `runtime`: a
-    Runtime or the name of one.
+    Size is in nccl-tests' sense: the larger of one rank's buffers. The result is 0 if no size is safe, or if a
+    structural fault leaves the behaviour undefined. `runtime`: a Runtime or the name of one; its default FIFO sizes are
+    assumed.
     """
     runtime = RUNTIMES[runtime] if isinstance(runtime, str) else runtime
     if structure.faults(program) or any(f.severity == "error" for f in unflagged(program)):
         return 0
     if program.one_sided:
-        return 0 if onesided_order.order(program)[1] else None
-    wired = connect(program)
+        return 0 if onesided_order.execution_order(program)[1] else None
+    wired = build_connection_tables(program)
     return 0 if wired.faults else first_deadlock(program, wired, runtime)[0]
 
 
 def first_deadlock(program: Program, wired: ConnectionTables, runtime: Runtime) -> tuple[int | None, list[Wait]]:
-    """Return the result of `safe_sizes` for a program whose wiring has no fault, and the waits just above that size."""
+    """Return (largest safe size in bytes, the waits of the deadlock just above it).
+
+    The result is (None, []) if no size has a deadlock. The program must have no structural fault, and `wired` no fault.
+    """
     safe = 0
     for split in splits(program, runtime):
-        waits = stuck(wired, FIFO_DEPTH[program.protocol], split.chunks)
+        waits = run_with_fifos(wired, FIFO_DEPTH[program.protocol], split.chunks)
         if waits:
             return safe, waits
         if split.limit is None:
@@ -79,11 +82,13 @@ def splits(program: Program, runtime: Runtime) -> list[Split]:
     return result
 
 
-def stuck(wired: ConnectionTables, depth: int, chunks: int, done: list[tuple[int, int]] | None = None) -> list[Wait]:
-    """Run every block as far as it gets; return the blocks that stand still, a cycle of waits first, [] if all end.
+def run_with_fifos(
+    wired: ConnectionTables, depth: int, chunks: int, done: list[tuple[int, int]] | None = None
+) -> list[Wait]:
+    """Run the program without data, and return the blocks that cannot go on: [] if all end, a cycle of waits first.
 
-    A connection holds `depth` parts of up to `chunks` chunks. `done` receives (flat block, op) in the order in which
-    the ops end.
+    The FIFO of a connection holds `depth` parts of up to `chunks` chunks. If the list `done` is given, each op is
+    appended to it when it ends, as (flat block, op).
     """
     at, part, idle = [0] * len(wired.blocks), [0] * len(wired.blocks), [0] * len(wired.blocks)
     sent, received = [0] * len(wired.ends), [0] * len(wired.ends)

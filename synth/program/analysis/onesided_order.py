@@ -21,8 +21,11 @@ def other_end(rank: int, port: Port) -> tuple[int, Port]:
     return port.peer, Port(port.kind, rank, port.index)
 
 
-def order(program: Program) -> tuple[list[tuple[int, int, int]], list[Wait]]:
-    """Return the ops (rank, block, op) in an order in which they can run, and the blocks that stand still after it."""
+def execution_order(program: Program) -> tuple[list[tuple[int, int, int]], list[Wait]]:
+    """Return the ops (rank, block, op) in an order in which they can run, and the waits of the blocks that then remain.
+
+    No wait remains if the program ends. Otherwise a cycle of waits comes first.
+    """
     return _Run(program).result()
 
 

@@ -24,7 +24,7 @@ NOWHERE = (None, None, None)
 
 def check(program: Program, runtime: Runtime) -> list[Finding]:
     """Return a finding for every rule of `runtime` that a two-sided `program` without structural faults breaks."""
-    findings = [*buffers(program), *_call(program, runtime), *_limits(program, runtime)]
+    findings = [*buffer_faults(program), *_call(program, runtime), *_limits(program, runtime)]
     if runtime.name in MSCCL_LIKE:
         findings += _file(program, runtime)
         for gpu in program.gpus:
@@ -33,7 +33,7 @@ def check(program: Program, runtime: Runtime) -> list[Finding]:
     return findings
 
 
-def buffers(program: Program) -> Iterator[Finding]:
+def buffer_faults(program: Program) -> Iterator[Finding]:
     """Yield findings for buffers larger than the collective's, and errors for ops that touch chunks beyond those."""
     if program.collective is None:
         return
@@ -69,7 +69,7 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
         text = "does not say which collective it is for, so its outputs are not compared; name it with --coll"
         yield Finding("collective-unknown", "warning", *NOWHERE, text)
         return
-    if program.in_place != "out" and not Layout(task, program.chunks).placeable:
+    if program.in_place != "out" and not Layout(task, program.chunks).can_be_in_place:
         yield error("in-place", NOWHERE, f"{task.name} cannot be called in place")
     if name == "msccl" and task.name == "alltoall" and program.in_place != "out":
         yield error("in-place", NOWHERE, "msccl runs alltoall out of place only")
@@ -236,8 +236,8 @@ def _merges(last: Op, op: Op) -> bool:
     return last.dst[:1] == op.dst[:1] and last.src[0].buffer == op.src[0].buffer and not op.deps and not last.flag
 
 
-def uses(program: Program) -> Iterator[Finding]:
-    """Yield remarks on blocks without steps and on peers that are never used."""
+def unused_parts(program: Program) -> Iterator[Finding]:
+    """Yield remarks on blocks without ops, and on send or receive peers that no op of their block uses."""
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             if not block.ops:

@@ -26,7 +26,7 @@ BARRIERS = 16  # barriers of a rank
 OFFSET_BITS = 32  # bits of an offset in bytes
 
 
-def pairs(program: Program) -> Iterator[Finding]:
+def unpaired_ports(program: Program) -> Iterator[Finding]:
     """Yield an error for every port that is signalled or waited on and has no other end on the peer."""
     known = {(gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports}
     for gpu in program.gpus:
@@ -42,7 +42,7 @@ def pairs(program: Program) -> Iterator[Finding]:
                     yield error("port-pair", (gpu.rank, b, None), text)
 
 
-def counts(program: Program) -> Iterator[Finding]:
+def surplus_signals(program: Program) -> Iterator[Finding]:
     """Yield an error for every port with more signals than waits: the next call's wait would pass too early."""
     signals: Counter = Counter()
     waits: Counter = Counter()
@@ -63,7 +63,7 @@ def counts(program: Program) -> Iterator[Finding]:
             yield error("signals-left", (rank, None, None), text)
 
 
-def halves(program: Program) -> Iterator[Finding]:
+def unequal_packet_scratch(program: Program) -> Iterator[Finding]:
     """Yield an error for every packet that goes to a rank with more or less scratch than its writer.
 
     The scratch of packets is double, and every second launch uses the upper halves. There the offset of a packet on
@@ -115,7 +115,7 @@ def _starts(program: Program) -> Iterator[Finding]:
     allocation the larger must be named.
     """
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
-    if program.in_place != "in" or layout is None or not layout.placeable:
+    if program.in_place != "in" or layout is None or not layout.can_be_in_place:
         return
     begins = [{"i": max(0, -(shift or 0)), "o": max(0, shift or 0), "s": 0} for shift in layout.overlaps]
     for gpu in program.gpus:
@@ -204,7 +204,7 @@ def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding
 
 def _joins(program: Program) -> Iterator[Finding]:
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
-    memory = Memory(program, layout, program.in_place != "out" and layout is not None and layout.placeable)
+    memory = Memory(program, layout, program.in_place != "out" and layout is not None and layout.can_be_in_place)
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             yield from _block_joins(memory, gpu, b, block)

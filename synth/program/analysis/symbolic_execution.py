@@ -74,7 +74,7 @@ class SymbolicExecution:
         self.reported_places: set[tuple] = set()
         self.accesses = 0
 
-    def say(
+    def add_finding(
         self, rule: str, place: tuple[int | None, int | None, int | None], message: str, severity: str = "error"
     ) -> None:
         """Add a finding, once for every rule and place."""
@@ -95,7 +95,7 @@ class SymbolicExecution:
         self.clocks.read(cell, actor, op)
         value = self.memory.values[cell]
         if value is None:
-            self.say("uninitialised", place, f"reads {self.memory.name(cell)} before anything is written there")
+            self.add_finding("uninitialised", place, f"reads {self.memory.name(cell)} before anything is written there")
             return Junk("comes from memory that was never written", place)
         return value
 
@@ -112,7 +112,7 @@ class SymbolicExecution:
         for k, into in enumerate(targets):
             twice = any(abs(other - into) < op.count for other in targets[:k])
             if twice or any(0 < abs(source - into) < op.count for source in sources):
-                self.say(
+                self.add_finding(
                     "overlap",
                     place,
                     f"{op.code} moves {op.count} chunks onto themselves, shifted: what it writes depends on timing",
@@ -120,7 +120,7 @@ class SymbolicExecution:
         if not self.in_place:
             for span in op.dst:
                 if span.buffer == "i":
-                    self.say(
+                    self.add_finding(
                         "input-written",
                         place,
                         f"{op.code} writes input {span.offset}; a call that is not in place leaves its input as it is",
@@ -215,10 +215,10 @@ class TwoSided(SymbolicExecution):
     def run(self, done: list[tuple[int, int]]) -> Outcome:
         """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for b, i in done:
-            self.step(b, i)
+            self.execute_op(b, i)
         return self.outcome(self.wired.blocks, len(done) == self.program.ops)
 
-    def step(self, b: int, i: int) -> None:
+    def execute_op(self, b: int, i: int) -> None:
         """Execute one op, chunk by chunk."""
         rank, number = self.wired.blocks[b]
         op = self.program.gpus[rank].blocks[number].ops[i]

@@ -69,7 +69,7 @@ class OneSided(SymbolicExecution):
     def run(self, done: list[tuple[int, int, int]]) -> Outcome:
         """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for rank, b, i in done:
-            self.step(rank, b, i)
+            self.execute_op(rank, b, i)
         complete = len(done) == self.program.ops
         if complete:
             self.check_end()
@@ -84,8 +84,8 @@ class OneSided(SymbolicExecution):
             places.append((rank, next(b for b, block in enumerate(blocks) if port in block.ports)))
         return places
 
-    def step(self, rank: int, b: int, i: int) -> None:
-        """Execute one op."""
+    def execute_op(self, rank: int, b: int, i: int) -> None:
+        """Execute op `i` of block `b` of `rank`: its dependencies, then its signals, waits or data."""
         block, clocks, me = self.program.gpus[rank].blocks[b], self.clocks, self.number[rank, b]
         op = block.ops[i]
         clocks.tick(me)
@@ -108,9 +108,9 @@ class OneSided(SymbolicExecution):
             for port in ports:
                 clocks.join(me, clocks.rows[self.engine(rank, port, me)])
         elif op.code == "barrier":
-            self.meet(rank, b, op)
+            self.leave_barrier(rank, b, op)
         elif op.src or op.dst:
-            self.move(rank, b, i, op)
+            self.execute_data_op(rank, b, i, op)
         if (rank, b, i) in self.waited:
             self.ended[rank, b, i] = clocks.rows[me].copy()
 
@@ -118,8 +118,11 @@ class OneSided(SymbolicExecution):
         """Return the actor that performs transfers on `port`: the engine of a port channel, else the block itself."""
         return self.engines.get((rank, port), block)
 
-    def meet(self, rank: int, b: int, op: Op) -> None:
-        """Leave a barrier with the joined clock of all members; it is computed when the first of them leaves."""
+    def leave_barrier(self, rank: int, b: int, op: Op) -> None:
+        """Give block `b` the joined clock of all members of its barrier.
+
+        The first member that leaves computes that clock: by then every member has arrived.
+        """
         key = (rank, tuple(sorted(set(op.group))))
         if key not in self.meeting:
             row = self.clocks.rows[[self.number[rank, member] for member in key[1]]].max(axis=0)
@@ -130,7 +133,7 @@ class OneSided(SymbolicExecution):
         if not left:
             del self.meeting[key]
 
-    def move(self, rank: int, b: int, i: int, op: Op) -> None:
+    def execute_data_op(self, rank: int, b: int, i: int, op: Op) -> None:
         """Execute put, get, cpy or reduce, chunk by chunk: the sum of the sources goes to every destination."""
         clocks, me, place = self.clocks, self.number[rank, b], (rank, b, i)
         sources, targets = self.operands(rank, op, place)
@@ -139,7 +142,7 @@ class OneSided(SymbolicExecution):
             actor = me
             if op.code in ("put", "get") and op.ports:
                 p = op.ports[at] if at is not None and len(op.ports) == len(targets) else op.ports[0]
-                self.leads(place, block.ports[p], op, at)
+                self.check_port_target(place, block.ports[p], op, at)
                 actor = self.engine(rank, block.ports[p], me)
                 if actor != me:
                     clocks.join(actor, clocks.rows[me])
@@ -158,32 +161,40 @@ class OneSided(SymbolicExecution):
                 for span, start in zip(spans, firsts, strict=True) if op.code != "cpy" or firsts != starts else ():
                     self.put(start + k, span, value, actor, i, place)
 
-    def leads(self, place: tuple[int, int, int], port: Port, op: Op, at: int | None) -> None:
-        """Report a put or get whose port does not lead to the rank that its data go to, or come from."""
+    def check_port_target(self, place: tuple[int, int, int], port: Port, op: Op, at: int | None) -> None:
+        """Add a finding if the port of a put or get leads to another rank than the span that it writes or reads.
+
+        `at`: the index of the put's destination, None for a get.
+        """
         span = op.src[0] if at is None else op.dst[at]
         if span.rank != port.peer:
             where = "its own rank" if span.rank is None else f"rank {span.rank}"
-            self.say("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
+            self.add_finding("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
 
     def fetch(self, cell: int, span: Span, actor: int, i: int, place: tuple[int, int, int]) -> Value:
-        """Read a cell of a source; reading a packet joins the clock of its writer."""
+        """Return the value of a source's cell; a packet orders its writer before the reader.
+
+        Adds a finding if the cell was written as a packet and is read as plain data.
+        """
         if span.packet:
             row = self.packets.get(cell)
             if row is not None:
                 self.clocks.join(actor, row)
         elif cell in self.packets:
-            self.say("packet-mix", place, f"reads {self.memory.name(cell)} as plain data; it was written as a packet")
+            self.add_finding(
+                "packet-mix", place, f"reads {self.memory.name(cell)} as plain data; it was written as a packet"
+            )
         return self.load(cell, actor, i, place)
 
     def put(self, cell: int, span: Span, value: Value, actor: int, i: int, place: tuple[int, int, int]) -> None:
-        """Write a cell of a destination."""
+        """Write `value` to a destination's cell. Adds a finding if a packet is written twice in one call."""
         if span.packet:
             if cell in self.packets:
                 text = (
                     f"writes packet {self.memory.name(cell)} for the second time in a call: its readers cannot "
                     f"tell the two apart"
                 )
-                self.say("packet-twice", place, text)
+                self.add_finding("packet-twice", place, text)
             if span.buffer == "s" and self.clocks.writer[cell] >= self.entry:
                 self.clocks.writer[cell] = -1  # flags tell this call's packets from the last one's
         else:
@@ -212,7 +223,7 @@ class OneSided(SymbolicExecution):
                                 f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which "
                                 f"must wait for a signal of it"
                             )
-                            self.say("unfinished", (home, b, i), text)
+                            self.add_finding("unfinished", (home, b, i), text)
 
     def report_entries(self) -> None:
         """Report ops that touch the memory of another rank that may not have entered the call yet."""
@@ -225,7 +236,7 @@ class OneSided(SymbolicExecution):
                     f"touches {self.memory.name(cell)}, which may not have entered the call yet: let rank {rank} "
                     f"signal first"
                 )
-                self.say("entry", (gpu, b, j), text, "warning")
+                self.add_finding("entry", (gpu, b, j), text, "warning")
 
 
 def shared_ports(program: Program) -> list[Finding]:

@@ -13,7 +13,7 @@ from synth.program.program import RECEIVING, SENDING, Gpu, Op
 
 
 class Stuck(NamedTuple):
-    """Op `op` of block `block` of rank `rank`, which can never start."""
+    """Op `op` of block `block` of rank `rank`, which never ends."""
 
     rank: int
     block: int
@@ -21,10 +21,11 @@ class Stuck(NamedTuple):
 
 
 def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck]:
-    """Return the ops that wait for each other in a circle; [] if the program ends.
+    """Return the ops of one circle of waits; [] if the program ends.
 
-    A connection holds `depth` operations. An operation carries at most `maximum_chunks` chunks, so an op of more chunks
-    is done in parts.
+    If blocks wait without a circle, because others have ended, the result is the op of each waiting block. A connection
+    holds `depth` operations. An operation carries at most `maximum_chunks` chunks, so an op of more chunks is done in
+    parts.
     """
     blocks = [(gpu.rank, b) for gpu in gpus for b in range(len(gpu.blocks))]
     number = {key: n for n, key in enumerate(blocks)}
@@ -50,7 +51,7 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
     queue, queued = deque(range(len(blocks))), [True] * len(blocks)
 
     def missing(rank: int, op: Op) -> int | None:
-        """The number of a block with an op that `op` of `rank` waits for."""
+        """Return the number of a block with an op that `op` of `rank` still waits for, or None."""
         return next((number[rank, d.block] for d in op.deps if ended[number[rank, d.block]] <= d.op), None)
 
     def wake(n: int | None) -> None:
@@ -96,7 +97,7 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
 
 
 def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[int]) -> list[Stuck]:
-    """Return one circle among the blocks that wait; without a circle, all that wait for a block that has ended."""
+    """Return the ops of one circle among the waiting blocks; without a circle, the ops of all waiting blocks."""
     seen: dict[int, int] = {}
     for start in range(len(waits)):
         n: int | None = start

@@ -23,10 +23,10 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
-from synth.program.lowering.messages import Lane, Message, trace
+from synth.program.lowering.messages import Lane, Message, schedule_messages
 from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
 from synth.program.lowering.thread_blocks import Ends, Target, assemble
-from synth.program.lowering.value_placement import place
+from synth.program.lowering.value_placement import place_values
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.program import Gpu, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
@@ -43,9 +43,9 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     """
     runtime, instances = _runtime(options.runtime), options.instances
     layout = Layout(schedule.collective, schedule.chunks)
-    if options.in_place in ("in", "both") and not layout.placeable:
+    if options.in_place in ("in", "both") and not layout.can_be_in_place:
         raise UsageError(f"{layout.collective.name} cannot be called in place; leave in_place out")
-    in_place = options.in_place or ("both" if layout.placeable else "out")
+    in_place = options.in_place or ("both" if layout.can_be_in_place else "out")
     error: SynthError | None = None
     for lanes in _lane_counts(schedule, options.lanes):
         gpus = _one_instance(schedule, layout, runtime, replace(options, in_place=in_place, lanes=lanes))
@@ -102,8 +102,8 @@ def _one_instance(schedule: Schedule, layout: Layout, runtime: Runtime, options:
     """
     in_place, lanes = options.in_place or "out", options.lanes or 1
     whole_units = options.instances > 1
-    flow = trace(schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units)
-    storage = place(flow, layout, in_place != "out", runtime.count, whole_units)
+    flow = schedule_messages(schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units)
+    storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
     target = Target(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
     unfused: set[tuple[int, Lane]] = set()

@@ -20,15 +20,18 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 
-Lane = tuple[int, int, tuple[str, ...], int, int]  # src, dst, via, number, piece: one connection
+# One connection: src, dst, via, number, piece. A connection whose block would exceed the runtime's instructions is cut
+# into pieces, each with a block of its own; they carry its messages one after the other.
+Lane = tuple[int, int, tuple[str, ...], int, int]
 INPUT = -1  # the step at which the values of the input were written
 
 
 class Value:
-    """The value of `chunk` on `rank` from step `born` on.
+    """The content of `chunk` on `rank` that was written in step `born` (`INPUT`: before the first step).
 
-    `old`: the value that the arrival was added to, None for a copy. `last`: the step of its last send. `readers`: the
-    messages that send it. `final`: it is a part of the result.
+    `old`: the value that the arrival was added to; None if it replaced the content. `last`: the step of its last send,
+    `INPUT` if it is never sent. `readers`: the messages that send it, after placement. `final`: it is a part of the
+    result. `place`: its buffer and offset, set by the second pass (`value_placement.Place`).
     """
 
     __slots__ = ("born", "chunk", "final", "last", "old", "place", "rank", "readers")
@@ -43,7 +46,11 @@ class Value:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """Consecutive chunks that travel as one: `reads[k]` on `lane`'s source becomes, or is added into, `writes[k]`."""
+    """Consecutive chunks, from `chunk` on, that travel as one over `lane` in step `step`.
+
+    `reads[k]`: the value of chunk k on the source. `writes[k]`: its new value on the destination, which adds the old
+    one there if `reduce`. `order`: the position among all messages.
+    """
 
     step: int
     lane: Lane
@@ -75,18 +82,22 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """All messages in their order; `chains[rank, chunk]`: the values of the chunk on that rank, first to last."""
+class ScheduleMessages:
+    """A schedule as messages between values.
+
+    `messages`: all messages in their order. `chains[rank, chunk]`: the values of the chunk on that rank, first to last.
+    """
 
     messages: list[Message]
     chains: dict[tuple[int, int], list[Value]]
 
 
-def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool) -> Flow:
-    """Return the messages of `schedule`, without unneeded sends.
+def schedule_messages(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool) -> ScheduleMessages:
+    """Return the messages and values of `schedule`, without unneeded sends.
 
-    `lanes`: the most lanes of a route. `aggregate`: neighbouring chunks that became ready together travel as one
-    message; with `whole_units` none spans two units. Raises VerificationError if the schedule is wrong.
+    `lanes`: the most lanes of a route; None: its units. `aggregate`: neighbouring chunks that were written in the same
+    step travel as one message; with `whole_units` no message spans two units. Raises VerificationError if the schedule
+    sends a chunk that the source does not have, uses a link that does not exist, or ends without a demanded chunk.
     """
     collective, per_unit = schedule.collective, schedule.chunks
     units = {(r.src, r.dst, r.via): min(r.units, lanes or r.units) for r in schedule.network.routes}
@@ -107,6 +118,7 @@ def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units
             if not local and route not in units:
                 raise _wrong(t, f"there is no link {route[0]} -> {route[1]}")
             loads = [(_read(send, now, inputs, t), send) for send in sends]
+            # runs of neighbouring chunks that arrived together stay on one lane, so each lane has few messages
             loads.sort(key=lambda load: (load[0].born, arrival_lane.get(load[0], ()), load[1].chunk, load[1].kind))
             width = 1 if local else min(units[route], len(loads))
             for lane in range(width):
@@ -134,7 +146,7 @@ def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units
                         f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more"
                     )
                 now[rank, chunk].final = True
-    return Flow(messages, chains)
+    return ScheduleMessages(messages, chains)
 
 
 def without_unneeded_sends(schedule: Schedule) -> Schedule:

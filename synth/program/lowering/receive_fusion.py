@@ -32,7 +32,10 @@ NO_FUSION = Fusion({}, {})
 
 
 def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[Lane, list[Message]]:
-    """Return the messages of every connection, in order; `merge_pieces`: all pieces of a connection as piece 0."""
+    """Return the messages of every connection, in order; local messages are left out.
+
+    `merge_pieces`: the pieces of a connection count as one connection, whose piece is 0.
+    """
     lanes: dict[Lane, list[Message]] = {}
     for message in messages:
         if message.local:
@@ -42,7 +45,10 @@ def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[La
 
 
 def fuse(messages: Sequence[Message], unfused: frozenset[tuple[int, Lane]]) -> Fusion:
-    """Return the fusion of `messages`. `unfused`: the (rank, incoming connection) that must keep a block of its own."""
+    """Return the pairs of connections that share a block, and the receives that therefore forward their message.
+
+    `unfused`: the (rank, incoming connection) that keep a block of their own.
+    """
     lanes = lanes_of(messages)
     partners: dict[Message, list[Message]] = {}
     weight: Counter[tuple[int, Lane, Lane]] = Counter()

@@ -14,14 +14,14 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering.dependencies import Access, dependencies, flagged
 from synth.program.lowering.messages import Lane, Message, Value
 from synth.program.lowering.receive_fusion import Fusion, channels, lanes_of
-from synth.program.lowering.value_placement import LocalCopy, Place, ScratchGroup, ScratchLayout, Storage, pack
+from synth.program.lowering.value_placement import LocalCopy, Place, ScratchGroup, ScratchLayout, Storage, pack_scratch
 from synth.program.program import Block, Gpu, Op, Span
 
 # number of the first cell of scratch in `Access`: above those of the input and output, however many chunks they have
 _SCRATCH = 1 << 40
 
 
-class Draft(NamedTuple):
+class PlannedOp(NamedTuple):
     """A planned op of block `block`; `key` orders all ops of its rank."""
 
     key: tuple[int, int, int, int]
@@ -79,7 +79,7 @@ class _ScratchUse:
         return self.spare, 0
 
     def layout(self) -> ScratchLayout:
-        return pack(ScratchGroup(rank, group, *row) for (rank, group), row in self.groups.items())
+        return pack_scratch(ScratchGroup(rank, group, *row) for (rank, group), row in self.groups.items())
 
 
 def assemble(storage: Storage, fusion: Fusion, target: Target) -> tuple[tuple[Gpu, ...], list[list[Ends]]]:
@@ -90,7 +90,7 @@ def assemble(storage: Storage, fusion: Fusion, target: Target) -> tuple[tuple[Gp
     ends = _all_ends(lanes, fusion.pairs, channel, target.layout.collective.ranks)
     sends = {block_ends.send: b for row in ends for b, block_ends in enumerate(row) if block_ends.send}
     receives = {block_ends.recv: b for row in ends for b, block_ends in enumerate(row) if block_ends.recv}
-    drafts: list[list[Draft]] = [[] for _ in ends]
+    drafts: list[list[PlannedOp]] = [[] for _ in ends]
     groups = (value.place[0] for message in messages for value in message.writes if isinstance(value.place[0], int))
     scratch_use = _ScratchUse(storage.last, max(groups, default=0))
     added = {value.old for message in messages for value in message.writes if value.old is not None}
@@ -106,7 +106,7 @@ def assemble(storage: Storage, fusion: Fusion, target: Target) -> tuple[tuple[Gp
         if message not in forwarded:
             key = (message.step, 0, message.order, 0)
             drafts[message.src].append(
-                Draft(key, sends[message.lane], "s", message.reads[0].place, None, message.count)
+                PlannedOp(key, sends[message.lane], "s", message.reads[0].place, None, message.count)
             )
         block = receives[message.lane]
         writer.update(dict.fromkeys(message.writes, block))
@@ -139,54 +139,54 @@ def _all_ends(
     return [sorted(row, key=order) for row in ends]
 
 
-def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: Target) -> Iterator[Draft]:
+def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: Target) -> Iterator[PlannedOp]:
     """Yield the ops that receive `message`: one op, or a receive and an addition for a runtime without ``rrc``."""
     new, old, count = message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
     scratch_use.store(message.writes)
     if old is None:
-        yield Draft((*key, 0), block, "r", None, new, count)
+        yield PlannedOp((*key, 0), block, "r", None, new, count)
     elif "rrc" in target.codes:
-        yield Draft((*key, 0), block, "rrc", old.place, new, count)
+        yield PlannedOp((*key, 0), block, "rrc", old.place, new, count)
     elif old.place == new or (target.in_place != "out" and old.place[0] == "i" and new[0] == "o"):
         spare = scratch_use.arrival(message)
         if old.place != new and target.in_place == "both":
-            yield Draft((*key, 0), block, "cpy", old.place, new, count)  # in place, onto itself
-        yield Draft((*key, 1), block, "r", None, spare, count)
-        yield Draft((*key, 2), block, "re", spare, new, count)
+            yield PlannedOp((*key, 0), block, "cpy", old.place, new, count)  # in place, onto itself
+        yield PlannedOp((*key, 1), block, "r", None, spare, count)
+        yield PlannedOp((*key, 2), block, "re", spare, new, count)
     else:
-        yield Draft((*key, 0), block, "r", None, new, count)
-        yield Draft((*key, 1), block, "re", old.place, new, count)
+        yield PlannedOp((*key, 0), block, "r", None, new, count)
+        yield PlannedOp((*key, 1), block, "re", old.place, new, count)
 
 
-def _local_ops(message: Message, block: int, scratch_use: _ScratchUse) -> Iterator[Draft]:
+def _local_ops(message: Message, block: int, scratch_use: _ScratchUse) -> Iterator[PlannedOp]:
     """Yield the ops that copy a rank's input to the place that the local `message` writes, or add it there."""
     source, new, old, count = message.reads[0].place, message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
     scratch_use.store(message.writes)
     if old is None:
-        yield Draft((*key, 0), block, "cpy", source, new, count)
+        yield PlannedOp((*key, 0), block, "cpy", source, new, count)
         return
     if old.place != new:
-        yield Draft((*key, 0), block, "cpy", old.place, new, count)
-    yield Draft((*key, 1), block, "re", source, new, count)
+        yield PlannedOp((*key, 0), block, "cpy", old.place, new, count)
+    yield PlannedOp((*key, 1), block, "re", source, new, count)
 
 
-def _forward_op(message: Message, block: int, added: set[Value], scratch_use: _ScratchUse) -> Draft:
+def _forward_op(message: Message, block: int, added: set[Value], scratch_use: _ScratchUse) -> PlannedOp:
     """Return the op that receives `message` and sends it on."""
     new, old = message.writes[0].place, message.writes[0].old
     key = (message.step, 1, message.order, 0)
     passing = all(len(value.readers) == 1 and not value.final and value not in added for value in message.writes)
     if old is not None and passing:
-        return Draft(key, block, "rrs", old.place, None, message.count)
+        return PlannedOp(key, block, "rrs", old.place, None, message.count)
     scratch_use.store(message.writes)
     if old is None:
-        return Draft(key, block, "rcs", None, new, message.count)
-    return Draft(key, block, "rrcs", old.place, new, message.count)
+        return PlannedOp(key, block, "rcs", None, new, message.count)
+    return PlannedOp(key, block, "rrcs", old.place, new, message.count)
 
 
 def _add_copies(
-    copies: Sequence[LocalCopy], drafts: list[list[Draft]], ends: list[list[Ends]], writer: Mapping, target: Target
+    copies: Sequence[LocalCopy], drafts: list[list[PlannedOp]], ends: list[list[Ends]], writer: Mapping, target: Target
 ) -> None:
     """Add the copies within a rank after all steps, in the block that received the data or that with the fewest ops."""
     last_step = max((draft.key[0] for row in drafts for draft in row), default=0)
@@ -198,10 +198,10 @@ def _add_copies(
             block = writer[copy.writer.writes[0]]
         else:
             block = _least_loaded(drafts[rank], ends[rank], target.block_ops)
-        drafts[rank].append(Draft((last_step + 1, 2, n, 0), block, "cpy", copy.src, copy.dst, copy.count))
+        drafts[rank].append(PlannedOp((last_step + 1, 2, n, 0), block, "cpy", copy.src, copy.dst, copy.count))
 
 
-def _least_loaded(drafts: Sequence[Draft], ends: list[Ends], maximum: int | None) -> int:
+def _least_loaded(drafts: Sequence[PlannedOp], ends: list[Ends], maximum: int | None) -> int:
     """Return the block of a rank with the fewest ops; a new one is added to `ends` if all have `maximum` ops."""
     load = [0] * len(ends)
     for draft in drafts:
@@ -215,7 +215,7 @@ def _least_loaded(drafts: Sequence[Draft], ends: list[Ends], maximum: int | None
 
 def _gpu(
     rank: int,
-    drafts: list[Draft],
+    drafts: list[PlannedOp],
     ends: list[Ends],
     channel: Mapping[Lane, int],
     scratch: ScratchLayout,

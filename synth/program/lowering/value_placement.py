@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.program.buffer_layout import Layout
-from synth.program.lowering.messages import INPUT, Flow, Message, Value
+from synth.program.lowering.messages import INPUT, Message, ScheduleMessages, Value
 
 Place = tuple[str | int, int]  # a buffer and an offset; a number is a group of scratch cells, not yet placed
 
@@ -59,7 +59,7 @@ class ScratchLayout(NamedTuple):
 class Storage:
     """The messages with contiguous places, and the copies that complete the outputs.
 
-    `last`: the last step in which a value is read.
+    `last[value]`: the last step in which the value is sent, added to or copied.
     """
 
     messages: list[Message]
@@ -67,10 +67,13 @@ class Storage:
     last: dict[Value, int]
 
 
-def place(flow: Flow, layout: Layout, aliased: bool, longest: int | None, whole_units: bool) -> Storage:
-    """Give every value of `flow` its place. `aliased`: input and output may be the same memory (`Layout.overlaps`).
+def place_values(
+    flow: ScheduleMessages, layout: Layout, aliased: bool, longest: int | None, whole_units: bool
+) -> Storage:
+    """Set the place of every value of `flow`, and return its messages split into contiguous ones, and the copies.
 
-    `longest`: the most chunks of one message; with `whole_units` no copy spans two units.
+    `aliased`: input and output may be the same memory (`Layout.overlaps`). `longest`: the most chunks of one message or
+    copy, None for no limit. With `whole_units` no copy spans two units.
     """
     end = (flow.messages[-1].step if flow.messages else INPUT) + 1
     inputs = [_offsets(chunks) for chunks in layout.inputs]
@@ -204,7 +207,7 @@ def _joined_copies(
         start = k
 
 
-def pack(groups: Iterable[ScratchGroup]) -> ScratchLayout:
+def pack_scratch(groups: Iterable[ScratchGroup]) -> ScratchLayout:
     """Return scratch offsets for all groups: first fit in the order of birth (interval colouring).
 
     A cell is used again only from the step after its last read on, so reuse causes no wait within a step.

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from synth.program.plan_limits import OP_CHANNELS
 from synth.program.program import PORT_KINDS, Op
-from synth.program.thread_joins import Keys, Threads, touched
+from synth.program.thread_joins import Keys, UnjoinedAccesses, touched
 
 
-class Draft(NamedTuple):
-    """A written block: on every rank its ops and its ports (kind, peer). Ops name a port by its index in that list."""
+class WrittenBlock(NamedTuple):
+    """One thread block of every rank: `ops[rank]`, and `ports[rank]` as (kind, peer); ops name a port by its index."""
 
     ops: tuple[tuple[Op, ...], ...]
     ports: tuple[tuple[tuple[str, int], ...], ...]
@@ -44,7 +44,7 @@ class BlockWriter:
         self.joined_clock = [list(clock) for clock in self.clock]
         # the peers that a rank signals before all else, to say that it has entered the kernel
         self.entry: list[list[int]] = [[] for _ in range(n)]
-        self._threads = [Threads() for _ in range(n)]
+        self._threads = [UnjoinedAccesses() for _ in range(n)]
 
     def kind(self, rank: int, peer: int) -> str:
         """Return the kind of channel between two ranks: "memory" inside a box, "port" between boxes."""
@@ -73,13 +73,16 @@ class BlockWriter:
         return self._add(rank, op)
 
     def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Signal each peer once; return, for each peer, the clock that it learns."""
+        """Append one signal to each peer; return the clock that each peer has when it has waited for it."""
         for ports in self._batches(rank, peers):
             self._add(rank, Op("signal", ports=ports))
         return dict.fromkeys(peers, tuple(self.clock[rank]))
 
     def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
-        """Wait for one signal of each peer, whose clock is ``learned[peer]``; return the time of the last wait."""
+        """Append a wait for one signal of each peer, and merge the clocks ``learned[peer]`` that the signals carry.
+
+        Returns the time of the last wait on the rank's clock.
+        """
         for ports in self._batches(rank, learned):
             self._add(rank, Op("wait", ports=ports))
         for clock in learned.values():
@@ -87,7 +90,7 @@ class BlockWriter:
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
-        """Wait until the puts to `peers` have been read from this rank's memory."""
+        """Append a flush: a wait until the puts to `peers` have been read from this rank's memory."""
         for ports in self._batches(rank, peers):
             self._add(rank, Op("flush", ports=ports))
 
@@ -112,7 +115,7 @@ class BlockWriter:
             batches += [tuple(ports[i : i + OP_CHANNELS]) for i in range(0, len(ports), OP_CHANNELS)]
         return batches
 
-    def finish(self, plain: Sequence[int], packets: Sequence[int]) -> Draft:
+    def finish(self, plain: Sequence[int], packets: Sequence[int]) -> WrittenBlock:
         """Return the block with its ports numbered: memory ports first, each kind by peer.
 
         `plain`, `packets`: the scratch chunks of each rank, plain and in packet form.
@@ -126,7 +129,7 @@ class BlockWriter:
             ops = [*entry, *self._after_entry(entry, body)]
             all_ops.append(tuple(op._replace(ports=tuple(map(number.__getitem__, op.ports))) for op in ops))
             all_ports.append(tuple(order))
-        return Draft(tuple(all_ops), tuple(all_ports), tuple(plain), tuple(packets))
+        return WrittenBlock(tuple(all_ops), tuple(all_ports), tuple(plain), tuple(packets))
 
     @staticmethod
     def _after_entry(entry: list[Op], body: list[Op]) -> list[Op]:

@@ -19,9 +19,9 @@ from synth.model.schedule import Schedule
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
-from synth.program.onesided.block_writer import Draft
-from synth.program.onesided.packets import Packets
-from synth.program.onesided.simple import Simple
+from synth.program.onesided.block_writer import WrittenBlock
+from synth.program.onesided.packets import PacketWriter
+from synth.program.onesided.simple import SimpleWriter
 from synth.program.onesided.tasks import Group, Memory, groups
 from synth.program.program import Block, Gpu, InPlace, Op, Port, Program, Span
 
@@ -43,7 +43,7 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
     layout = Layout(schedule.collective, schedule.chunks * instances)
-    if in_place != "out" and not layout.placeable:
+    if in_place != "out" and not layout.can_be_in_place:
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = Memory(layout, in_place)
     work = groups(prune(schedule), instances)
@@ -51,7 +51,7 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
-        drafts = _fitting(shares, lambda share: Simple(share, memory, boxes).write())
+        drafts = _fitting(shares, lambda share: SimpleWriter(share, memory, boxes).write())
     name = options.name
     if not name:
         name = f"{schedule.collective.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
@@ -66,9 +66,9 @@ def _shares(work: tuple[Group, ...], blocks: int) -> list[tuple[Group, ...]]:
     return [work[k * len(work) // blocks : (k + 1) * len(work) // blocks] for k in range(blocks)]
 
 
-def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]], Draft]) -> list[Draft]:
+def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]], WrittenBlock]) -> list[WrittenBlock]:
     """Return drafts of all shares in order; a share whose draft exceeds a limit is halved."""
-    drafts: list[Draft] = []
+    drafts: list[WrittenBlock] = []
     pending = shares[::-1]
     while pending:
         share = pending.pop()
@@ -92,7 +92,7 @@ def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]
     return drafts
 
 
-def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[int]) -> list[Draft]:
+def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[int]) -> list[WrittenBlock]:
     """Return drafts that use packets; a rank that one of its writers could be two launches ahead of signals first.
 
     The first drafts show which writers cannot end before the rank has begun; the second ones add the signals for the
@@ -102,12 +102,12 @@ def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[in
     known = {(a, a) for a in range(n)}
     pairs: set[tuple[int, int]] = set()
 
-    def write(share: tuple[Group, ...], signal_first: frozenset[tuple[int, int]] = frozenset()) -> Draft:
-        block = Packets(share, memory, boxes, signal_first)
+    def write(share: tuple[Group, ...], signal_first: frozenset[tuple[int, int]] = frozenset()) -> WrittenBlock:
+        block = PacketWriter(share, memory, boxes, signal_first)
         draft = block.write()
         if _misfit(draft) is None:
             pairs.update(block.pairs)
-            known.update((a, b) for a in range(n) for b in range(n) if block.known[a][b])
+            known.update((a, b) for a in range(n) for b in range(n) if block.clocks_at_end[a][b])
         return draft
 
     drafts = _fitting(shares, write)
@@ -115,10 +115,10 @@ def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[in
     return _fitting(shares, lambda share: write(share, signal_first)) if signal_first else drafts
 
 
-def _misfit(draft: Draft) -> str | None:
+def _misfit(draft: WrittenBlock) -> str | None:
     """Return a sentence on the first limit of a thread block that `draft` exceeds on some rank, or None."""
     for rank, (ops, ports) in enumerate(zip(draft.ops, draft.ports, strict=True)):
-        if (count := limits.plan_ops(ops)) > limits.BLOCK_OPS:
+        if (count := limits.plan_op_count(ops)) > limits.BLOCK_OPS:
             return f"a thread block of rank {rank} has {count} operations, MSCCL++ takes {limits.BLOCK_OPS}"
         for kind, count in Counter(kind for kind, _ in ports).items():
             if count > limits.BLOCK_CHANNELS:
@@ -137,7 +137,7 @@ def _misfit(draft: Draft) -> str | None:
     return None
 
 
-def _assemble(name: str, drafts: list[Draft], layout: Layout, protocol: str, in_place: InPlace) -> Program:
+def _assemble(name: str, drafts: list[WrittenBlock], layout: Layout, protocol: str, in_place: InPlace) -> Program:
     """Return the program of all drafts; a rank's scratch holds the plain chunks of all blocks, then their packets.
 
     The bytes of a packet lie twice as far as those of a plain chunk. With packets all ranks have as much scratch as the
@@ -183,5 +183,5 @@ def _starts(first: list[int], counts: list[tuple[int, ...]]) -> list[list[int]]:
     return starts
 
 
-def _ports(rank: int, draft: Draft, channels: Counter[tuple[str, int, int]]) -> tuple[Port, ...]:
+def _ports(rank: int, draft: WrittenBlock, channels: Counter[tuple[str, int, int]]) -> tuple[Port, ...]:
     return tuple(Port(kind, peer, channels[kind, min(rank, peer), max(rank, peer)]) for kind, peer in draft.ports[rank])

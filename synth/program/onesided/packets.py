@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.program.onesided.block_writer import BlockWriter, Draft
+from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
 from synth.program.onesided.tasks import Group, Memory, Move
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 
 
-class Packets:
-    """Writer of the block that moves `groups` over all ranks.
+class PacketWriter:
+    """Writer of one thread block on every rank that moves `groups` by packets.
 
-    `signal_first`: the pairs (writer, owner) of ranks in which the owner of the memory signals before all else.
+    `nodes[rank]`: the box of the rank. `signal_first`: the pairs (writer, owner) of ranks in which the owner of the
+    memory signals before all else.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Packets:
             (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
         }
 
-    def write(self) -> Draft:
-        """Return the written block."""
+    def write(self) -> WrittenBlock:
+        """Write all steps of the schedule and return the block; to be called once."""
         for writer, owner in sorted(self.pairs & self.signal_first, key=lambda pair: (pair[1], pair[0])):
             self.block.enter(owner, writer)
         self._save_inputs()
@@ -65,8 +66,9 @@ class Packets:
         return self.block.finish(self.plain, self.slots)
 
     @property
-    def known(self) -> list[list[int]]:
-        """The clock of each rank at its end: ``known[a][b]`` is 0 if rank a can end before rank b has begun."""
+    def clocks_at_end(self) -> list[list[int]]:
+        """The vector clock of each rank after `write`: ``clocks_at_end[a][b]`` is 0 if rank a can end before rank b has
+        begun."""
         return self.block.clock
 
     def _save_inputs(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from synth.program.onesided.block_writer import BlockWriter, Draft
+from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
 from synth.program.onesided.tasks import Group, Memory, Move
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
@@ -37,8 +37,11 @@ class _Read(NamedTuple):
     time: int
 
 
-class Simple:
-    """Writer of the block that moves `groups` over all ranks."""
+class SimpleWriter:
+    """Writer of one thread block on every rank that moves `groups` by puts and signals.
+
+    `nodes[rank]`: the box of the rank.
+    """
 
     def __init__(self, groups: Sequence[Group], memory: Memory, nodes: Sequence[int]) -> None:
         self.groups, self.memory = groups, memory
@@ -65,8 +68,8 @@ class Simple:
     def _last_steps(group: Group) -> dict[int, int]:
         return {rank: t for t, moves in enumerate(group.moves) for move in moves for rank in (move.src, move.dst)}
 
-    def write(self) -> Draft:
-        """Return the written block."""
+    def write(self) -> WrittenBlock:
+        """Write all steps of the schedule and return the block; to be called once."""
         self._save_inputs()
         for t in range(self.steps):
             puts = self._plan(t)

@@ -40,10 +40,10 @@ class Group(NamedTuple):
 
 
 def groups(schedule: Schedule, instances: int) -> tuple[Group, ...]:
-    """Return the groups of all chunks: runs of chunks of one unit and instance that have the same sends.
+    """Return the groups of all chunks: runs of neighbouring chunks of one unit and instance that have the same sends.
 
-    They are sorted by instance, offset in the unit, and unit. Instance k of chunk c of unit u is chunk
-    ``(u * instances + k) * C + c``.
+    They are sorted by instance, offset in the unit, and unit. With C chunks a unit in the schedule, chunk c of unit u
+    is chunk ``(u * instances + k) * C + c`` in instance k.
     """
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
