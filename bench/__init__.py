@@ -3,6 +3,7 @@
 python -m bench.encodings     SCCL's encoding in z3 against the default, instance by instance
 python -m bench.sweeps        SCCL's sweep against the guided one
 python -m bench.goals         what the command line does, how fast, and whether the answers are the known ones
+python -m bench.ablation      each engine and heuristic switched off in turn: the answers and times that change
 python -m bench.programs      the programs and files of a DGX-1's frontiers: clean, right, accepted and read back, or
                               refused with a reason
 python -m bench.plans         MSCCL++ plans of random schedules, run under random delays by two judges: right, or
