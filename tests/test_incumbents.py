@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
 from synth import api
 from synth.checker.schedule import replay as verify
 from synth.frontiers import engine_choice, incumbents
+from synth.frontiers.direct_sends import direct_schedule
 from synth.model import scale_frontier
 from synth.model.collective import collective
 from synth.model.schedule import Schedule
@@ -43,9 +45,39 @@ def test_seeds_do_the_collective(name, coll):
 
 def test_there_are_none_where_nothing_applies(monkeypatch):
     assert seeds("dgx1", "allgather") == ()  # eight ranks
-    assert seeds("torus:3x3", "alltoall") == () and seeds("torus:3x3", "scan") == ()
+    assert seeds("torus:3x3", "scan") == ()
     monkeypatch.setattr(incumbents, "MAX_SENDS", 10)
     assert seeds("torus:3x3", "allgather") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "coll", "steps", "rounds"),
+    [
+        ("torus:3x3", "alltoall", 2, None),
+        ("dgx-a100*8", "alltonext", 1, 1),
+        ("dgx-a100*2", "scatter", 1, 8),
+        ("dgx-a100*2", "reduce-scatter", 1, 8),
+        ("torus:5x4", "sendrecv", 2, 2),
+    ],
+)
+def test_direct_sends_take_the_fewest_steps(name, coll, steps, rounds):
+    """They are the first row of patterns, for which no other quick method is."""
+    network = topology(name).network()
+    schedule = direct_schedule(network, collective(coll, network.ranks))
+    assert schedule is not None and len(schedule.steps) == steps
+    assert rounds is None or schedule.rounds == rounds
+    assert verify.schedule(schedule).rounds == schedule.rounds
+
+
+def test_first_rows_come_before_the_sweep(monkeypatch):
+    """A bound and a replayed schedule are announced before exact synthesis begins."""
+    events = []
+    empty = SimpleNamespace(open=())
+    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: events.append("sweep") or empty)
+    machine = topology("dgx-a100*2")
+    query = engine_choice.Query(machine, collective("sendrecv", 16), Options())
+    engine_choice.synthesize(query, lambda event: events.append(event.kind))
+    assert events == ["bound", "point", "sweep"]
 
 
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):

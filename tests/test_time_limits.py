@@ -191,7 +191,7 @@ def test_exact_bounds_in_no_time_are_those_that_there_are():
     with pytest.raises(FewerBounds) as less:
         api.bound("dgx1", "allgather", time_limit=0)
     assert less.value.exit_code == 4
-    assert [steps for steps, _ in less.value.found] == [0]
+    assert [steps for steps, _ in less.value.found] == [0, None]  # the quick bound
     done = CliRunner().invoke(root, ["bound", "--topo", "dgx1", "--coll", "allgather", "--time-limit", "0.0001s"])
     assert done.exit_code == 4 and "left open" in done.output
     assert api.bound("dgx1", "allgather", time_limit=60) == api.bound("dgx1", "allgather")

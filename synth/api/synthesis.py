@@ -284,19 +284,22 @@ def bound(
     sizes: Sequence | None = None,
     max_steps: int | None = None,
     time_limit: float | None = None,
+    on_event: Listener | None = None,
 ) -> list[tuple[int | None, LowerBound]]:
     """Return the lower bounds, each with its certificate, as pairs (S, bound).
 
     S is 0 for the bound on the number of steps, a number of steps for the bound on R/C there, and None for the bound on
-    R/C at any number of steps. The list ends with the first S whose bound equals the last kind, or at `max_steps`. For
-    sums that differ from rank to rank, on more than 16 ranks, a quick bound comes first, and without a time limit
-    better bounds are searched for `BOUND_EFFORT` seconds. Raises InfeasibleError, FewerBounds with the bounds so far
-    after `time_limit` seconds, and BoundsInterrupted with them on Ctrl-C.
+    R/C at any number of steps. The list ends with the first S whose bound equals the last kind, or at `max_steps`. On
+    more than 8 ranks, and under a time limit, a quick bound comes first, which `on_event` announces. Without a limit,
+    bounds on sums that differ from rank to rank are searched for `BOUND_EFFORT` seconds on more than 16 ranks. Raises
+    InfeasibleError, FewerBounds with the bounds so far after `time_limit` seconds, and BoundsInterrupted with them on
+    Ctrl-C.
     """
     from synth import bounds
     from synth.bounds import single_chunk
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
+    from synth.pareto.events import Event
     from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import TimeUp, time_limited
     from synth.solvers.processes.pool import run_in_process
@@ -304,11 +307,16 @@ def bound(
 
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
-    quick = single_cut_bound(network, task) if chunk_assembly.applies(network, task) else None
-    seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
+    seconds = BOUND_EFFORT if time_limit is None and chunk_assembly.applies(network, task) else time_limit
+    at_once = seconds is None and network.ranks <= LEAST_RANKS
+    floor: list[tuple[int | None, LowerBound]] = []
+    if not at_once:
+        quick = single_cut_bound(network, task)
+        floor = [(None, quick)]
+        if on_event is not None:
+            on_event(Event("bound", "bounds at each number of steps", None, quick.value))
     least = single_chunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
-    at_once = seconds is None and network.ranks <= LEAST_RANKS
     if least.value == 0:
         return found
     kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
@@ -317,7 +325,6 @@ def bound(
         made = kind(network, task, steps) if at_once else run_in_process(kind, network, task, steps)
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
-    floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]
     with time_limited(Deadline.after(seconds)):
         try:
             floor = [(None, at(None))]

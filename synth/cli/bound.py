@@ -18,6 +18,7 @@ from synth.cli.framework.options import (
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit, note
+from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 
@@ -59,8 +60,12 @@ def bound(**flags: Any) -> int:
     collective = chosen_collective(flags, topology)
     code, left = 0, ""
     try:
-        with write_infeasible_document(flags, topology, collective):
-            bounds = api.bound(topology, collective, max_steps=flags["max_steps"], time_limit=flags["time_limit"])
+        limits = {"max_steps": flags["max_steps"], "time_limit": flags["time_limit"]}
+        with (
+            write_infeasible_document(flags, topology, collective),
+            progress(f"bounds on {flags['coll']} on {topology.name}") as listen,
+        ):
+            bounds = api.bound(topology, collective, **limits, on_event=listen)
     except FewerBounds as less:
         limited, bounds = flags["time_limit"] is not None, less.found
         code = UNDECIDED if limited else 0

@@ -122,8 +122,9 @@ def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, lis
         announce(incumbents, listener)
         if search is not None and network.ranks > QUICK_RANKS and query.engine != "exact":
             search.advance()
-            incumbents = with_written_points(incumbents, search, network, task, deadline)
-            announce(incumbents, listener)
+            first = incumbents
+            incumbents = with_written_points(first, search, network, task, deadline)
+            announce(incumbents, listener, first)
     if search is not None and search.state.interrupted:
         raise SweepInterrupted(incumbents.frontier(query.machine, network, task), None)
     return incumbents

@@ -19,6 +19,7 @@ from synth.bounds import steps
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
 from synth.errors import SynthError
+from synth.frontiers.direct_sends import direct_schedule
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -76,11 +77,18 @@ class Incumbents:
         )  # fmt: skip
 
 
-def announce(incumbents: Incumbents, listener: Listener) -> None:
-    """Send the bound and the points to the listener."""
+def announce(incumbents: Incumbents, listener: Listener, earlier: Incumbents | None = None) -> None:
+    """Send the bound and the points to the listener, but for those of `earlier` incumbents."""
     bound = incumbents.bound
-    listener(Event("bound", f"no schedule takes fewer than {show(bound.value)} rounds per chunk", None, bound.value))
+    if earlier is None:
+        text = f"no schedule takes fewer than {show(bound.value)} rounds per chunk"
+        listener(Event("bound", text, None, bound.value))
+    known: list[Schedule] = []
+    for _, schedule in earlier.schedules if earlier is not None else ():
+        known.append(schedule)
     for point in incumbents.points():
+        if any(point.schedule is schedule for schedule in known):
+            continue
         text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
         listener(Event("point", text, point.steps, bound.value, point))
 
@@ -132,6 +140,10 @@ def find_incumbents(
 def _schedules(
     network: Network, task: Collective, points: tuple[LargePoint, ...], deterministic: bool
 ) -> Iterator[tuple[str, Schedule]]:
+    if network.ranks > FEW_RANKS and sum(map(len, (*task.pre, *task.post))) <= MAX_SENDS:
+        direct = direct_schedule(network, task)
+        if direct is not None:
+            yield "direct sends", direct
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
