@@ -78,9 +78,9 @@ def test_an_interval_that_a_flow_point_closes_is_closed():
 def test_only_what_improves_is_added(monkeypatch):
     monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 13_000)
     machine, found = left_open("dgx-a100*2", "allgather")
-    every = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather")).points
+    every = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather", most_sends=13_000)).points
     _, some = left_open("dgx-a100*2", "allgather", *(replace(p, construction="exact").schedule for p in every[:2]))
-    again = merge_scale_points.merge_scale_points(some, ScaleSearch(machine, "allgather"))
+    again = merge_scale_points.merge_scale_points(some, ScaleSearch(machine, "allgather", most_sends=13_000))
     assert [p.construction == "exact" for p in again.points] == [True, True] + [False] * (len(every) - 2)
     table = frontier_text.frontier(again)
     engine = [name for name, _ in table.columns].index("engine")
@@ -90,8 +90,13 @@ def test_only_what_improves_is_added(monkeypatch):
         for a, b in zip(again.points, again.points[1:], strict=False)
     )
     _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
-    assert merge_scale_points.merge_scale_points(whole, ScaleSearch(machine, "allgather")).points is whole.points
-    few = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather"), options=Options(max_steps=2))
+    assert (
+        merge_scale_points.merge_scale_points(whole, ScaleSearch(machine, "allgather", most_sends=13_000)).points
+        is whole.points
+    )
+    few = merge_scale_points.merge_scale_points(
+        found, ScaleSearch(machine, "allgather", most_sends=13_000), options=Options(max_steps=2)
+    )
     assert few.points and max(p.steps for p in few.points) <= 2
 
 
@@ -117,7 +122,8 @@ def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
 
 
 def test_the_call_takes_both(monkeypatch):
-    monkeypatch.setattr(merge_scale_points, "MAX_WRITTEN_SENDS", 13_000)
+    for module in (incumbents, merge_scale_points):
+        monkeypatch.setattr(module, "MAX_WRITTEN_SENDS", 13_000)
     monkeypatch.setattr(engine_choice, "last_part", lambda *_: NEVER)  # all the time that it takes
     found = api.frontier("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
