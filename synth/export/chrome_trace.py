@@ -24,13 +24,13 @@ PICOSECONDS = 1_000_000  # picoseconds in a microsecond, the unit of the format
 
 @dataclass(frozen=True)
 class Trace:
-    """The exporter of timelines. It draws the events of `Target.timeline`: a run of the program by an executor."""
+    """The exporter of timelines: it runs the program by `Target.timeline` and draws the events of the run."""
 
     suffix: str = ".json"
     runtimes: tuple[str, ...] = ("synth",)
 
     def emit(self, program: Program, target: Target) -> str:
-        """Return the timeline. Raises SynthError if no times are known."""
+        """Return the timeline as JSON. Raises SynthError if the target has no network or no timeline function."""
         if target.timeline is None or target.network is None:
             raise SynthError(
                 "a timeline needs the times of the links: export a schedule, or name the machine with --topo"
@@ -39,7 +39,7 @@ class Trace:
 
 
 def chrome(program: Program, events: Sequence[Event]) -> str:
-    """Return the trace of `events`, one a line; the same events give the same text."""
+    """Return the Chrome trace (JSON) of the `events` of a run of `program`; the same events give the same text."""
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _trace_events(program, events))
     return (
         f'{{"displayTimeUnit":"ns","otherData":{json.dumps({"program": program.name})},"traceEvents":[\n{lines}\n]}}\n'

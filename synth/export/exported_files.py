@@ -33,8 +33,10 @@ SCRATCH_SIZE = 1 << 30
 class ExportResult:
     """The result of an export.
 
-    `files`: (name, text) of each; the only file of an export has the name "". There are several only for a folder, or
-    if a runtime needs two. `env` and `notes` belong beside a folder.
+    `files`: (name, text) of each file. A single file has the name "". Two files for the two kinds of call have the
+    suffixes "" and "-in-place" as names; files of a folder have their full names. `suffix`: of the file name, such as
+    ".xml". `remarks`: sentences for the user. `env`: the file names that the variables of a folder list. `notes`: the
+    Markdown page beside a folder.
     """
 
     files: tuple[tuple[str, str], ...]
@@ -45,9 +47,10 @@ class ExportResult:
 
 
 def export_point(source: Frontier | Schedule | Program, target: Target) -> ExportResult:
-    """Export one program: one file, or two if the runtime needs one in place and one out of place.
+    """Export a program, a schedule or one point of a frontier, as one file or two (out of place and in place).
 
-    Raises SynthError, UsageError.
+    Of a frontier, the point is `--point`, the only one, or the best for `--sizes`. Raises UsageError if the request is
+    ambiguous or contradicts itself, SynthError if the runtime cannot take the program.
     """
     exporter, target = _exporter(target)
     remarks: list[str] = []
@@ -73,9 +76,10 @@ def export_point(source: Frontier | Schedule | Program, target: Target) -> Expor
 
 
 def export_frontier(frontier: Frontier, target: Target) -> ExportResult:
-    """Export all points of `frontier`, each for the sizes at which it is predicted fastest.
+    """Export the points of `frontier` as a folder of MSCCL-IR, each for the sizes at which it is predicted fastest.
 
-    Raises SynthError, UsageError.
+    The remarks name each point that is left out, with the reason. Raises UsageError for another format, SynthError if
+    the runtime takes no point.
     """
     exporter, target = _exporter(target)
     request = target.request
@@ -128,7 +132,7 @@ def export_frontier(frontier: Frontier, target: Target) -> ExportResult:
 
 
 def rank_remarks(source: Frontier | Schedule | Program, target: Target) -> list[str]:
-    """Return remarks on the ranks: the devices that they stand for, and links that were not checked."""
+    """Return remarks where the machine's links are unknown: that none was checked, and the devices of the ranks."""
     remarks = []
     if target.links is None and target.ranks and list(target.ranks) != sorted(target.ranks):
         remarks.append(
@@ -202,7 +206,11 @@ def _reasons(candidate: Candidate, target: Target) -> str:
 
 
 def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
-    """Return the program for the runtime of `target`, with the sizes at which it may be used."""
+    """Return the program for the runtime of `target`, offered only for sizes at which no rank waits for ever.
+
+    A schedule is lowered; a program keeps its ops. Raises UsageError if the request has options for schedules only,
+    SynthError if no size is safe.
+    """
     request, runtime = target.request, target.request.runtime
     if isinstance(source, Program):
         if request.instances is not None or target.ranks is not None:

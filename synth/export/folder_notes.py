@@ -53,9 +53,9 @@ CAVEATS = {
 
 
 def env(runtime: str, folder: str, files: Sequence[str]) -> str:
-    """Return the variables to set, one KEY=VALUE a line.
+    """Return the environment variables with which `runtime` loads the files, one KEY=VALUE a line.
 
-    `folder`: the path as the job will see it. `files`: the names in it.
+    `folder`: the path of the folder as the job will see it. `files`: the names of the files in it.
     """
     paths = [f"MSCCL_ALGO_DIR={folder}"]
     if runtime == "msccl":
@@ -64,7 +64,10 @@ def env(runtime: str, folder: str, files: Sequence[str]) -> str:
 
 
 def divisor(program: Program) -> str:
-    """Return a sentence on the counts that a program serves, in terms of the call's own argument."""
+    """Return the element counts that a program serves, as a sentence on the count argument of NCCL's call.
+
+    That argument is per rank for allgather, reduce-scatter and alltoall.
+    """
     chunks, task = program.loop_chunks, program.collective
     if task is None or task.name not in PER_RANK:
         return f"the element count is a multiple of {chunks}"
@@ -84,7 +87,11 @@ def notes(
     lost: Sequence[str],
     remarks: Sequence[str],
 ) -> str:
-    """Return the Markdown page beside the folder; `lost` and `remarks` are its lists of sentences."""
+    """Return the Markdown page beside the folder of a frontier.
+
+    `served`: each range of sizes with the names of its files. `lost`: a sentence for each point that is not used.
+    `remarks`: further sentences.
+    """
     lines = [
         f"# {title}",
         "",

@@ -43,13 +43,13 @@ class Served:
 
 
 def cost(frontier: Frontier, point: Point) -> tuple[Fraction, Fraction]:
-    """Return the prediction for `point`: µs at size 0, and µs per byte."""
+    """Return the predicted time of `point` as (µs at size 0, µs per byte of the size)."""
     per_byte = point.rounds_per_chunk * frontier.collective.unit_share / (frontier.network.unit * 1000)
     return point.steps * frontier.network.latency, per_byte
 
 
 def ranges(frontier: Frontier, candidates: Sequence[Candidate]) -> list[Served]:
-    """Return disjoint ranges by growing size; each is served by the candidate predicted fastest of those that may."""
+    """Return disjoint ranges by growing size, each with the fastest candidate by prediction whose program allows it."""
     costs = [cost(frontier, c.point) for c in candidates]
     marks = {c.program.min_bytes for c in candidates}
     marks |= {c.program.max_bytes + 1 for c in candidates if c.program.max_bytes is not None}
@@ -81,9 +81,10 @@ def _reaches(limit: int | None, size: int) -> bool:
 def drop_to_fit(
     frontier: Frontier, candidates: Sequence[Candidate], maximum: int | None
 ) -> tuple[list[Served], list[Candidate]]:
-    """Return at most `maximum` ranges (None: any number), and the candidates that were dropped.
+    """Return at most `maximum` ranges (None: any number), and the candidates that were dropped to get there.
 
-    While there are too many ranges, the candidate with the shortest one is dropped.
+    While there are too many ranges, the candidate with the shortest range is dropped. The length of a range is the
+    ratio of its ends.
     """
     remaining, dropped = list(candidates), []
     while True:
@@ -123,7 +124,7 @@ def reasons_against(candidates: Sequence[Candidate], sizes: Sequence[int], eleme
 def best_candidate(
     frontier: Frontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int
 ) -> Candidate:
-    """Return the candidate that serves most of `sizes`; of equals, the one with the least predicted time for all."""
+    """Return the candidate that serves most of `sizes`; of equals, the one with the least sum of predicted times."""
     lost = reasons_against(candidates, sizes, element)
     fixed, growing = len(sizes), sum(sizes)
 

@@ -23,9 +23,10 @@ def ranks_from_labels(labels: Sequence[int], ranks: int) -> tuple[int, ...]:
 
 
 def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
-    """Return `schedule` with rank r renamed ``ranks[r]``, and chunks renumbered as the collective demands.
+    """Return `schedule` with rank r renamed ``ranks[r]``, for the same collective on the renamed ranks.
 
-    Raises UsageError if `ranks` is no permutation, SynthError if the collective depends on the numbers (scan).
+    Chunks are renumbered too: allgather's chunk of rank r becomes that of rank ``ranks[r]``. Raises UsageError if
+    `ranks` is no permutation, SynthError if the collective depends on the numbers of the ranks (scan).
     """
     n = schedule.network.ranks
     if sorted(ranks) != list(range(n)):
@@ -53,7 +54,7 @@ def network(old: Network, ranks: Sequence[int]) -> Network:
 
 
 def links(schedule: Schedule) -> set[tuple[int, int]]:
-    """Return (src, dst) of every send between ranks."""
+    """Return the pairs (src, dst) of different ranks between which `schedule` sends."""
     return {(send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local}
 
 

@@ -23,7 +23,11 @@ from synth.program.program import InPlace, Program
 
 @dataclass(frozen=True)
 class Machine:
-    """`kinds[src, dst]`: the kinds of link that data from rank to rank can pass; `nodes[r]`: the box of rank r."""
+    """The kinds of links between ranks, and the boxes of a machine.
+
+    `kinds[src, dst]`: the kinds of link on the routes from rank src to rank dst, such as "nvlink". `nodes[r]`: the
+    number of the box of rank r.
+    """
 
     kinds: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
     nodes: tuple[int, ...] = ()
@@ -114,10 +118,11 @@ class ExportRequest:
 class Target:
     """The target of one export: the request, and what is known of the machine that it is for.
 
-    `ranks`: the machine's rank of each rank of the schedule; None for a program. `links`: the machine's network, whose
-    links are checked (None: not known). `machine`: None if it is not known. `network`: latencies and bandwidths of the
-    links in the program's numbering, None for a program that came without a schedule. `timeline`: runs a program at a
-    size (None: the executor's own) on a network; it is a function because exporters do not import executors.
+    `ranks`: the machine's rank of each rank of the schedule; None for a program. `links`: the machine's network, in
+    which the links of the schedule must exist; None if it is not known. `machine`: kinds of links and boxes; None if
+    they are not known. `network`: latencies and bandwidths of the links in the program's numbering; None for a program
+    that came without a schedule. `timeline(program, network, size)`: the events of a run; it is a function because
+    exporters do not import executors.
     """
 
     request: ExportRequest = field(default_factory=ExportRequest)

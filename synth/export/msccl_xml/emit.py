@@ -62,8 +62,11 @@ def upper(program: Program, runtime: Runtime) -> int:
 
 
 def buffers(program: Program, gpu: Gpu, runtime: Runtime) -> tuple[int, int]:
-    """Return `i_chunks` and `o_chunks`, those of the program; msccl needs every buffer of a custom collective to be as
-    large as the largest."""
+    """Return the attributes `i_chunks` and `o_chunks` of `gpu`.
+
+    They are those of the program. For a custom collective msccl needs each buffer that is not empty to be as large as
+    the largest.
+    """
     if collective_name(program, runtime) != "custom":
         return gpu.input, gpu.output
     inputs = program.loop_chunks if gpu.input else 0

@@ -90,7 +90,10 @@ def root_warning(program: Program) -> str | None:
 
 
 def check_root(program: Program, runtime: Runtime, target: Target) -> None:
-    """Refuse a rooted collective whose root the user has not asserted, because no runtime compares the root."""
+    """Raise SynthError for a rooted collective unless the request's `assume_root` is its root.
+
+    No runtime compares the root of a call with that of the file.
+    """
     warning = root_warning(program)
     if warning is None:
         return

@@ -12,7 +12,7 @@ from synth.program.program import BUFFERS, PORT_KINDS, Dep, Gpu, Op, Port, Span
 
 @dataclass(frozen=True)
 class Connections:
-    """The numbered channels, remote buffers and semaphores of one rank; a number is the index in its tuple.
+    """The numbered channels, remote buffers and semaphores of one rank; the number of each is its index here.
 
     `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
     `semaphores`: (releasing block, acquiring block). `deps[block, op]`: the dependencies of an op that no earlier op of
@@ -77,7 +77,10 @@ class Connections:
 
 
 def access_kind(gpu: Gpu, block: int, op: int) -> str:
-    """Return the kind of channel through which an op reaches other ranks: that of its ports, "memory" without ports."""
+    """Return the kind of channel through which an op reaches other ranks: that of its ports, "memory" without ports.
+
+    Raises SynthError if its ports are of both kinds.
+    """
     ports = gpu.blocks[block].ops[op].ports
     kinds = {gpu.blocks[block].ports[port].kind for port in ports}
     if len(kinds) > 1:

@@ -106,10 +106,10 @@ def collective_name(program: Program) -> str:
     return COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
 
 
-def shares(program: Program) -> tuple[Fraction, Fraction]:
-    """Return the least and the greatest ratio over all ranks of MSCCL++'s message size to nccl-tests' size.
+def message_ratios(program: Program) -> tuple[Fraction, Fraction]:
+    """Return the least and the greatest ratio, over all ranks, of MSCCL++'s message size to nccl-tests' size.
 
-    The message size is the bytes of the input, for allgather those of the output.
+    MSCCL++'s message size is the bytes of a rank's input, for allgather those of its output.
     """
     counts = [limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus]
     return Fraction(min(counts), program.loop_chunks), Fraction(max(counts), program.loop_chunks)
@@ -117,24 +117,25 @@ def shares(program: Program) -> tuple[Fraction, Fraction]:
 
 def message_size(program: Program, size: int) -> int:
     """Return the message size, at nccl-tests' `size`, of the rank with the most data."""
-    return int(size * shares(program)[1])
+    return int(size * message_ratios(program)[1])
 
 
 def message_sizes(program: Program) -> tuple[int, int]:
-    """Return `min_message_size` and `max_message_size`.
+    """Return `min_message_size` and `max_message_size` of the plan, in bytes of MSCCL++'s message size.
 
-    If ranks have different message sizes, each bound is exact for the ranks that it binds first.
+    If ranks have different message sizes, the lower bound is exact for the ranks with the least data, and the upper
+    one for the ranks with the most.
     """
-    least, _ = shares(program)
+    least, _ = message_ratios(program)
     return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
 
 
 def registration(program: Program) -> str:
-    """Return Python code that registers a plan with MSCCL++ 0.9.
+    """Return a Python module with `register(path, rank, ranks_per_node)`, which registers the plan with MSCCL++ 0.9.
 
-    It is to be called on every rank before the first communicator is made. MSCCL++'s request has one rank's bytes for
-    allgather and the input's for all others, and calls reduce-scatter always out of place. So the code compares the
-    addresses itself.
+    Every rank must call `register` before the first communicator is made. MSCCL++'s request gives the bytes of one
+    rank's part for allgather, those of the input for all others. It takes every reduce-scatter for out of place, so
+    the code compares the addresses itself.
     """
     name, n = collective_name(program), program.ranks
     low, high = message_sizes(program)

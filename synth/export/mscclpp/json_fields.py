@@ -12,7 +12,10 @@ MAX_BYTES = 64 << 20  # characters of a document that is read
 
 
 class Node:
-    """A value of the document and its place, such as ``$.gpus[0].threadblocks[3]``."""
+    """A value of the document and its place, such as ``$.gpus[0].threadblocks[3]``.
+
+    Each method that returns a value raises FormatError with the place if the value is not as stated.
+    """
 
     __slots__ = ("file", "place", "value")
 
@@ -36,7 +39,7 @@ class Node:
         raise FormatError(what, self.file, self.place)
 
     def fields(self, needed: Collection[str], allowed: Collection[str] = ()) -> dict[str, Node]:
-        """Return the fields of an object, which has all of `needed` and no others than these and `allowed`."""
+        """Return the fields of an object by name: all of `needed`, and those of `allowed` that are there."""
         if not isinstance(self.value, dict):
             self.fail(f"expected an object, found {self._short()}")
         for key in needed:
@@ -56,19 +59,19 @@ class Node:
         return [Node(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value)]
 
     def whole(self, low: int, high: int) -> int:
-        """Return a whole number in low..high."""
+        """Return the value as a whole number from `low` to `high`, both included."""
         if type(self.value) is not int or not low <= self.value <= high:
             self.fail(f"expected a whole number in {low}..{high}, found {self._short()}")
         return self.value
 
     def text(self, choices: Collection[str] = ()) -> str:
-        """Return a text, which is one of `choices` unless these are empty."""
+        """Return the value as a text, one of `choices` if there are any."""
         if not isinstance(self.value, str) or (choices and self.value not in choices):
             self.fail(f"expected {'one of ' + ', '.join(choices) if choices else 'a text'}, found {self._short()}")
         return self.value
 
     def flag(self) -> bool:
-        """Return a value that is true or false."""
+        """Return the value as true or false."""
         if not isinstance(self.value, bool):
             self.fail(f"expected true or false, found {self._short()}")
         return self.value

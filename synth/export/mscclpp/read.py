@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
-from synth.export.mscclpp.emit import COLLECTIVE_NAMES, shares
+from synth.export.mscclpp.emit import COLLECTIVE_NAMES, message_ratios
 from synth.export.mscclpp.json_fields import Node
 from synth.export.mscclpp.read_block import BlockReader
 from synth.export.mscclpp.read_semaphores import with_semaphores
@@ -67,7 +67,7 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     low = fields["min_message_size"].whole(0, UNLIMITED) if "min_message_size" in fields else 0
     high = fields["max_message_size"].whole(0, UNLIMITED) if "max_message_size" in fields else UNLIMITED
     program = Program(name, plan_collective, chunks, read_gpus, protocol, "in" if in_place else "out")
-    least, greatest = shares(program)
+    least, greatest = message_ratios(program)
     top_bytes = None if high == UNLIMITED else int(high / greatest)
     return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)
 

@@ -32,9 +32,12 @@ Buffers = list[tuple[int, str, tuple[str, ...]]]
 
 
 class BlockReader:
-    """The ops of one thread block; semaphores and barriers are matched with the rank's other blocks later.
+    """Reader of one entry of `threadblocks`: it converts the ops and collects the uses of semaphores and barriers.
 
-    `acquires` and `releases`: (op, semaphore) in order; `barriers`: number → (blocks that meet, place).
+    The caller matches those with the rank's other blocks and then calls `block_of`. `ports`: the rank's channels by
+    kind. `buffers`: its remote buffers as (rank, buffer, kinds of channel). `sizes`: chunks of each buffer, by rank.
+    `acquires` and `releases`: (op, semaphore, place) in order. `barriers`: number → (blocks that meet, place). Raises
+    FormatError with the place in the document.
     """
 
     def __init__(
@@ -282,7 +285,7 @@ class BlockReader:
         return span
 
     def block_of(self, deps: dict[int, tuple[Dep, ...]], flags: set[int]) -> Block:
-        """Return the block; `deps`: the dependencies of its ops, `flags`: the ops that others wait for."""
+        """Return the block. `deps[i]`: the dependencies of op i. `flags`: the ops that other blocks wait for."""
         ops = []
         for i, op in enumerate(self.ops):
             group = self.groups[op.group[0]] if op.code == "barrier" else ()

@@ -8,7 +8,11 @@ from synth.program.program import Block, Dep
 
 
 def with_semaphores(readers: list[BlockReader], count: int) -> list[Block]:
-    """Return the blocks of a rank with `count` semaphores; the k-th acquisition of one waits for its k-th release."""
+    """Return the blocks of a rank whose `readers` have read its `count` semaphores, as blocks with dependencies.
+
+    The k-th acquisition of a semaphore waits for its k-th release. Raises FormatError if several blocks release or
+    acquire one semaphore, or if the numbers of releases and acquisitions differ.
+    """
     releases = _by_semaphore([reader.releases for reader in readers], count)
     acquires = _by_semaphore([reader.acquires for reader in readers], count)
     deps: list[dict[int, list[Dep]]] = [{} for _ in readers]

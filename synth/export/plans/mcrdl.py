@@ -22,7 +22,10 @@ IMPORTED = "imported"
 
 
 def export(plan: Plan) -> ExportResult:
-    """Return the tables of `plan`: one text, or a folder of several. Raises SynthError, as `files`."""
+    """Export the tables of `plan`: one file, or a folder of several.
+
+    Raises SynthError for a plan without tables, and as `files` does.
+    """
     tables = files(plan)
     if not tables:
         raise SynthError("the plan has no table")

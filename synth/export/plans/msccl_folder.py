@@ -21,9 +21,9 @@ from synth.program.program import Program
 
 
 def folder(plan: Plan, placed: TargetOfNetwork, runtime: str) -> ExportResult:
-    """Return the files, disjoint in size for each collective and number of ranks.
+    """Export `plan` to a folder of MSCCL-IR for `runtime`; no two files of a collective and a number of ranks overlap.
 
-    Raises SynthError if there would be none.
+    `placed(network)`: the target of schedules on that network. Raises SynthError if no range can be exported.
     """
     made = [plan_offers.table(plan, table, placed) for table in plan.tables]
     if runtime == "msccl":
@@ -67,7 +67,7 @@ def _count(made: Sequence[TablePrograms]) -> Callable[[Share], int]:
         programs.update(table.programs)
 
     def count(share: Share) -> int:
-        """The number of files of a share."""
+        """Return the number of files of a share."""
         return len(programs.get(share.choice, ())) if share.choice is not None else 0
 
     return count

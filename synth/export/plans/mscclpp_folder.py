@@ -27,9 +27,10 @@ PROTOCOLS = ("Simple", "LL")
 
 
 def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
-    """Return the plans, disjoint in size for each collective, number of ranks and kind of call, and the code.
+    """Export `plan` to a folder of MSCCL++ plans and their registration code.
 
-    Raises SynthError if there would be no plan.
+    No two plans of a collective, a number of ranks and a kind of call overlap in size. `placed(network)`: the target of
+    schedules on that network. Raises SynthError if there would be no plan.
     """
     made = [programs.table(plan, one, placed) for one in plan.tables]
     rows: list[Row] = []

@@ -32,7 +32,10 @@ HEAD = (
 
 
 def csv(plan: Plan, nodes: int = -1) -> ExportResult:
-    """Return the file; `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any)."""
+    """Export the ranges of `plan` that prefer an algorithm of NCCL, as one CSV file.
+
+    `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any).
+    """
     rows: list[str] = []
     said: list[str] = []
     for table in plan.tables:

@@ -48,9 +48,9 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
 
 
 def loss_remarks(plan: Plan, found: Shares) -> list[str]:
-    """Return remarks on the sizes left to a library, and on the greatest loss against the best of all candidates.
+    """Return remarks on the judged sizes left to a library, and on the greatest loss against the best candidate.
 
-    The first remark has both times at the size at which they differ most.
+    The first remark compares the library with the best schedule, at the size at which the library wins most.
     """
     name, remarks = f"{found.table.collective} on {found.table.ranks} ranks", []
     rows = times_at_judged_sizes(plan, found)
@@ -139,7 +139,7 @@ def page(
 
 
 def head(plan: Plan, runtime: str) -> list[str]:
-    """Return the title and the source of the plan's times."""
+    """Return the first lines of the page: its title, the runtime, and the source of the plan's times."""
     return [
         f"# {title(plan)}",
         "",
@@ -150,7 +150,7 @@ def head(plan: Plan, runtime: str) -> list[str]:
 
 
 def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
-    """Return the table of all shares, one line each; `when` gives the counts for which a program runs."""
+    """Return the Markdown table of all shares, one line each; ``when(program)``: the counts that the program serves."""
     lines = ["| file | for | algorithm | sizes | runs when |", "|---|---|---|---|---|"]
     for row in rows:
         files = ", ".join(f"`{name}`" for name in row.files)

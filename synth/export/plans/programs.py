@@ -28,8 +28,8 @@ TargetOfNetwork = Callable[[Network], Target]
 class TablePrograms:
     """One table of the plan for one runtime.
 
-    `programs[i]`: (suffix of the file, program) of each program of algorithm i. `targets[i]`: what their exporter
-    gets besides the program.
+    `shares`: the algorithm of each range of sizes. `programs[i]`: (suffix of the file, program) of each program of
+    algorithm i. `targets[i]`: the target with which they are exported.
     """
 
     shares: Shares
@@ -38,10 +38,11 @@ class TablePrograms:
 
 
 def table(plan: Plan, one: Table, placed: TargetOfNetwork) -> TablePrograms:
-    """Return the algorithms that the ranges of `one` name, as programs if the runtime takes them.
+    """Return the table `one` of `plan` for one runtime: the programs that the runtime takes, and their sizes.
 
     NCCL's own algorithms are offered for every size without a program, because they run at sizes that no file serves.
-    Raises UsageError for a wrong request.
+    An algorithm that the runtime does not take is refused with the reason. `placed(network)`: the target of schedules
+    on that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
     """
     offers: dict[int, Offer] = {}
     refused: dict[int, str] = {}
@@ -67,7 +68,7 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork) -> TablePrograms:
 
 
 def missing(algorithm: Algorithm) -> str:
-    """Return the reason why an algorithm without a schedule of this project is no program."""
+    """Return the reason why no file can be written for an algorithm without a schedule."""
     if algorithm.backend == OURS:
         return "the plan knows it by name only, without a schedule"
     return f"it is {algorithm.backend}'s, which no file for this runtime can name"

@@ -28,11 +28,11 @@ class Offer(NamedTuple):
     step: int
 
     def covers(self, size: int) -> bool:
-        """True if `size` is within the ends."""
+        """True if `low` <= `size` <= `high`."""
         return self.low <= size and (self.high is None or size <= self.high)
 
     def admits(self, size: int) -> bool:
-        """True if a call of `size` bytes may be served."""
+        """True if a call of `size` bytes may be served: `size` is in the range and a multiple of `step`."""
         return self.covers(size) and size % self.step == 0
 
 
@@ -48,8 +48,9 @@ class Share(NamedTuple):
 class Shares:
     """The shares of one table, which cover its ranges without a gap.
 
-    `refused`: the reasons why algorithms are not offered. `dropped`: the offers of refused algorithms that the runtime
-    takes, only not beside the others.
+    `offers`, `refused` and `dropped` are keyed by the number of an algorithm. `offers`: the sizes that the runtime can
+    serve with it. `refused`: the reason why it is not offered. `dropped`: the offers of refused algorithms that the
+    runtime takes alone but not beside the others (its number of files is limited).
     """
 
     table: Table
@@ -59,7 +60,7 @@ class Shares:
     dropped: Mapping[int, Offer] = field(default_factory=dict)
 
     def at(self, size: int) -> Share | None:
-        """Return the share of `size` bytes, or None."""
+        """Return the share whose range contains `size` bytes; None if the table has no such range."""
         return next((s for s in self.shares if s.low <= size and (s.high is None or size <= s.high)), None)
 
 
