@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from synth import bounds
-from synth.bounds.independent_sums import families, independent, rank
+from synth.bounds.independent_sums import families, gf2_rank, independent_sums
 from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
@@ -75,7 +75,7 @@ ALLREDUCE = [
 def test_allreduce_bounds_are_the_known_optima(name: str, steps: int | None, value: str) -> None:
     network = net(name)
     coll = collective("allreduce", network.ranks)
-    bound = bounds.allreduce(network, coll, steps)
+    bound = bounds.combining(network, coll, steps)
     assert bound.value == Fraction(value)
     assert proved(network, coll, bound, steps) == bound.value
     assert len(json.dumps(bound.certificate)) < 20_000
@@ -91,7 +91,7 @@ def test_the_rank_that_completes_first_says_more_than_flows_on_uneven_links() ->
     # one
     network = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
     task = collective("allreduce", 4)
-    found, flow = bounds.allreduce(network, task, None), bounds.flow(network, task, None)
+    found, flow = bounds.combining(network, task, None), bounds.flow(network, task, None)
     assert (flow.value, found.value) == (1, Fraction(3, 2))
     assert found.certificate["kind"] == "allreduce-cuts"
     assert proved(network, task, found, None) == proved(network, task, found, 9) == found.value
@@ -102,8 +102,8 @@ def test_the_reversed_network_may_say_more() -> None:
     for seed in range(40):
         network = random_network(random.Random(seed), 5)
         task = collective("allreduce", 5)
-        found = bounds.allreduce(network, task, None)
-        assert found.value == bounds.allreduce(network.reversed(), task, None).value
+        found = bounds.combining(network, task, None)
+        assert found.value == bounds.combining(network.reversed(), task, None).value
         kinds.add((found.certificate["kind"], "reversed" in found.certificate))
     assert ("allreduce-cuts", True) in kinds
 
@@ -189,7 +189,7 @@ def test_equal_limits_are_no_trouble() -> None:
         (Cap((0, 5), 1), Cap((0, 5), 1), Cap((1, 2), 1), Cap((1, 2), 1), Cap((3, 4), 1), Cap((3, 4), 1)),
     )
     for name, value in (("allgather", Fraction(2)), ("allreduce", Fraction(4, 3))):
-        bound = bounds.allreduce(network, collective(name, 3), 2)
+        bound = bounds.combining(network, collective(name, 3), 2)
         assert bound.value == value == proved(network, collective(name, 3), bound, 2)
 
 
@@ -260,9 +260,9 @@ def random_sums(
     steps = []
 
     def lacks(key: tuple[int, int, int]) -> bool:
-        return key[2] in task.post[key[0]] and rank(
+        return key[2] in task.post[key[0]] and gf2_rank(
             [*held[key], sum(1 << i for i in task.wanted(key[0], key[2]))]
-        ) > rank(held[key])
+        ) > gf2_rank(held[key])
 
     while any(map(lacks, held)):
         before = {key: list(value) for key, value in held.items()}
@@ -273,7 +273,7 @@ def random_sums(
                 for row in value:
                     sent ^= row * rng.randrange(2)
                 there = held[u, c, network.routes[i].dst]
-                if rank([*there, sent]) > rank(there) and rng.random() < eager:
+                if gf2_rank([*there, sent]) > gf2_rank(there) and rng.random() < eager:
                     sends.append((u, c, i))
                     load[i] += 1
                     there.append(sent)
@@ -291,13 +291,13 @@ def test_no_random_schedule_beats_a_bound(seed: int) -> None:
     rng = random.Random(seed)
     network = random_network(rng, rng.randint(2, 5))
     task = collective(TASKS[seed % len(TASKS)], network.ranks)
-    least, always = bounds.steps(network, task).value, bounds.allreduce(network, task, None).value
+    least, always = bounds.steps(network, task).value, bounds.combining(network, task, None).value
     for _ in range(6):
         chunks = rng.randint(1, 3)
         made = random_schedule(rng, network, task, chunks)
         total = sum(rounds for rounds, _ in made)
         assert len(made) >= least
-        assert Fraction(total, chunks) >= bounds.allreduce(network, task, len(made)).value >= always
+        assert Fraction(total, chunks) >= bounds.combining(network, task, len(made)).value >= always
         assert total >= bounds.rounds(network, task, len(made), chunks)[0]
 
 
@@ -351,7 +351,7 @@ def test_as_many_sends_enter_a_cut_as_independent_sums_are_wanted_in_it() -> Non
         for _ in range(8):
             theta = [rng.choice([-1, len(steps)]) for _ in range(network.ranks)]
             outside = [n for n in range(network.ranks) if theta[n] < 0]
-            least = independent(task, 0, outside, [n for n in range(network.ranks) if theta[n] >= len(steps)])
+            least = independent_sums(task, 0, outside, [n for n in range(network.ranks) if theta[n] >= len(steps)])
             entered = entering(network, steps, theta, (0, 0))
             assert entered >= least
             at_the_limit += entered == least > 1
@@ -365,7 +365,7 @@ def test_families_have_as_many_independent_sums_as_they_say() -> None:
         assert found
         for family in found:
             assert not family.outside & family.inside
-            assert independent(task, 0, family.outside, family.inside) >= family.sums > 1
+            assert independent_sums(task, 0, family.outside, family.inside) >= family.sums > 1
     assert max(family.sums for family in families(collective("scan", 8), 0)) == 4
     assert families(collective("allreduce", 8), 0) == families(collective("allgather", 8), 0) == []
 

@@ -45,7 +45,7 @@ def _tree() -> tuple[Network, Collective, dict, int | None, Fraction]:
 def _made(
     network: Network, task: Collective, steps: int | None
 ) -> tuple[Network, Collective, dict, int | None, Fraction]:
-    bound = bounds.allreduce(network, task, steps)
+    bound = bounds.combining(network, task, steps)
     return network, task, bound.certificate, steps, bound.value
 
 
@@ -73,7 +73,7 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
     turned = first_completion_bound(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
     ring = topology("ring:5").network()
-    few = single_chunk.too_few(ring, collective("allreduce", 5), 2)
+    few = single_chunk.too_few_steps(ring, collective("allreduce", 5), 2)
     assert few is not None
     found.append((ring, collective("allreduce", 5), few.certificate, None, few.value))
     steps = bounds.steps(dgx1, collective("scan", 8))

@@ -60,12 +60,12 @@ def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
     gate = tmp_path / "gate"
     asked.begin("late", doze_until, gate)
     asked.wait(["late"], Deadline.after(0))
-    asked.rest("late")
-    assert "late" in asked.jobs and not asked.found
+    asked.suspend("late")
+    assert "late" in asked.jobs and not asked.results
     asked.begin("late", never)
     gate.touch()
     asked.wait(["late"], Deadline.after(LATE))
-    assert asked.found == {"late": None} and not asked.jobs
+    assert asked.results == {"late": None} and not asked.jobs
     asked.begin("late", never)  # which has an answer
     asked.close()
 
@@ -77,7 +77,7 @@ def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
         asked.wait(["wrong"], Deadline.after(LATE))
     asked.begin("dies", _dies)
     asked.wait(["dies"], Deadline.after(LATE))
-    assert asked.found["dies"] == Unknown("crash", f"ended with wait status {3 << 8}")
+    assert asked.results["dies"] == Unknown("crash", f"ended with wait status {3 << 8}")
 
 
 def _dies(*_):
@@ -91,15 +91,15 @@ def _dies(*_):
 def test_with_time_enough_they_are_the_bounds(made, seconds, name):
     task = collective(name, 9)
     some = made(seconds, task=task)
-    assert some.first().value == bounds.allreduce(NINE, task, None).value
-    assert some.at(2, some.deadline).value == bounds.allreduce(NINE, task, 2).value
+    assert some.first().value == bounds.combining(NINE, task, None).value
+    assert some.at(2, some.deadline).value == bounds.combining(NINE, task, 2).value
     assert not some.late(2) and not some.notes
 
 
 def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": _dies, "completing": bounds.completing})
+    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": _dies, "completing": bounds.completion_bound})
     some = made(100.0)
-    assert some.first() == bounds.completing(NINE, ALL)
+    assert some.first() == bounds.completion_bound(NINE, ALL)
     assert not some.late(2) and "its search ended early" in some.notes[0]
 
 
@@ -157,7 +157,7 @@ def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
     monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
     found = list(combining_frontier.points(NINE, task, budget=Budget(Deadline.after(60.0)), max_steps=2))
     points = [p for p in found if isinstance(p, Point)]
-    assert points[-1].status == "optimal" and points[-1].rounds_per_chunk == bounds.allreduce(NINE, task, 2).value
+    assert points[-1].status == "optimal" and points[-1].rounds_per_chunk == bounds.combining(NINE, task, 2).value
     opened = [place for place, item in enumerate(found) if isinstance(item, Open) and item.steps == 2]
     assert opened and opened[-1] < found.index(points[-1])
 

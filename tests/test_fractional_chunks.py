@@ -34,7 +34,7 @@ def blended(
     below: Fraction | None = None,
     *start: Schedule,
 ) -> PlacementResult:
-    least = bounds.allreduce(network, task, steps).value
+    least = bounds.combining(network, task, steps).value
     return fractional_chunks.search_mixture(network, task, steps, least, below, propagations, 0, start)
 
 
@@ -49,7 +49,7 @@ def test_what_is_blended_replays_and_keeps_the_bound(name: str, steps: int) -> N
     replay = verify.schedule(made(blended(network, SCAN, steps)))
     assert replay.steps == steps
     assert replay.chunks > 1
-    assert replay.rounds_per_chunk >= bounds.allreduce(network, SCAN, steps).value
+    assert replay.rounds_per_chunk >= bounds.combining(network, SCAN, steps).value
 
 
 def test_a_scan_on_a_ring_of_four() -> None:
@@ -108,7 +108,7 @@ def test_too_few_steps_and_other_problems_have_no_answer() -> None:
 def test_a_try_blends() -> None:
     same = Generator(tuple(range(4)), tuple(range(len(RING.routes))), (0,))
     task = collective("scan", 4)
-    least = bounds.allreduce(RING, task, 4).value
+    least = bounds.combining(RING, task, 4).value
     asked = Attempt("blending", TranslatedChunks(RING, task, (same,), 1), 4, 0, FEW, 0, least=least)
     outcome = run_attempt(asked)
     assert outcome.status == "sat"

@@ -59,7 +59,7 @@ def test_a_way_costs_what_its_sends_cost():
 def test_fractions_meet_the_bound_on_an_odd_machine(steps):
     net = network("dgx1", ODD)
     task = synth.collective("allreduce", net.ranks)
-    bound = bounds.allreduce(net, task, steps).value
+    bound = bounds.combining(net, task, steps).value
     found = search_hub_trees(net, task, steps, bound, None, 2.0, 0)
     assert found.value == pytest.approx(float(bound))
     assert found.schedule is not None

@@ -222,7 +222,7 @@ def test_bounds_count_every_crossing():
         (collective("reduce", 2), Fraction(1, 2)),
         (collective("broadcast", 2), 1),
     ):
-        kind = bounds.allreduce if task == every else bounds.flow
+        kind = bounds.combining if task == every else bounds.flow
         assert kind(network, task, None).value == kind(network, task, 1).value == value
     assert (
         single_cut_bound(pair(0, 0, 1), collective("scan", 2)).value == 1

@@ -172,7 +172,7 @@ def test_bounds_end_by_themselves_and_the_quick_one_is_there(
 
 def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where flows see less than the quick bound does, which holds at every S."""
-    monkeypatch.setattr(bounds, "allreduce", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))
+    monkeypatch.setattr(bounds, "combining", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))
     monkeypatch.setattr(
         "synth.solvers.processes.pool.run_in_process", lambda call, *arguments, **_: call(*arguments)
     )  # here, where it is replaced

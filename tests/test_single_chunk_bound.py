@@ -164,7 +164,7 @@ def found() -> LowerBound:
 
 def test_scan_on_a_star_in_three_steps_needs_two(found: LowerBound) -> None:
     """Cuts say 3/2: what they do not see is that the hub has one place for each chunk."""
-    assert bounds.allreduce(STAR, STAR_SCAN, 3).value == Fraction(3, 2)
+    assert bounds.combining(STAR, STAR_SCAN, 3).value == Fraction(3, 2)
     assert found.value == 2
     assert len(str(found.certificate)) < 20_000
     docs = STAR.to_json(), STAR_SCAN.to_json(1)

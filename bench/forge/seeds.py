@@ -213,7 +213,7 @@ def limits() -> Iterator[Case]:
     ring, star = topology("ring:4").network(), topology("star:5").network()
 
     def whole(name: str, kind: str, network: Network, task: Collective, steps: list[int | None]) -> Case:
-        return _bounds(name, kind, network, task, [(s, bounds.allreduce(network, task, s)) for s in steps])
+        return _bounds(name, kind, network, task, [(s, bounds.combining(network, task, s)) for s in steps])
 
     gather, tree, scan = collective("allgather", 4), collective("broadcast", 4), collective("scan", 5)
     yield _bounds("distance", "distance", ring, gather, [(0, bounds.steps(ring, gather))])
@@ -253,7 +253,7 @@ def limits() -> Iterator[Case]:
     yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
     chunk = single_chunk.bound(star, scan, 3, bounds.flow(star, scan, 3).value)
     five = topology("ring:5").network(), collective("allreduce", 5)
-    few = single_chunk.too_few(*five, 2)
+    few = single_chunk.too_few_steps(*five, 2)
     assert chunk is not None and few is not None
     yield _bounds("one chunk", "one-chunk", star, scan, [(3, chunk)])
     yield _renumbered("one chunk", "one-chunk, numbering", star, scan, 3, chunk.certificate, chunk.value)

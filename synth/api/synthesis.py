@@ -303,12 +303,12 @@ def bound(
     from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import TimeUp, time_limited
     from synth.solvers.processes.pool import run_in_process
-    from synth.solvers.processes.resumable_jobs import LEAST_RANKS
+    from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
     seconds = BOUND_EFFORT if time_limit is None and chunk_assembly.applies(network, task) else time_limit
-    at_once = seconds is None and network.ranks <= LEAST_RANKS
+    at_once = seconds is None and network.ranks <= MAX_RANKS_IN_PROCESS
     floor: list[tuple[int | None, LowerBound]] = []
     if not at_once:
         quick = single_cut_bound(network, task)
@@ -319,7 +319,7 @@ def bound(
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
         return found
-    kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
+    kind = bounds.combining if task.combining and not task.reversible else bounds.flow
 
     def at(steps: int | None) -> LowerBound:
         made = kind(network, task, steps) if at_once else run_in_process(kind, network, task, steps)

@@ -1,11 +1,11 @@
 """Lower bounds on steps and on rounds per chunk, each with a certificate that `synth.checker.certificates.cuts`
 re-checks.
 
-    steps      the least number of steps                              distance, unreachable
-    flow       R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
-    rounds     the least R at one number of chunks and steps          deadline-cuts
-    completing R/C at any S, by the rank that completes first         allreduce-cuts
-    allreduce  the greater of flow and completing
+    steps               the least number of steps                              distance, unreachable
+    flow                R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
+    rounds              the least R at one number of chunks and steps          deadline-cuts
+    completion_bound    R/C at any S, by the rank that completes first         allreduce-cuts
+    combining           the greatest of flow and completion_bound
 
 The proofs are in docs/proofs.md. The linear solver is imported when a bound is computed.
 """
@@ -25,7 +25,7 @@ from synth.model.topology import Network
 
 LONG = 12_000  # bytes of JSON of a certificate, above which a shorter one of the same bound is preferred
 
-__all__ = ["allreduce", "completes", "completing", "flow", "rounds", "steps"]
+__all__ = ["combining", "completion_bound", "flow", "has_completion_bound", "rounds", "steps"]
 
 
 def flow(
@@ -37,13 +37,13 @@ def flow(
     """Return a lower bound on R/C of every schedule of `steps` steps, or of any number of steps if None.
 
     It holds for every number of chunks. For combining collectives each wanted contribution must flow to the ranks that
-    want it. `generators` are automorphisms (`ranks`, `routes`, `units`) to use; None computes them by
-    `synth.model.symmetry`. If the certificate is long and the bound for every number of steps is as good, that one's
-    certificate is returned. Raises InfeasibleError (with its certificate) if no schedule of `steps` steps exists.
+    want it. `generators`: automorphisms of the problem (None: computed by `synth.model.symmetry`). If the certificate
+    is long and the bound for every number of steps is as good, the certificate of the latter is returned. Raises
+    InfeasibleError (with its certificate) if no schedule of `steps` steps exists.
     """
-    from synth.bounds.dual_rounding import exact
+    from synth.bounds.dual_rounding import round_duals
 
-    packing = exact(_solved(network, collective, steps, generators))
+    packing = round_duals(_solved(network, collective, steps, generators))
     bound = _checked(network, collective, packing.certificate(), steps)
     if steps is not None and len(canonical(bound.certificate)) > LONG:
         always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
@@ -55,14 +55,14 @@ def rounds(
     network: Network, collective: Collective, steps: int, chunks: int, bound: LowerBound | None = None,
     generators: Sequence[Any] | None = None,
 ) -> tuple[int, LowerBound]:  # fmt: skip
-    """Return a lower bound on R of `chunks` chunks per unit in `steps` steps, and the bound R / chunks that proves it.
+    """Return a lower bound on R for schedules of `chunks` chunks per unit in `steps` steps, and it as a bound on R/C.
 
-    The packing is chosen anew for this number of chunks, as every step has at least one round. That can give more than
-    rounding up `bound` (an any-chunks bound at `steps`, used where it gives more).
+    Each step has at least one round. A linear program with this constraint can give more than `bound`, a bound on R/C
+    for every number of chunks at `steps` steps, rounded up. The better of the two is returned. Raises as `flow`.
     """
-    from synth.bounds.dual_rounding import exact
+    from synth.bounds.dual_rounding import round_duals
 
-    certificate = exact(_solved(network, collective, steps, generators, 1 / chunks)).certificate()
+    certificate = round_duals(_solved(network, collective, steps, generators, 1 / chunks)).certificate()
     candidates = [_checked(network, collective, certificate, steps, chunks)]
     if bound:
         candidates.append(_checked(network, collective, bound.certificate, steps, chunks))
@@ -70,32 +70,36 @@ def rounds(
     return int(best.value * chunks), best
 
 
-def allreduce(
+def combining(
     network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None
 ) -> LowerBound:
-    """Return the greatest bound on R/C of a combining collective: `flow` at `steps`, `flow` for every number of steps,
-    and for allreduce the bound by the rank that completes first."""
+    """Return the greatest known bound on R/C of a combining collective at `steps` steps (None: any number of steps).
+
+    It is the greatest of `flow` at `steps`, `flow` for every number of steps, and `completion_bound`. Raises as `flow`.
+    """
     found = flow(network, collective, steps, generators)
     if steps is not None and collective.wants is not None:
         always = flow(network, collective, None, generators)
         found = max(found, _checked(network, collective, always.certificate, steps), key=lambda b: b.value)
-    other = completing(network, collective, steps, generators)
+    other = completion_bound(network, collective, steps, generators)
     return found if other is None else max(found, other, key=lambda b: b.value)
 
 
-def completes(collective: Collective) -> bool:
-    """Return True if `completing` gives a bound for `collective`."""
+def has_completion_bound(collective: Collective) -> bool:
+    """Return True if `completion_bound` gives a bound for `collective`: an allreduce among some ranks, of one unit."""
     return collective.units == 1 and sends_of_a_chunk(collective) > 0
 
 
-def completing(
+def completion_bound(
     network: Network, collective: Collective, steps: int | None = None, generators: Sequence[Any] | None = None
 ) -> LowerBound | None:  # fmt: skip
-    """Return a bound on R/C of a combining collective at any S, by the rank that completes first; None if it gives
-    none."""
+    """Return the bound on R/C by the first rank to hold the whole sum, for every number of chunks and steps.
+
+    None unless `has_completion_bound`. `steps`: number of steps that its certificate is checked for (None: any).
+    """
     from synth.bounds.first_completion import first_completion_bound
 
-    if not completes(collective):
+    if not has_completion_bound(collective):
         return None
     return _checked(
         network,

@@ -21,11 +21,11 @@ Cuts = list[frozenset[int]]
 
 
 def is_never_attained(network: Network, collective: Collective, floor: LowerBound) -> bool:
-    """Return True if it is proved that no schedule attains `floor`, a bound for every number of steps by
-    ``static-cuts``; False proves nothing.
+    """Return True if it is proved that no schedule has R/C equal to `floor`; False proves nothing.
 
-    Only for copying collectives, and for certificates of this very problem, which are taken to be valid. For a
-    combining collective call it with its reversal and a bound of that.
+    `floor`: a bound for every number of steps. True needs a certificate of kind ``static-cuts`` for this very problem,
+    which is taken to be valid, and a collective that does not combine. For one that combines, call it with the reversed
+    network and collective and their bound.
     """
     certificate = floor.certificate or {}
     if certificate.get("kind") != "static-cuts" or certificate.get("count") or collective.combining or floor.value <= 0:

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from synth.bounds.demands import Demand, demands
-from synth.bounds.independent_sums import Family, families, independent
-from synth.bounds.receive_covers import Cover, covers, places
+from synth.bounds.independent_sums import Family, families, independent_sums
+from synth.bounds.receive_covers import Cover, covered_sends, covers
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
@@ -27,8 +27,8 @@ from synth.solvers.cutting_planes import CutProgram, CutRow
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import growing_flow
 
-Cut = tuple[int, ...]  # θ: rank n is inside through time θ[n], -1: never
-Item = Cut | Cover
+Cut = tuple[int, ...]  # θ: rank n is inside from time 0 through time θ[n]; -1: never
+CutOrCover = Cut | Cover
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ class CutLPSettings:
 SETTINGS = CutLPSettings()
 
 
-def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
-    """Return the (route, step) pairs whose sends enter the cut: from outside at step - 1 to inside at step."""
+def entering_sends(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
+    """Return the (route, step) pairs, steps 1 to `steps`, whose sends enter the cut: from outside before to inside
+    after."""
     return [
         (i, t)
         for i, route in enumerate(network.routes)
@@ -60,24 +61,33 @@ def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
     ]
 
 
-def paid(network: Network, item: Item, steps: int) -> list[tuple[int, int]]:
-    """Return the (route, step) pairs whose sends a cut or a cover counts."""
-    return places(network, item, steps) if isinstance(item, Cover) else entered(network, item, steps)
+def counted_sends(network: Network, item: CutOrCover, steps: int) -> list[tuple[int, int]]:
+    """Return the (route, step) pairs whose sends a cut (those that enter it) or a cover counts."""
+    return covered_sends(network, item, steps) if isinstance(item, Cover) else entering_sends(network, item, steps)
 
 
-def gain(collective: Collective, unit: int, item: Item, steps: int) -> int:
-    """Return the least number of sends of each chunk of the unit that the cut or cover counts."""
+def least_sends(collective: Collective, unit: int, item: CutOrCover, steps: int) -> int:
+    """Return a lower bound on the number of sends of each chunk of the unit that the cut or cover counts."""
     if isinstance(item, Cover):
         return item.sends
     if not collective.combining or collective.wants is None:
         return 1
     outside = [n for n, theta in enumerate(item) if theta < 0]
-    return independent(collective, unit, outside, [n for n, theta in enumerate(item) if theta >= steps])
+    return independent_sums(collective, unit, outside, [n for n, theta in enumerate(item) if theta >= steps])
 
 
 @dataclass
-class Share:
-    """One representative unit: its orbit's size, its stabiliser, its demands, the columns of its loads, its cuts."""
+class UnitOrbit:
+    """A representative `unit` of an orbit of units.
+
+    Attributes:
+        orbit: number of units in the orbit.
+        group: generators of the stabiliser of the unit.
+        demands: the demands of the unit, one of each orbit under `group`.
+        families: sets of independent sums, by which cuts are separated.
+        covers: its cover inequalities.
+        columns: column of the load of each (route, step); those in one orbit under `group` share a column.
+    """
 
     unit: int
     orbit: int
@@ -89,9 +99,10 @@ class Share:
 
 
 class CutLP:
-    """The linear program on orbits. `steps` None is the static one: a single layer, in which time is not seen.
+    """The cutting-plane linear program, on orbits under `generators`. Call `run`, then `duals`.
 
-    `floor`: least value of each r[step] (1/C for the least R at C chunks). `count`: sends that one chunk needs in all.
+    `steps` None gives the static program: a single layer, without time. `floor`: minimum of each r[step] (1/C for the
+    least R at C chunks). `count`: number of sends that each chunk needs in all.
     """
 
     def __init__(
@@ -121,12 +132,14 @@ class CutLP:
             for column in self.shares[0].columns.values():
                 tally[column] = tally.get(column, 0.0) + 1.0
             lp.add_rows([(float(count), tally, None)])
-        self.program: CutProgram[tuple[Share, Item]] = CutProgram(lp)
+        self.program: CutProgram[tuple[UnitOrbit, CutOrCover]] = CutProgram(lp)
 
-    def _share(self, unit: int, size: int) -> Share:
+    def _share(self, unit: int, size: int) -> UnitOrbit:
         group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
         many = not self.static and self.network.ranks > SETTINGS.sums_ranks
-        return Share(unit, size, group, demands(self.collective, unit), [] if many else families(self.collective, unit))
+        return UnitOrbit(
+            unit, size, group, demands(self.collective, unit), [] if many else families(self.collective, unit)
+        )
 
     def _number_columns(self) -> None:
         self.size = self.steps
@@ -179,9 +192,10 @@ class CutLP:
         return rows
 
     def run(self) -> float:
-        """Add violated cuts until there are none; return the optimum.
+        """Add violated cuts until there are none, and return the optimum, the least Σ r.
 
-        After `SETTINGS.max_cycles` rounds it is a lower bound of that.
+        After `SETTINGS.max_cycles` rounds of cuts it is a lower bound on the optimum. Raises ArithmeticError where the
+        solver fails.
         """
         searches = [_Search(self, share) for share in self.shares]
         for share in self.shares:
@@ -190,7 +204,7 @@ class CutLP:
         for share in self.shares:
             self.program.add(self._row(share, cover) for cover in share.covers)
 
-        def violated(loads: list[float]) -> Iterator[CutRow[tuple[Share, Item]]]:
+        def violated(loads: list[float]) -> Iterator[CutRow[tuple[UnitOrbit, CutOrCover]]]:
             for search in searches:
                 for cut in search.violated(loads):
                     yield self._row(search.share, cut)
@@ -208,7 +222,10 @@ class CutLP:
         return [self.tight(tuple(out), demand), self.tight(tuple(into), demand)]
 
     def tight(self, cut: Cut, demand: Demand) -> Cut:
-        """Return the cut moved so that only sends of use for the demand enter it; its capacity does not grow."""
+        """Return the cut moved so that only sends that can serve the demand in time enter it.
+
+        The total load of the sends that enter it does not grow.
+        """
         if self.static:
             return cut
         early, late = self.far[demand]
@@ -219,27 +236,30 @@ class CutLP:
             moved.append(min(self.steps, max(low, -1, min(theta, high))))
         return tuple(moved)
 
-    def _row(self, share: Share, item: Item) -> CutRow[tuple[Share, Item]]:
+    def _row(self, share: UnitOrbit, item: CutOrCover) -> CutRow[tuple[UnitOrbit, CutOrCover]]:
         row: dict[int, float] = {}
-        for place in paid(self.network, item, self.steps):
+        for place in counted_sends(self.network, item, self.steps):
             column = share.columns.get(place)
             if column is not None:
                 row[column] = row.get(column, 0.0) + 1.0
-        return CutRow((share, item), row, float(gain(self.collective, share.unit, item, self.steps)))
+        return CutRow((share, item), row, float(least_sends(self.collective, share.unit, item, self.steps)))
 
-    def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Item, float]], float]:
-        """Return the duals of the last optimum: price for each orbit of links or limits and step, weight of each cut,
-        weight of the count."""
-        duals = self.program.duals
-        prices = {key: -mu for key, mu in zip(self.capacities, duals, strict=False) if mu < -1e-12}
+    def duals(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[UnitOrbit, CutOrCover, float]], float]:
+        """Return the dual solution after `run`, a fractional packing of cuts.
+
+        It is (prices, cuts, count): the price at (kind, representative link or limit, step), a triple (unit orbit, cut
+        or cover, weight) for each one of positive weight, and the dual value of the constraint on `count`.
+        """
+        row_duals = self.program.duals
+        prices = {key: -mu for key, mu in zip(self.capacities, row_duals, strict=False) if mu < -1e-12}
         cuts = [(share, cut, a / share.orbit) for (share, cut), a in self.program.weights if a > 1e-12]
-        return prices, cuts, duals[-1] if self.count else 0.0
+        return prices, cuts, row_duals[-1] if self.count else 0.0
 
 
 class _Search:
     """Separation of violated cuts of one representative unit by maximum flow."""
 
-    def __init__(self, master: CutLP, share: Share) -> None:
+    def __init__(self, master: CutLP, share: UnitOrbit) -> None:
         self.master, self.share, self.graph = master, share, growing_flow()
         layers = 0 if master.static else master.steps
         self.layers = layers
@@ -311,7 +331,7 @@ class _Search:
 
 
 def cap_permutation(network: Network, g: Generator) -> tuple[int, ...]:
-    """Return the permutation of shared limits that an automorphism induces."""
+    """Return the image of each shared limit under an automorphism, by its number in `network.caps`."""
     places: dict[tuple, list[int]] = {}
     for k, cap in enumerate(network.caps):
         places.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
@@ -342,5 +362,5 @@ def _demand_representatives(found: tuple[Demand, ...], group: tuple[Generator, .
 
 
 def move_demand(g: Generator, demand: Demand) -> Demand:
-    """Return the image of a demand."""
+    """Return the image of `demand` under the automorphism `g`."""
     return Demand(frozenset(g.ranks[n] for n in demand.sources), g.ranks[demand.dst])

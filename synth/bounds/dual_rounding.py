@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from synth.bounds.cut_lp import CutLP, Item, cap_permutation, gain, paid
+from synth.bounds.cut_lp import CutLP, CutOrCover, cap_permutation, counted_sends, least_sends
 from synth.bounds.receive_covers import Cover
 from synth.model.collective import Collective
 from synth.model.schedule import problem_fingerprint
@@ -25,7 +25,16 @@ MAX_IMAGES = 5_000  # maximum orbit of a cut; a larger one is represented by the
 
 @dataclass
 class Packing:
-    """Integer prices ``y`` (per link or limit, per step) of total value ≤ `scale` a step, and cuts that fit them."""
+    """An exact dual solution: integer prices, and weighted cuts that the prices pay for.
+
+    Attributes:
+        steps: number of steps, None where prices are the same in every step.
+        scale: maximum of Σ units · price in each step; the bound on R/C is the total weight divided by it.
+        links: price in each step, by route; routes of price 0 may be missing. `limits`: the same by shared limit.
+        cuts: (weight, cut or cover) rows of each representative unit.
+        orbits: number of units in the orbit of each representative unit.
+        count: price of each send beside those of its links, if each chunk needs `sends` sends in all.
+    """
 
     network: Network
     collective: Collective
@@ -34,7 +43,7 @@ class Packing:
     generators: tuple[Generator, ...]
     links: dict[int, list[int]]
     limits: dict[int, list[int]]
-    cuts: dict[int, list[tuple[int, Item]]]
+    cuts: dict[int, list[tuple[int, CutOrCover]]]
     orbits: dict[int, int]
     count: int = 0
     sends: int = 0
@@ -49,14 +58,14 @@ class Packing:
         return self.steps or 1
 
     def capacity(self, route: int, step: int) -> int:
-        """Return the maximum total weight of the cuts that a send over `route` at `step` enters."""
+        """Return the maximum total weight of the cuts that a send over `route` in step `step` may enter: its price."""
         y = self.links[route][step - 1] if route in self.links else 0
         for k in self.network.caps_of[route]:
             y += self.limits[k][step - 1] if k in self.limits else 0
         return y - self.count
 
     def slacks(self) -> list[int]:
-        """Return `scale` minus the value of all bandwidth, for each step."""
+        """Return `scale` - Σ units · price over all links and limits, for each step."""
         slack = [self.scale] * self.layers
         for table, resources in ((self.links, self.network.routes), (self.limits, self.network.caps)):
             for k, row in table.items():
@@ -72,18 +81,15 @@ class Packing:
     def _total(self) -> int:
         total = 0
         for u, size in self.orbits.items():
-            value = sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ()))
+            value = sum(w * least_sends(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ()))
             total += size * (value + self.sends * self.count)
         return total
 
-    def rounds(self, chunks: int) -> int:
-        """Return the bound on R at `chunks` chunks, where every step has at least one round."""
-        spare = 0 if self.steps is None else sum(self.slacks())
-        return -(-(chunks * self._total() + spare) // self.scale)
-
     def fit(self) -> bool:
-        """Reduce the weights of cuts to what the prices allow, the heaviest first; return False if the prices exceed
-        `scale`."""
+        """Reduce the weights of cuts, in place, until each send can pay for the cuts that it enters.
+
+        The heaviest cuts come first. Returns False if the prices exceed `scale`, which no weights can mend.
+        """
         if self.count < 0 or min(self.slacks(), default=0) < 0:
             return False
         if self.count and any(
@@ -94,7 +100,7 @@ class Packing:
             capacity: dict[tuple[int, int], int] = {}
             fitted = []
             for weight, cut in sorted(rows, key=_order, reverse=True):
-                places = paid(self.network, cut, self.layers)
+                places = counted_sends(self.network, cut, self.layers)
                 for place in places:
                     if place not in capacity:
                         capacity[place] = self.capacity(*place)
@@ -110,9 +116,9 @@ class Packing:
         """Return the certificate as JSON (docs/proofs.md)."""
         doc: dict = {
             "kind": self.kind, "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
-            "scale": self.scale, "prices": show_prices(self.network, self.links, self.limits, self.generators),
+            "scale": self.scale, "prices": price_rows(self.network, self.links, self.limits, self.generators),
             "cuts": self._rows(False),
-            "generators": [show_generator(g, self.network) for g in self.generators],
+            "generators": [generator_row(g, self.network) for g in self.generators],
         }  # fmt: skip
         covers = self._rows(True)
         if self.count:
@@ -130,15 +136,19 @@ class Packing:
         return shown
 
 
-def _order(row: tuple[int, Item]) -> tuple:
+def _order(row: tuple[int, CutOrCover]) -> tuple:
     return row[0], isinstance(row[1], Cover), row[1]
 
 
-def show_prices(
+def price_rows(
     network: Network, links: dict[int, list[int]], limits: dict[int, list[int]], generators: Sequence[Generator]
 ) -> list[list]:  # fmt: skip
-    """Return the rows of prices, one for each orbit whose price is not zero. Parallel links are distinguished by their
-    switches."""
+    """Return the rows of a certificate's prices: ``["link", src, dst, price in each step...]``, or ``["limit", k,
+    ...]``.
+
+    There is one for each orbit of links or limits under `generators` with a price above 0. The switches of a link
+    through switches follow `dst`.
+    """
     shown: list[list] = []
     of_route = orbits(len(network.routes), [g.routes for g in generators])
     of_limit = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
@@ -149,16 +159,19 @@ def show_prices(
     return shown + [["limit", k, *row] for k, row in sorted(limits.items()) if any(row) and of_limit[k] == k]
 
 
-def show_generator(g: Generator, network: Network) -> list:
-    """Return a generator as JSON: ranks, units, and links where the ranks do not determine them."""
+def generator_row(g: Generator, network: Network) -> list:
+    """Return a generator as a certificate has it: [ranks, units], and routes where the ranks do not determine them."""
     parallel = len({(r.src, r.dst) for r in network.routes}) < len(network.routes)
     return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
 
-def exact(master: CutLP) -> Packing:
-    """Return the best exact packing that rounding the master's last dual gives."""
-    prices, cuts, count = master.packing()
-    images: dict[int, list[tuple[float, Item]]] = {}
+def round_duals(master: CutLP) -> Packing:
+    """Return the best exact packing that comes of rounding the duals of `master`, after its `run`.
+
+    Raises ArithmeticError where no rounding gives one.
+    """
+    prices, cuts, count = master.duals()
+    images: dict[int, list[tuple[float, CutOrCover]]] = {}
     for share, cut, weight in cuts:
         same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
         images.setdefault(share.unit, []).extend((weight / len(same), c) for c in same)
@@ -188,7 +201,7 @@ def _rounded(master: CutLP, rounding: Rounding, prices: dict, images: dict, coun
             row = [whole(prices.get((kind, representative, t), 0.0)) for t in range(1, master.steps + 1)]
             if any(row):
                 tables[kind][k] = row
-    cuts: dict[int, list[tuple[int, Item]]] = {}
+    cuts: dict[int, list[tuple[int, CutOrCover]]] = {}
     for u, rows in images.items():
         cuts[u] = [(whole(w), c) for w, c in rows if whole(w)]
     steps = None if master.static else master.steps
@@ -221,7 +234,7 @@ def _spent(master: CutLP, prices: dict[tuple[str, int, int], float]) -> float:
     return float(max(spent.values(), default=0.0))
 
 
-def _move_cut(g: Generator, item: Item) -> Item:
+def _move_cut(g: Generator, item: CutOrCover) -> CutOrCover:
     if isinstance(item, Cover):
         return item._replace(rank=g.ranks[item.rank])
     moved = [0] * len(item)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from synth.bounds.cut_lp import SETTINGS, cap_permutation
-from synth.bounds.dual_rounding import DENOMINATORS, MAX_SCALE, show_generator, show_prices
+from synth.bounds.dual_rounding import DENOMINATORS, MAX_SCALE, generator_row, price_rows
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
@@ -48,7 +48,7 @@ RootCut = tuple[_Root, str, Side]  # a cut of the family "before", "after" or "o
 
 
 class FirstCompletionLP:
-    """The linear program of the module, on orbits, with cuts separated by maximum flow."""
+    """The linear program of the module, on orbits, with cuts separated by maximum flow. Call `run`, then `bound`."""
 
     def __init__(self, network: Network, collective: Collective, generators: Sequence[Generator]) -> None:
         self.network, self.collective, self.generators = network, collective, tuple(generators)
@@ -93,7 +93,10 @@ class FirstCompletionLP:
         return rows
 
     def run(self) -> float:
-        """Return the optimum of the linear program, after separating all violated cuts."""
+        """Add violated cuts until there are none, and return the optimum R, in rounds per chunk.
+
+        Raises ArithmeticError where the solver fails.
+        """
         others = [(root, p) for root in self.roots for p in self.members if p != root.rank]
         everyone = frozenset(range(self.network.ranks))
         self.program.add(self._row(root, "after", frozenset((p,))) for root, p in others)
@@ -113,7 +116,7 @@ class FirstCompletionLP:
         return CutRow((root, family, inside), row, 0.0)
 
     def entering(self, inside: Side) -> list[int]:
-        """Return the routes into a set of ranks."""
+        """Return the numbers of the routes into the set `inside` from outside."""
         return [i for i, r in enumerate(self.network.routes) if r.src not in inside and r.dst in inside]
 
     def _violated(self, x: list[float]) -> Iterator[CutRow[RootCut]]:
@@ -136,8 +139,10 @@ class FirstCompletionLP:
                             yield self._row(root, family, frozenset(graph.get_sink_side_min_cut()))
 
     def bound(self, *, turned: bool, original: tuple[Network, Collective]) -> LowerBound:
-        """Return the best exact packing from the last dual, as a certificate (`original`: the problem before any
-        reversal)."""
+        """Return the exact bound that rounding the duals gives, with its certificate, after `run`.
+
+        `original`: the problem that the certificate names. `turned`: the program's network is the reversal of that.
+        """
         duals = self.program.duals[1:]  # without that of Σ λ = 1
         prices = {key: max(0.0, -mu) for key, mu in zip(self.capacities, duals, strict=True)}
         images: dict[int, list[tuple[float, str, Side]]] = {root.rank: [] for root in self.roots}
@@ -195,8 +200,8 @@ class FirstCompletionLP:
         network, collective = original
         certificate = {
             "kind": "allreduce-cuts", "problem": problem_fingerprint(network, collective), "scale": scale,
-            "prices": show_prices(network, tables["link"], tables["limit"], self.generators), "roots": parts,
-            "generators": [show_generator(g, network) for g in self.generators],
+            "prices": price_rows(network, tables["link"], tables["limit"], self.generators), "roots": parts,
+            "generators": [generator_row(g, network) for g in self.generators],
         }  # fmt: skip
         return LowerBound(Fraction(min(values), scale), certificate | ({"reversed": True} if turned else {}))
 
@@ -207,7 +212,11 @@ def _move_side(g: Generator, inside: Side) -> Side:
 
 
 def first_completion_bound(network: Network, collective: Collective, generators: Sequence[Generator]) -> LowerBound:
-    """Return the greater of the bound and the bound of the reversed network. Certificate kind ``allreduce-cuts``."""
+    """Return the bound on R/C of an allreduce of one unit, for every number of chunks and steps.
+
+    It is the greater of those by the network and by its reversal. `generators`: automorphisms of the problem. The
+    certificate's kind is ``allreduce-cuts``.
+    """
     found = []
     for turned, net in ((False, network), (True, network.reversed())):
         roots = FirstCompletionLP(net, collective, generators)

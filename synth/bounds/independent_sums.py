@@ -27,19 +27,22 @@ class Family(NamedTuple):
     sums: int
 
 
-def independent(collective: Collective, unit: int, outside: Iterable[int], inside: Iterable[int]) -> int:
-    """Return the rank modulo 2 of the sums that the ranks `inside` want, restricted to `outside`; the true rank is no
-    less."""
+def independent_sums(collective: Collective, unit: int, outside: Iterable[int], inside: Iterable[int]) -> int:
+    """Return the matrix rank over GF(2) of the sums that the ranks `inside` want, restricted to contributions
+    `outside`.
+
+    The rank over the rationals, which bounds the number of sends, is no less.
+    """
     out = frozenset(outside) & collective.pre[unit]
     wants: set[int] = set()
     for d in inside:
         if d in collective.post[unit]:
             wants.add(sum(1 << i for i in collective.wanted(unit, d) & out))
-    return rank(wants)
+    return gf2_rank(wants)
 
 
-def rank(masks: Iterable[int]) -> int:
-    """Return the rank modulo 2 of a matrix whose rows are bit sets."""
+def gf2_rank(masks: Iterable[int]) -> int:
+    """Return the rank over GF(2) of the matrix whose rows are the bit sets `masks`."""
     pivots: list[int] = []
     for row in masks:
         for pivot in pivots:
@@ -50,8 +53,12 @@ def rank(masks: Iterable[int]) -> int:
 
 
 def families(collective: Collective, unit: int) -> list[Family]:
-    """Return families with at least two independent sums: all whose matrix of wants is triangular, or a sample if
-    there are many."""
+    """Return families with at least two independent sums; none if no sums are wanted, or all ranks want the same one.
+
+    Families are grown by a contribution and a rank that wants it at a time, where no rank of the family wants it. So
+    the matrix of wants is triangular, and its rank is evident. If there are more than `MOST_FAMILIES` they are a
+    sample.
+    """
     if not collective.combining or collective.wants is None:
         return []
     result: list[Family] = []

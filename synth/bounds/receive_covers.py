@@ -29,16 +29,18 @@ class Cover(NamedTuple):
     sends: int
 
 
-def places(network: Network, cover: Cover, steps: int) -> list[tuple[int, int]]:
-    """The (route, step) pairs that the cover counts."""
+def covered_sends(network: Network, cover: Cover, steps: int) -> list[tuple[int, int]]:
+    """Return the (route, step) pairs whose sends the cover counts."""
     if cover.side == "in":
         return [(i, t) for i in network.into[cover.rank] for t in range(cover.time + 1, steps + 1)]
     return [(i, t) for i in network.out[cover.rank] for t in range(1, cover.time + 1)]
 
 
 def covers(network: Network, demands: Sequence[Demand], steps: int) -> list[Cover]:
-    """Return the covers of one unit that are stronger than its cuts: two sends or more, each with the narrowest
-    window."""
+    """Return the covers of one unit that require two sends or more, each for the fewest steps in which it holds.
+
+    `demands`: those of the unit; the ones with several sources are ignored. `steps`: number of steps.
+    """
     back = network.reversed()
     far = [network.distances_from([n]) for n in range(network.ranks)]
     result: list[Cover] = []

@@ -60,8 +60,8 @@ Loads = tuple[tuple[int, ...], ...]  # number of sends of one chunk, by route an
 def bound(network: Network, collective: Collective, steps: int, above: Fraction) -> LowerBound | None:
     """Return a bound greater than `above` on R/C at `steps` steps, for every number of chunks; None if none is found.
 
-    For combining collectives of one unit and few ranks. The effort is limited by counts, so the answer is
-    deterministic.
+    Only for combining collectives of one unit on few ranks (`SETTINGS.most_variables`). The search is limited by
+    counts, so the answer is deterministic.
     """
     if not _small(network, collective, steps):
         return None
@@ -85,11 +85,11 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
     return LowerBound(value, certificate) if value > above else None
 
 
-def too_few(network: Network, collective: Collective, steps: int) -> LowerBound | None:
-    """Return a proof that more than `steps` steps are needed, as one chunk has no schedule of `steps` steps; None if it
-    has one, or if the query is not decided.
+def too_few_steps(network: Network, collective: Collective, steps: int) -> LowerBound | None:
+    """Return the bound `steps` + 1 on the number of steps, proved by a refutation of schedules of one chunk.
 
-    For combining collectives of one unit and few ranks, with limited effort, as `bound`.
+    None if one chunk has a schedule of `steps` steps, if the limited search does not decide, or if the collective is
+    none that `bound` accepts.
     """
     if not _small(network, collective, steps):
         return None
@@ -111,10 +111,12 @@ def too_few(network: Network, collective: Collective, steps: int) -> LowerBound 
 
 
 def steps(network: Network, collective: Collective) -> LowerBound:
-    """Return the greatest proved lower bound on S: by distances (`bounds.steps`), or as one chunk has no shorter
-    schedule."""
+    """Return the greatest lower bound on the number of steps, by distances (`bounds.steps`) or by `too_few_steps`.
+
+    Raises InfeasibleError as `bounds.steps`.
+    """
     least = bounds.steps(network, collective)
-    while least.value > 0 and (few := too_few(network, collective, int(least.value))) is not None:
+    while least.value > 0 and (few := too_few_steps(network, collective, int(least.value))) is not None:
         least = few
     return least
 

@@ -15,7 +15,7 @@ from math import lcm
 
 from synth.bounds.demands import sends_of_a_chunk
 from synth.bounds.distance import steps
-from synth.bounds.dual_rounding import show_prices
+from synth.bounds.dual_rounding import price_rows
 from synth.checker.certificates.cuts import check
 from synth.checker.certificates.instance import MOST_WORK
 from synth.model.collective import Collective
@@ -28,10 +28,10 @@ Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its un
 
 
 def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] = ()) -> LowerBound:
-    """Return the greatest bound by the cuts into a few sets of ranks, for any number of steps, with its certificate.
+    """Return the greatest bound on R/C by a single cut of a few, for any number of chunks and steps.
 
-    For allreduce the number of all sends is counted, too. `sets`: further sets of ranks to try. The bound is 0 where
-    each rank has all that it wants. Raises InfeasibleError where data cannot reach a rank.
+    For allreduce the number of all sends gives a bound, too. `sets`: further sets of ranks to try as the inside of a
+    cut. The bound is 0 where each rank has all that it wants. Raises InfeasibleError where data cannot reach a rank.
     """
     least = steps(network, collective)
     if not least.value:
@@ -72,7 +72,7 @@ def _certificate(
         "problem": problem_fingerprint(network, collective),
         "steps": None,
         "scale": int(weight * _capacity(prices)),
-        "prices": show_prices(network, rows["link"], rows["limit"], ()),
+        "prices": price_rows(network, rows["link"], rows["limit"], ()),
         "cuts": {str(unit): [[weight, *theta]] for unit in units},
         "generators": [],
     }

@@ -32,7 +32,7 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
             literals = [x for r, w in load.weights for x in sends[t].get(r, ()) for _ in range(w)]
             if len(literals) <= load.max_count(1):
                 continue
-            counts = model.count(literals, ceiling + 1)
+            counts = model.unary_count(literals, ceiling + 1)
             if len(counts) > ceiling:
                 model.clause([-counts[ceiling]])
             for j in range(1, maximum):
@@ -40,7 +40,7 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
                     model.clause([-counts[load.max_count(j)], bits[t][j - 1]])
     extra = [x for row in bits for x in row]
     if len(extra) > rounds - steps:
-        counts = model.count(extra, rounds - steps + 1)
+        counts = model.unary_count(extra, rounds - steps + 1)
         if len(counts) > rounds - steps:
             model.clause([-counts[rounds - steps]])
 

@@ -15,7 +15,7 @@ from synth.pareto.portfolio.members import Member
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
 from synth.solvers.processes.fork_server import Job
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
+from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS, ResumableJobs
 
 TREE_MEMBER = Member("tree")
 
@@ -75,12 +75,12 @@ class PrefetchedBounds:
 
         It may take `share` of the time until the deadline.
         """
-        begun = steps in self.jobs.jobs or steps in self.jobs.found
+        begun = steps in self.jobs.jobs or steps in self.jobs.results
         if self.deadline.over and not begun:
             return Unknown("time")
         # In another process Ctrl-C need not wait for a linear program.
-        if not (begun or self.deadline.limited or self.network.ranks > LEAST_RANKS):
+        if not (begun or self.deadline.limited or self.network.ranks > MAX_RANKS_IN_PROCESS):
             return bounds.flow(self.network, self.collective, steps)
         deadline = self.deadline.share(share)
-        bound = self.jobs.ask(steps, deadline, bounds.flow, self.network, self.collective, steps)
+        bound = self.jobs.run_until(steps, deadline, bounds.flow, self.network, self.collective, steps)
         return cast(LowerBound | Unknown, bound) if bound is not None else Unknown("time")

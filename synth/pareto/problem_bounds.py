@@ -13,7 +13,7 @@ from synth.model.schedule import Problem
 from synth.pareto.portfolio.members import Member
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Budget
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS
+from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
 # Share of a time limit that bounds may take. The rest is for the search.
 SHARE = 0.3
@@ -38,7 +38,7 @@ def query_bounds(problem: Problem, budget: Budget) -> ProblemBound | None:
         return ProblemBound(None, str(error), error.certificate)
     if least.value > problem.steps:
         return ProblemBound(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
-    if not budget.deadline.limited or problem.network.ranks <= LEAST_RANKS:
+    if not budget.deadline.limited or problem.network.ranks <= MAX_RANKS_IN_PROCESS:
         return rounds(problem)
     job = pool.submit(Member("tree").imports, rounds, (problem,), budget.memory)
     bound = pool.outcome(job, budget.deadline.share(SHARE))
@@ -50,7 +50,7 @@ def rounds(problem: Problem) -> ProblemBound:
     network, collective = problem.network, problem.collective
     any_chunks = None
     if collective.combining and not collective.reversible:
-        any_chunks = bounds.allreduce(network, collective, problem.steps)
+        any_chunks = bounds.combining(network, collective, problem.steps)
     least, per_chunks = bounds.rounds(network, collective, problem.steps, problem.chunks, any_chunks)
     if least <= problem.rounds:
         return ProblemBound(least)

@@ -20,7 +20,7 @@ from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
 from synth.pareto.resume import resumed
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS
+from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
 # Up to this many ranks trees are searched well enough to be queried before solvers have had long slices.
 TREE_RANKS = 32
@@ -126,7 +126,7 @@ class SweepState:
     def prefetched(self) -> prefetched_bounds.PrefetchedBounds:
         """Flow bounds, begun before they are needed."""
         # With few ranks a bound takes less time than the start of a process.
-        deadline = self.deadline if self.network.ranks > LEAST_RANKS else NEVER
+        deadline = self.deadline if self.network.ranks > MAX_RANKS_IN_PROCESS else NEVER
         return prefetched_bounds.PrefetchedBounds(self.network, self.collective, self.options.memory, deadline)
 
     # ------------------------------------------------------------ time

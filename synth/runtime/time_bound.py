@@ -33,7 +33,7 @@ def certified_time_bound(network: Network, collective: Collective, size: int) ->
             moves = moves or any(source != rank for source in sources)
     if not moves or size == 0:
         return Fraction(0)
-    bound = bounds.allreduce if collective.name == "allreduce" else bounds.flow
+    bound = bounds.combining if collective.name == "allreduce" else bounds.flow
     value = bound(network, collective, None).value
     return max(latency, value * size * collective.unit_share * 1000 / network.unit + min(alphas))
 

@@ -21,8 +21,8 @@ from synth.model.outcome import Why
 class Count(NamedTuple):
     """At most ``scale * (1 + true levels)`` of `literals` are true. A literal may occur several times.
 
-    `levels` is unary: level j + 1 implies level j. `vectors`: lengths of the runs of `literals` that are sorted in the
-    same way; () means runs of one. With `full` the bound is met exactly.
+    `levels` is a unary number: level j + 1 implies level j. `vectors`: lengths of consecutive runs of `literals`, each
+    of which is such a number, too; () where none is known to be. `full`: exactly so many are true.
     """
 
     literals: list[int]
@@ -34,10 +34,14 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a solver to a Model: "sat" with `values[v]` for each variable v, "unsat", or why it is undecided.
+    """The answer of a solver to a Model.
 
-    `work`: seconds, about, of one core, from the solver's own counters, so that it does not depend on the load of the
-    machine.
+    Attributes:
+        status: "sat", "unsat", or the reason why the model is undecided.
+        values: the value of each variable v at index v if "sat" (index 0 is unused), else empty.
+        detail: what limited the search, in words, if it is undecided.
+        work: approximate seconds of one core, from the solver's own counters, so that the load of the machine does not
+            change it; 0 if unknown.
     """
 
     status: Literal["sat", "unsat"] | Why
@@ -47,7 +51,7 @@ class Answer:
 
 
 class Model:
-    """A growing formula. Build with `var`, `block`, `clause` and `at_most`; `cnf` gives clauses alone."""
+    """A growing formula over the Boolean variables 1..`variables`: `clauses` and cardinality constraints `counts`."""
 
     __slots__ = ("clauses", "counts", "variables")
 
@@ -86,15 +90,18 @@ class Model:
         """Require exactly ``scale * (1 + true levels)`` of `literals` (see `Count`)."""
         self.counts.append(Count(literals, scale, levels, (), True))
 
-    def count(self, literals: Sequence[int], up_to: int) -> list[int]:
-        """Return outputs o with o[k] forced true when more than k of `literals` are, for k < `up_to`."""
+    def unary_count(self, literals: Sequence[int], up_to: int) -> list[int]:
+        """Return `up_to` new variables o, or one for each literal if these are fewer, by a totalizer.
+
+        o[k] is forced true when more than k of `literals` are. It is not forced false otherwise.
+        """
         expand = _Totalizer(self.variables, self.clauses)
         outputs = expand.sorted([[x] for x in literals], up_to)
         self.variables = expand.variables
         return outputs
 
     def cnf(self) -> tuple[int, list[list[int]]]:
-        """Return variables and clauses of an equisatisfiable CNF that keeps this model's variable numbers."""
+        """Return the number of variables and the clauses of an equisatisfiable CNF that keeps the model's variables."""
         clauses = self.clauses.copy()
         expand = _Totalizer(self.variables, clauses)
         for count in self.counts:

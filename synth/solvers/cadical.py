@@ -14,8 +14,8 @@ try:
 except ImportError:
     Cadical195 = None
 
-# Clauses read, and propagations, per second, about, on a core of a few GHz.
-CLAUSES, PROPAGATIONS = 1e6, 6e6
+# Approximate rates of a core of a few GHz, by which counters become seconds.
+CLAUSES_PER_SECOND, PROPAGATIONS_PER_SECOND = 1e6, 6e6
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Cadical(PythonSat):
     proofs: ClassVar[bool] = True
 
     def solve(self, model: Model) -> Answer:
-        """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError."""
+        """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError without
+        python-sat."""
         if Cadical195 is None:
             raise python_sat_missing("solver cadical")
         if [] in model.clauses:
@@ -44,4 +45,4 @@ class Cadical(PythonSat):
 
 def _work(solver: Any, clauses: int) -> float:
     """Return the seconds that this work takes on an idle core of a few GHz."""
-    return clauses / CLAUSES + (solver.accum_stats() or {}).get("propagations", 0) / PROPAGATIONS
+    return clauses / CLAUSES_PER_SECOND + (solver.accum_stats() or {}).get("propagations", 0) / PROPAGATIONS_PER_SECOND

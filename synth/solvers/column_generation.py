@@ -58,14 +58,14 @@ class SmoothedPrices:
 
     Attributes:
         best: the prices with the greatest dual bound so far.
-        bound: this bound: the least total cost of columns at `best`.
+        bound: the dual bound at `best`, which is the least total cost of columns there; 0 at first.
     """
 
     def __init__(self, first: np.ndarray) -> None:
         self.best, self.bound = first, 0.0
 
-    def near(self, prices: np.ndarray) -> np.ndarray:
-        """Return the mean of the best prices and the master's `prices`."""
+    def smooth(self, prices: np.ndarray) -> np.ndarray:
+        """Return the mean of the best prices, with weight `SMOOTHING`, and the master's `prices`."""
         return SMOOTHING * self.best + (1 - SMOOTHING) * prices
 
     def update(self, prices: np.ndarray, bound: float) -> None:

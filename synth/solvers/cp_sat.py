@@ -18,7 +18,10 @@ except ImportError:
 
 @dataclass(frozen=True)
 class CpSat:
-    """CP-SAT with one worker thread: the portfolio runs processes. `conflicts` limits the search deterministically."""
+    """CP-SAT with one worker thread, as the portfolio runs several processes.
+
+    `conflicts`: maximum number of conflicts of a search (None: no limit).
+    """
 
     native_counts: ClassVar[bool] = True
     proofs: ClassVar[bool] = False
@@ -88,11 +91,12 @@ def new_program() -> Any:
     return cp_model.CpModel()
 
 
-def solved_program(program: Any, seconds: float, seed: int) -> Any:
-    """Return the `cp_model.CpSolver` that holds a solution of `program`; None if one worker finds none.
+def solve_program(program: Any, seconds: float, seed: int) -> Any:
+    """Search for a solution of `program` with one worker.
 
-    `seconds` are CP-SAT's deterministic measure of work, about seconds of one core. The load of the machine does not
-    change the answer.
+    `seconds`: limit by CP-SAT's deterministic measure of work, about seconds of one core, so that the load of the
+    machine does not change the answer. Returns the `cp_model.CpSolver` that holds the solution, the best one found if
+    there is an objective; None if there is none or none was found. Raises MissingDependencyError without ortools.
     """
     if cp_model is None:
         raise MissingDependencyError("CP-SAT needs ortools; run: pip install ortools")

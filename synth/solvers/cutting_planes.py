@@ -21,8 +21,8 @@ def cutting_planes(
     cuts that the solution violates and returns False where there are none.
 
     Returns:
-        The last solution, None only where there never was one, and True if it violates no cut. False: the relaxation
-        has no solution, or `rounds` of them were solved.
+        The last solution, None only where there never was one, and True if it violates no cut; False if the relaxation
+        has no solution, or was solved `rounds` times.
     """
     last = None
     for _ in range(rounds):
@@ -44,7 +44,8 @@ class CutRow(NamedTuple, Generic[T]):
 
 
 class CutProgram(Generic[T]):
-    """A linear program to which cuts are added, each distinct row once, after all its other rows.
+    """A linear program to which cuts are added. All its other rows must be there before; each distinct cut is a row
+    once.
 
     Attributes of the last solution:
         optimum: its objective, 0 before there is one.
@@ -78,7 +79,8 @@ class CutProgram(Generic[T]):
     def run(self, violated: Callable[[list[float]], Iterable[CutRow[T]]], rounds: int) -> bool:
         """Solve and add the cuts that ``violated(x)`` returns for a solution x, until there are no new ones.
 
-        Returns False where the program has no solution, or after `rounds` of them.
+        Returns True where the last solution violates no cut, False where the program has no solution or was solved
+        `rounds` times.
         """
         return cutting_planes(self._solve, lambda solution: self.add(violated(solution)), rounds)[1]
 

@@ -14,14 +14,15 @@ LIBRARY = ("scipy.optimize", "scipy.sparse")
 
 
 def linear(cost: np.ndarray, **arguments: Any) -> Any:
-    """Return the result of `scipy.optimize.linprog`. Raises TimeUp."""
+    """Return the result of `scipy.optimize.linprog(cost, **arguments)`. Raises TimeUp at the ambient deadline."""
     return run_in_process(_linear, cost, arguments, imports=LIBRARY)
 
 
 def integer(cost: np.ndarray, rows: Sequence[tuple[Any, Any, Any]], upper: Any = np.inf, **options: Any) -> Any:
-    """Return the result of `scipy.optimize.milp` for integers 0 <= x <= `upper`. Raises TimeUp.
+    """Return the result of `scipy.optimize.milp`: the minimum of `cost` x over integers 0 <= x <= `upper`.
 
-    `rows`: triples (matrix, low, high) that stand for low <= matrix x <= high.
+    `rows`: triples (matrix, low, high) that stand for low <= matrix x <= high. `options`: those of `milp`. Raises
+    TimeUp at the ambient deadline.
     """
     return run_in_process(_integer, cost, rows, upper, options, imports=LIBRARY)
 

@@ -1,6 +1,7 @@
 """Maximum flow on one fixed set of arcs whose capacities change from call to call, for cuts, splitting and packing.
 
-Capacities are integers below `MOST`. The sum of those leaving the source is checked, too, so that int64 never wraps.
+Capacities are integers below `MAX_CAPACITY_SUM`, and so is the sum of those that leave the source (callers see to that
+by `check_capacity_sum`), so that int64 never wraps.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ class CapacityOverflowError(SynthError):
 
 
 class MaxFlow:
-    """Maximum flows over arcs tail → head.
+    """Maximum flows over arcs ``tail[i]`` → ``head[i]`` between nodes 0, 1, ...
 
-    Call `set` for their capacities, then `value(source, sink)`, then `inside()` for the source side of the minimum cut.
+    Call `set_capacities`, then `value`, then `source_side` for a minimum cut or `flows`. `calls`: number of flows so
+    far.
     """
 
     def __init__(self, tail: Sequence[int] | np.ndarray, head: Sequence[int] | np.ndarray) -> None:
@@ -37,18 +39,18 @@ class MaxFlow:
         self._nodes = self._flow.num_nodes()
         self.calls = 0
 
-    def set(self, capacity: np.ndarray) -> None:
-        """Set the capacities of all arcs, in the order of the constructor."""
+    def set_capacities(self, capacity: np.ndarray) -> None:
+        """Set the integer capacities of all arcs, in the order of the constructor. They are 0 at first."""
         self._flow.set_arcs_capacity(self._arcs, capacity)
 
-    def set_one(self, arc: int, capacity: int) -> None:
+    def set_capacity(self, arc: int, capacity: int) -> None:
         """Set the capacity of one arc."""
         self._flow.set_arc_capacity(arc, capacity)
 
     def value(self, source: int, sink: int) -> int:
-        """Return the value of a maximum flow.
+        """Return the value of a maximum flow from `source` to `sink`.
 
-        Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is over.
+        Raises CapacityOverflowError where capacities are too large to add up, TimeUp at the ambient deadline.
         """
         check_deadline()
         self.calls += 1
@@ -59,10 +61,11 @@ class MaxFlow:
             )
         return self._flow.optimal_flow()
 
-    def inside(self, nodes: int) -> np.ndarray:
-        """Return, after `value`, for each of the first `nodes` nodes True where it is on the source side of the cut.
+    def source_side(self, nodes: int) -> np.ndarray:
+        """Return, after `value`, a Boolean array: True for each of the first `nodes` nodes on the source side of a
+        minimum cut.
 
-        Nodes on no arc are not.
+        It is False for nodes on no arc.
         """
         inside = np.zeros(max(nodes, self._nodes), bool)
         inside[self._flow.get_source_side_min_cut()] = True
@@ -74,7 +77,8 @@ class MaxFlow:
 
 
 def check_capacity_sum(total: int, what: str) -> None:
-    """Raise TooLarge where `total` does not fit exact int64 flows. `what`: the capacities, for the message."""
+    """Raise CapacityOverflowError where `total` is not below `MAX_CAPACITY_SUM`. `what`: the capacities, for the
+    message."""
     if total >= MAX_CAPACITY_SUM:
         raise CapacityOverflowError(
             f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer "

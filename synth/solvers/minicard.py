@@ -28,7 +28,8 @@ class MiniCard(PythonSat):
     proofs: ClassVar[bool] = False
 
     def solve(self, model: Model) -> Answer:
-        """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError."""
+        """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError without
+        python-sat."""
         if Library is None:
             raise python_sat_missing("solver minicard")
         if [] in model.clauses:

@@ -12,7 +12,7 @@ from synth.solvers.boolean_model import Answer
 
 @dataclass(frozen=True)
 class PythonSat:
-    """A CDCL solver. `conflicts` bounds the search deterministically (None: until done or killed)."""
+    """A CDCL solver. `conflicts`: maximum number of conflicts of a search (None: until done or killed)."""
 
     status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {
         True: "sat",
@@ -24,7 +24,10 @@ class PythonSat:
     conflicts: int | None = None
 
     def search(self, solver: Any, variables: int, new: Sequence[int] | None) -> Answer:
-        """Decide the formula that `solver` holds over `variables` variables, whose number is ``new[v]`` there."""
+        """Decide the formula that `solver` holds over `variables` variables.
+
+        `new[v]`: the number in `solver` of variable v (None: v itself). The answer's values are those of v.
+        """
         if self.conflicts is not None:
             solver.conf_budget(self.conflicts)
         status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]

@@ -16,48 +16,54 @@ CLOSE = 1e-9  # a share that falls short of an integer by less is rounded up to 
 
 
 def simple_fractions(values: Iterable[float], denominator: int) -> list[Fraction]:
-    """Return the nearest fractions with denominators up to `denominator`."""
+    """Return for each of `values` the nearest fraction with a denominator up to `denominator`."""
     return [Fraction(float(value)).limit_denominator(denominator) for value in values]
 
 
-def common_scale(fractions: Iterable[Fraction]) -> int:
-    """Return the least integer of which all fractions are multiples of the reciprocal."""
+def common_denominator(fractions: Iterable[Fraction]) -> int:
+    """Return the least common denominator of `fractions`, 1 for none."""
     return lcm(*(fraction.denominator for fraction in fractions))
 
 
 class Rounding(NamedTuple):
-    """A rule that makes integers of floats times `scale`: the nearest ones or, if `down`, those just below."""
+    """A rule that makes integers of floats: times `scale`, to the nearest one or, if `down`, towards zero."""
 
     scale: int
     down: bool
 
     def __call__(self, value: float, total: float = 1.0) -> int:
-        """Return the integer for `value`. Rounding down divides it by `total`, where that is above 1."""
+        """Return the integer for `value`.
+
+        `total`: the sum of values that must not exceed 1 after rounding. If it does before, rounding down divides by
+        it.
+        """
         if self.down:
             return int(value * self.scale * (SHRINK / max(1.0, total)))
         return round(value * self.scale)
 
 
 def roundings(values: Sequence[float], denominators: Sequence[int], largest: int) -> Iterator[Rounding]:
-    """Yield the roundings that make `values` simple fractions of denominators up to each of `denominators`.
+    """Yield roundings of `values`, from the simplest fractions on.
 
-    Those whose scale would exceed `largest` are left out. The last rounds down at this scale.
+    For each of `denominators` the scale is the common denominator of the nearest fractions with denominators up to it;
+    a scale above `largest` is left out. The last rounding is down, at scale `largest`.
     """
     for denominator in denominators:
-        scale = common_scale(simple_fractions(values, denominator))
+        scale = common_denominator(simple_fractions(values, denominator))
         if scale <= largest:
             yield Rounding(scale, False)
     yield Rounding(largest, True)
 
 
 def near_integers(values: Sequence[float], denominator: int, largest: int, tolerance: float) -> tuple[int, list[int]]:
-    """Return a scale and integers near `values` times it.
+    """Return (scale, integers), where the integers divided by the scale approximate `values`.
 
-    They are the nearest ones if all values are within `tolerance` of fractions with denominators up to `denominator`
-    and a common one up to `largest`. Otherwise the scale is `largest`, and values are rounded down.
+    If all values are within `tolerance` of fractions with denominators up to `denominator`, whose common denominator is
+    at most `largest`, these fractions are the approximation. Otherwise the scale is `largest`, and values are rounded
+    down.
     """
     fractions = simple_fractions(values, denominator)
-    scale = common_scale(fractions)
+    scale = common_denominator(fractions)
     close = all(abs(float(fraction) - value) < tolerance for fraction, value in zip(fractions, values, strict=True))
     if close and scale <= largest:
         return scale, [int(fraction * scale) for fraction in fractions]

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 
 def shuffled(variables: int, clauses: list[list[int]], seed: int) -> tuple[int, list[list[int]], list[int] | None]:
-    """Return the number of variables, the clauses in an order by `seed`, and the new number of each variable.
+    """Return the formula with variables renumbered and clauses in another order, at random by `seed`.
 
-    Index 0 of these numbers is unused. Seed 0 leaves the formula as it is, and the numbers are None.
+    Returns (`variables`, clauses, new), where ``new[v]`` is the new number of variable v, and ``new[0]`` is unused.
+    Seed 0 leaves the formula as it is, and `new` is None.
     """
     if not seed:
         return variables, clauses, None
@@ -23,7 +24,7 @@ def shuffled(variables: int, clauses: list[list[int]], seed: int) -> tuple[int, 
 
 
 def renumbered(clauses: Iterable[Sequence[int]], new: Sequence[int]) -> list[list[int]]:
-    """Return the clauses with `new[v]` for each variable v."""
+    """Return the clauses with variable ``new[v]`` in the place of each variable v."""
     literal = [*new, *[-v for v in reversed(new[1:])]]  # literal[-v] is the negation of literal[v]
     result = []
     for clause in clauses:

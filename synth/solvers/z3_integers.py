@@ -68,7 +68,7 @@ class IntegerModel:
         return self._z3.PbEq([(x, 1) for x in booleans], 1)
 
     def check(self) -> tuple[Literal["sat", "unsat"] | Why, str]:
-        """Decide the constraints: ("sat", ""), ("unsat", ""), or the reason why not with z3's words for it."""
+        """Return ("sat", ""), ("unsat", ""), or the reason why the constraints are undecided with z3's words for it."""
         status = str(self._solver.check())
         if status == "sat":
             self._values = self._solver.model()

@@ -18,7 +18,8 @@ except ImportError:
 
 
 def reason(text: str) -> tuple[Literal["time", "memory", "interrupted", "gave-up"], str]:
-    """Return (reason, text) for z3's `reason_unknown`. z3 swallows Ctrl-C and calls it "unknown"."""
+    """Return (reason, `text`) for `text`, z3's words for an answer "unknown". z3 swallows Ctrl-C and answers
+    "unknown"."""
     known: Mapping[str, Literal["time", "memory", "interrupted"]] = {
         "timeout": "time", "memout": "memory", "max. memory exceeded": "memory", "out of memory": "memory",
         "canceled": "interrupted", "interrupted": "interrupted", "interrupted from keyboard": "interrupted",
@@ -28,7 +29,7 @@ def reason(text: str) -> tuple[Literal["time", "memory", "interrupted", "gave-up
 
 @dataclass(frozen=True)
 class Z3Sat:
-    """z3's SAT solver with one context a query. `conflicts` limits the search (None: until done or killed)."""
+    """z3's SAT solver, in a new context for each model. `conflicts`: their maximum in a search (None: no limit)."""
 
     native_counts: ClassVar[bool] = False
     proofs: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.bounds.cut_lp import Cut, entered
+from synth.bounds.cut_lp import Cut, entering_sends
 from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 from synth.solvers.cutting_planes import CutProgram, CutRow
@@ -43,7 +43,13 @@ SETTINGS = BranchAndPriceSettings()
 
 @dataclass(frozen=True)
 class Leaf:
-    """Weighted cuts of one case; `cuts` None where the case cannot happen, as `dead` shows."""
+    """A case that is not split.
+
+    Attributes:
+        value: lower bound on the price of a tree in this case, infinite where the case cannot happen.
+        cuts: (weight, cut) pairs that prove it; None where the case cannot happen.
+        dead: where it cannot happen, a cut that no send can enter in time, around a destination.
+    """
 
     value: float
     cuts: tuple[tuple[float, Cut], ...] | None
@@ -60,14 +66,14 @@ class Branch:
 
     @property
     def value(self) -> float:
-        """Minimum over both answers."""
+        """Lower bound on the price of any tree: the minimum over both answers."""
         return min(self.has.value, self.hasnot.value)
 
 
 class Cases:
-    """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps.
+    """Branch and bound over trees of a chunk from `sources` to all of `targets` within `steps` steps.
 
-    `prices[route, step - 1]` are whole; after the deadline cases are no longer split.
+    `prices[route, step - 1]`: the price of a send, at least 0. `deadline`: afterwards cases are no longer split.
     """
 
     def __init__(
@@ -83,8 +89,11 @@ class Cases:
         self.leaves = 0
 
     def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
-        """Return a case tree worth at least `goal`, a tree that costs less, or, after `most` linear programs, the best
-        case tree so far."""
+        """Prove that every tree costs at least `goal`, or refute it.
+
+        Returns a case tree of value `goal` or more, or a tree that costs less. If `most` linear programs or the
+        deadline do not suffice, returns the case tree so far, whose value is below `goal`.
+        """
         best: Branch | Leaf | Tree = self._prove({}, {}, goal, most, None)
         return best
 
@@ -122,7 +131,7 @@ class Cases:
         return _Case(self, has, gone)
 
     def cost(self, tree: Tree) -> float:
-        """Return the price of a tree."""
+        """Return the price of a tree: the sum over its sends."""
         return float(sum(self.prices[route, step - 1] for step, route in tree))
 
 
@@ -209,7 +218,7 @@ class _Case:
                 inside_far.append([node in far for node in nodes])
             for inside in (outside_near, inside_far):
                 cut = self._tight(inside, n, t)
-                places = entered(self.cases.network, cut, self.cases.steps)
+                places = entering_sends(self.cases.network, cut, self.cases.steps)
                 yield CutRow(cut, {self.at[place]: 1.0 for place in places if place in self.at}, 1.0)
 
     def _tight(self, inside: Sequence[Sequence[bool]], end: int, time: int) -> Cut:
@@ -253,7 +262,7 @@ class _Case:
 
 
 def leaves(tree: Branch | Leaf) -> Iterator[Leaf]:
-    """Yield all leaves of a case tree."""
+    """Yield all leaves of a case tree, those of `has` before those of `hasnot`."""
     if isinstance(tree, Leaf):
         yield tree
     else:

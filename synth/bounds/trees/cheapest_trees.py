@@ -51,8 +51,10 @@ class HolderSetPairs:
         self._starts = [np.searchsorted(sets, np.arange(1 << count)) for _, sets in self._by_set]
 
     def least(self, total: np.ndarray, after: bool) -> tuple[np.ndarray, list[int]]:
-        """Return for each set the minimum of `total` over the pairs with that set as A (as A ∪ D with `after`), and the
-        first pair that attains it."""
+        """Return, indexed by bit set, the minimum of `total` over pairs, and the first pair that attains it.
+
+        `total`: a value for each pair. Of a set the pairs are those with it as A or, if `after`, as A ∪ D.
+        """
         order, sets = self._by_set[after]
         ordered = total[order]
         least = np.minimum.reduceat(ordered, self._starts[after])
@@ -93,7 +95,7 @@ class SteinerTreeDP:
 
     @staticmethod
     def fits(network: Network, sources: Iterable[int]) -> bool:
-        """Return True if at most `MOST_FREE` ranks are no sources."""
+        """Return True if few enough ranks are no sources: at most `MOST_FREE`."""
         return network.ranks - len(frozenset(sources)) <= MOST_FREE
 
     def price(self, prices: np.ndarray) -> float:
@@ -144,8 +146,10 @@ class SteinerTreeDP:
         return self.trees_by_receive() if self.price(np.maximum(prices, 0.0)) < np.inf else []
 
     def trees_by_receive(self) -> list[tuple[float, Tree]]:
-        """Return for each rank and step the cheapest tree in which the rank receives in that step, with its cost;
-        cheapest first, without repetition."""
+        """Return, after `price`, the cheapest tree in which each rank receives in each step, as (cost, tree) pairs.
+
+        They are sorted, cheapest first, and without repetition.
+        """
         pairs = self.pairs
         reach = np.full(self.cost_to_go.shape, np.inf)  # [t, A] the cost to have the holders A after step t
         reach[0, 0] = 0.0
@@ -211,7 +215,10 @@ class SteinerTreeDP:
 def make_pricer(
     network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int
 ) -> SteinerTreeDP | TreeSearch:
-    """Return a pricer of trees from `sources` to `targets`: exact on few ranks, else heuristic."""
+    """Return a pricer of trees from `sources` to `targets` in `steps` steps: exact on few ranks, else heuristic.
+
+    `seed`: random seed of the heuristic one.
+    """
     sources = tuple(sources)
     if SteinerTreeDP.fits(network, sources):
         return SteinerTreeDP(network, steps, sources, targets)

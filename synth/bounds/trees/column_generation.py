@@ -191,8 +191,11 @@ class RestrictedMaster:
         self.pending_rows: list[tuple[float | None, dict[int, float], float | None]] = []
 
     def set_demand(self, need: dict[int, float], loads: np.ndarray, floors: Sequence[float]) -> None:
-        """Change the right-hand sides: `need[u]` of unit u is to be placed beside `loads`, with at least
-        ``floors[t - 1]`` rounds in step t."""
+        """Change the right-hand sides of the primal program, for the chunks that are not yet fixed.
+
+        `need[u]`: total multiplicity of the trees of unit u. ``loads[o, t - 1]``: load of the fixed chunks on
+        constraint orbit o in step t. ``floors[t - 1]``: minimum of r_t.
+        """
         costs = [-float(x) for x in (*loads.ravel(), *floors)]
         self.lp.change_costs(costs + [-need[u] for u in self.folded.units])
 
@@ -210,8 +213,10 @@ class RestrictedMaster:
         return True
 
     def add_improving(self, unit: int, trees: Iterable[Tree], maximum: int) -> int:
-        """Add the first `maximum` new trees that cost less at the master's prices than the unit's dual value; return
-        their number."""
+        """Add the trees, in order, whose reduced cost is below 0, at most `maximum`; return the number that was new.
+
+        Call after `solve`.
+        """
         weight, limit = self.folded.weight[unit], self.unit_duals[unit]
         limit -= SETTINGS.epsilon * max(1.0, limit)
         added = 0
@@ -261,12 +266,13 @@ def generate(
     seed: int = 0,
     exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]] | None = None,
 ) -> Columns | None:
-    """Return the result of column generation; None if some destination cannot be reached in time.
+    """Run column generation over trees; return its result, or None if a destination cannot be reached in time.
 
-    It stops at `target` (a known lower bound on R/C), after `SETTINGS.iterations`, at the deadline, or when pricing
-    finds no tree. `floor` is the minimum of each r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit,
-    price, limit)` is called when heuristic pricing finds no tree: it returns a lower bound on the price of any tree of
-    `unit`, and a tree below `limit` if there is one.
+    It stops when the optimum over the known trees is at most `target` (a known lower bound on R/C), after
+    `SETTINGS.iterations`, at the deadline, or when no pricer finds a tree that improves it. `floor`: minimum of each
+    r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit, price, limit)`: a pricer that is called when
+    the heuristic ones find no tree; it returns a lower bound on the price of any tree of `unit`, and a tree below
+    `limit` if there is one.
     """
     pricing = _Pricing(folded, floor, seed)
     master = pricing.master
@@ -277,7 +283,7 @@ def generate(
         return deadline.over or master.value * (1 - SETTINGS.epsilon) <= max(target, pricing.bound)
 
     # First at smoothed prices, then at the master's own, where heuristic searches take more and more turns.
-    pricers: list[Callable[[], int]] = [lambda: pricing.add_cheap_trees(pricing.smoothed.near(master.prices), 1)]
+    pricers: list[Callable[[], int]] = [lambda: pricing.add_cheap_trees(pricing.smoothed.smooth(master.prices), 1)]
     for effort in SETTINGS.efforts[:1] if pricing.exact else SETTINGS.efforts:
         pricers.append(partial(pricing.add_at_own_prices, effort))
     if exact is not None and not pricing.exact:

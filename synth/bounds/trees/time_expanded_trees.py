@@ -33,15 +33,15 @@ class Forest:
         self.arrive, self.parent = arrive, parent
 
     def take(self, rows: np.ndarray) -> Forest:
-        """Return a copy of some of the trees."""
+        """Return a copy of the trees at indices `rows`, which may repeat."""
         return Forest(self.arrive[rows], self.parent[rows])
 
     def join(self, other: Forest) -> Forest:
-        """Return these trees and those of `other`."""
+        """Return a forest of these trees and those of `other`, in this order."""
         return Forest(np.concatenate([self.arrive, other.arrive]), np.concatenate([self.parent, other.parent]))
 
     def trees(self) -> list[Tree]:
-        """Return the finished trees."""
+        """Return the trees as sends, one `Tree` each."""
         trees = []
         for arrive, parent in zip(self.arrive, self.parent, strict=True):
             sends = [(int(t), int(r)) for t, r in zip(arrive, parent, strict=True) if r >= 0]
@@ -50,7 +50,8 @@ class Forest:
 
 
 class TreeSearch:
-    """Heuristic pricer: grows trees from `sources` to all of `targets` within `steps` steps of `network`."""
+    """Heuristic pricer: searches for cheap trees from `sources` to all of `targets` within `steps` steps. Call
+    `search`."""
 
     def __init__(self, network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int) -> None:
         self.network, self.steps = network, steps
@@ -80,7 +81,7 @@ class TreeSearch:
         return Forest(arrive, np.full((size, self.network.ranks), -1))
 
     def plant(self, trees: Sequence[Tree]) -> Forest:
-        """Return the given trees as a forest."""
+        """Return `trees` as a forest."""
         forest = self.empty(len(trees))
         for b, tree in enumerate(trees):
             for step, route in tree:
@@ -89,15 +90,18 @@ class TreeSearch:
         return forest
 
     def cost(self, forest: Forest, prices: np.ndarray) -> np.ndarray:
-        """Return the price of each tree; `prices[route, step]` with a column for step 0."""
+        """Return the price of each tree at ``prices[route, step]``, where column 0 is unused."""
         used = forest.parent >= 0
         return np.where(used, prices[forest.parent, np.where(used, forest.arrive, 0)], 0.0).sum(axis=1)
 
     def grow(self, forest: Forest, prices: np.ndarray, noise: float, wander: float, tilt: float = 0.0) -> Forest | None:
-        """Insert missing targets until every tree is complete, in place; return None if a target cannot be reached.
+        """Connect every tree to all targets by shortest paths, in place; return it, or None if a target is out of
+        reach.
 
-        `noise`: how far prices are perturbed, each tree for itself; `wander`: how far the nearest-first order is;
-        `tilt`: how far the prices of whole steps are, for the second half of the trees.
+        The nearest missing target of a tree is connected first. ``prices[route, step]``: the price of a send, where
+        column 0 is unused. `noise`: relative perturbation of the prices, for each tree anew (0: none). `wander`:
+        relative perturbation of the distances that order the targets. `tilt`: standard deviation of the log-factor on
+        all prices of a step, in the second half of the trees.
         """
         size = len(forest.arrive)
         seen = np.broadcast_to(prices, (size, *prices.shape))
@@ -173,7 +177,7 @@ class TreeSearch:
         return forest
 
     def destroy(self, forest: Forest, share: float) -> Forest:
-        """Remove each rank with probability `share`, with the whole subtree below it, in place."""
+        """Remove each rank from each tree with probability `share`, with all that is below it, in place; return it."""
         gone = (self.random.random(forest.arrive.shape) < share) & (forest.parent >= 0)
         above = self.src[forest.parent]
         rows = np.arange(len(gone))[:, None]
@@ -183,10 +187,10 @@ class TreeSearch:
         return forest
 
     def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
-        """Return cheap trees with their costs at `prices[route, step - 1]`, cheapest first, without repetition: new
-        ones, and `known` ones improved in `turns` turns.
+        """Return cheap trees as (cost, tree) pairs at ``prices[route, step - 1]``, cheapest first, without repetition.
 
-        Empty if no tree reaches every target in time.
+        A pool of `size` trees, at first new ones and `known`, is improved in `turns` turns of destroying and repairing.
+        The result is empty if no tree reaches every target in time.
         """
         padded = np.hstack([np.zeros((len(prices), 1)), np.maximum(prices, 0.0)])
         fresh = self.grow(self.empty(1), padded, 0.0, 0.0)

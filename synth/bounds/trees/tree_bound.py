@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth import bounds
-from synth.bounds.cut_lp import entered
+from synth.bounds.cut_lp import entering_sends
 from synth.bounds.trees.branch_and_price import Branch, Cases, Leaf, leaves
 from synth.bounds.trees.column_generation import Columns, FoldedProblem, generate
 from synth.bounds.trees.time_expanded_trees import Tree
@@ -24,7 +24,7 @@ from synth.model.schedule import problem_fingerprint
 from synth.model.symmetry.stabilisers import Generator
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import NEVER, UNLIMITED, Budget, Deadline
-from synth.solvers.rationalise import Rounding, common_scale, roundings, simple_fractions
+from synth.solvers.rationalise import Rounding, common_denominator, roundings, simple_fractions
 
 DENOMINATORS = (60, 1_000, 20_000, 1_000_000)  # maximum denominators of the prices, in trying order
 LARGEST_SCALE = 10**12  # maximum scale of a certificate
@@ -38,11 +38,10 @@ def tree_bound(
     budget: Budget = UNLIMITED,
     generators: Sequence[Generator] | None = None,
 ) -> LowerBound | None:
-    """Return a bound on R/C at `steps` steps, for every number of chunks, that is above the flow bound; None if none is
-    found.
+    """Return a bound on R/C at `steps` steps, for every number of chunks, that exceeds `bounds.flow`.
 
-    For collectives that do not combine. `generators` are automorphisms of the problem; `symmetry` computes them if not
-    given.
+    None if none is found, if the collective combines, or if it has no schedule of `steps` steps. `generators`:
+    automorphisms of the problem (None: computed by `synth.model.symmetry`).
     """
     deadline = budget.cpu_deadline()
     if collective.combining:
@@ -76,13 +75,13 @@ def _group(network: Network, collective: Collective) -> list[Generator]:
 
 
 class Prover:
-    """Prover of lower bounds on tree prices, up to a deadline."""
+    """Prover of lower bounds on the prices of trees by branch and bound, up to a deadline."""
 
     def __init__(self, network: Network, steps: int, seed: int = 0, deadline: Deadline = NEVER) -> None:
         self.network, self.steps, self.seed, self.deadline = network, steps, seed, deadline
 
     def cases(self, folded: FoldedProblem, unit: int, prices: np.ndarray) -> Cases:
-        """Return the branch-and-bound problem of a unit at ``prices[route, step - 1]``."""
+        """Return the branch and bound over the trees of `unit` at ``prices[route, step - 1]``."""
         collective = folded.collective
         return Cases(
             self.network,
@@ -94,16 +93,18 @@ class Prover:
             self.deadline,
         )
 
-    def most(self) -> int:
+    def program_limit(self) -> int:
         """Return the maximum number of linear programs of the next case tree: one when the time is over."""
         return 1 if self.deadline.over else MOST_PROGRAMS
 
     def cheapest(self, folded: FoldedProblem, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
-        """Return a lower bound on the price of any tree, and a tree below `limit` if there is one: the exact pricing of
-        `generate`."""
+        """Return a lower bound on the price of any tree of `unit`, and a tree that costs less than `limit` or None.
+
+        It is the pricer `exact` of `column_generation.generate`. A bound beside a tree is 0.
+        """
         clean = np.where(prices < 1e-9, 0.0, prices)
         cases = self.cases(folded, unit, clean)
-        found = cases.prove(limit * (1 - 1e-7), self.most())
+        found = cases.prove(limit * (1 - 1e-7), self.program_limit())
         if isinstance(found, Branch | Leaf):
             return min(found.value, limit), None
         return 0.0, found
@@ -122,12 +123,12 @@ def _certified(columns: Columns, prover: Prover, rounding: Rounding) -> LowerBou
     proofs: dict[int, Branch | Leaf] = {}
     for unit in folded.units:
         goal = columns.unit_duals[unit] / folded.weight[unit] * scale
-        found = prover.cases(folded, unit, prices).prove(goal * (1 - 1e-9), prover.most())
+        found = prover.cases(folded, unit, prices).prove(goal * (1 - 1e-9), prover.program_limit())
         if not isinstance(found, Branch | Leaf):
             return None
         proofs[unit] = found
     weights = [w for proof in proofs.values() for leaf in leaves(proof) for w, _ in leaf.cuts or ()]
-    factor = common_scale(simple_fractions(weights, 2520))
+    factor = common_denominator(simple_fractions(weights, 2520))
     if factor * scale > LARGEST_SCALE:
         factor = 1
     whole: list[list[int]] = []
@@ -201,7 +202,7 @@ class _CertificateWriter:
         for weight, cut in sorted(proof.cuts, reverse=True):
             places = [
                 (i, t)
-                for i, t in entered(self.folded.network, cut, self.steps)
+                for i, t in entering_sends(self.folded.network, cut, self.steps)
                 if t > gone.get(self.folded.network.routes[i].dst, 0)
             ]
             room = [left.setdefault(place, self.capacity[place[0]][place[1] - 1]) for place in places]

@@ -230,7 +230,7 @@ class _HubMixture:
         none fit."""
         if need > SETTINGS.last:
             return None
-        from synth.solvers.cp_sat import new_program, solved_program
+        from synth.solvers.cp_sat import new_program, solve_program
 
         capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
         trees, program = dive.master.trees[0], new_program()
@@ -242,7 +242,7 @@ class _HubMixture:
                 terms.setdefault(place, []).append(int(amount) * x)
         for place, row in terms.items():
             program.add(sum(row) <= int(capacity.flat[place]))
-        solver = solved_program(program, SETTINGS.last_seconds, seed)
+        solver = solve_program(program, SETTINGS.last_seconds, seed)
         if solver is None:
             return None
         taken = list(partial.taken[0])

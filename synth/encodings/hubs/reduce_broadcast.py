@@ -111,7 +111,7 @@ def _choose_roots(model: Model, network: Network, root: list[int], roots: int) -
         for b in range(a):
             if (b, a) not in pairs:
                 model.clause([-root[a], -root[b]])
-    counts = model.count(root, roots + 1)
+    counts = model.unary_count(root, roots + 1)
     if len(counts) > roots:
         model.clause([-counts[roots]])
 

@@ -309,7 +309,7 @@ def improve(
             smoothed.update(prices, priced[0][0])
         return master.add_improving(0, [tree for _, tree in priced], SETTINGS.new)
 
-    pricers = [lambda: price(smoothed.near(master.prices)), lambda: price(master.prices)]
+    pricers = [lambda: price(smoothed.smooth(master.prices)), lambda: price(master.prices)]
     return generate_columns(master.solve, lambda: master.value <= goal * (1 + SETTINGS.sure), pricers, iterations)
 
 

@@ -17,7 +17,7 @@ def complete(
 ) -> dict[int, list[Tree]] | None:
     """Return `need[u]` trees of each unit u whose loads together fit into `capacity[orbit, step - 1]`; None if none are
     found within `seconds` of CP-SAT's deterministic time."""
-    from synth.solvers.cp_sat import new_program, solved_program
+    from synth.solvers.cp_sat import new_program, solve_program
 
     if (capacity < 0).any():
         return None
@@ -59,7 +59,7 @@ def complete(
                     model.add_bool_or([y for s, ys in into.get(src, {}).items() if s < t for y in ys] + [~x])
     for (o, t), row in terms.items():
         model.add(sum(row) <= int(capacity[o, t - 1]))
-    solver = solved_program(model, seconds, seed)
+    solver = solve_program(model, seconds, seed)
     if solver is None:
         return None
     trees: dict[int, list[Tree]] = {u: [] for u in need}

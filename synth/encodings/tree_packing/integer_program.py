@@ -97,7 +97,7 @@ class Packing:
         self, bundles: Sequence[TreeOrbit], rounds: Sequence[int], seconds: float, seed: int
     ) -> dict[int, list[Tree]] | None:
         """Return trees of each unit that fit into `rounds` of each step; None if CP-SAT finds none."""
-        from synth.solvers.cp_sat import new_program, solved_program
+        from synth.solvers.cp_sat import new_program, solve_program
 
         model = new_program()
         use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
@@ -111,7 +111,7 @@ class Packing:
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
             model.add(sum(a * x for a, x in row) <= int(self.folded.capacity[o]) * rounds[t])
-        solver = solved_program(model, seconds, seed)
+        solver = solve_program(model, seconds, seed)
         if solver is None:
             return None
         taken: dict[int, list[Tree]] = {u: [] for u in self.folded.units}

@@ -22,7 +22,7 @@ from synth.model.topology import Network
 from synth.pareto import notes
 from synth.pareto.portfolio.members import Member
 from synth.solvers.processes.deadline import Budget, Deadline
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
+from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS, ResumableJobs
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class StepBoundsSettings:
 SETTINGS = StepBoundsSettings()
 LIMITED = "the time limit ended its search"
 # The parts of the bound for any number of steps, which is the greater of the two.
-PARTS = {"flow": bounds.flow, "completing": bounds.completing}
+PARTS = {"flow": bounds.flow, "completing": bounds.completion_bound}
 ENDED = {"memory": "the memory allowed ended its search", "crash": "its search ended early"}
 
 
@@ -78,7 +78,7 @@ class StepBounds:
     @property
     def notes(self) -> tuple[str, ...]:
         """A note that the bound for any number of steps may be higher and why, where a part of it is missing."""
-        for result in map(self._flow_jobs.found.get, self._parts):
+        for result in map(self._flow_jobs.results.get, self._parts):
             if not isinstance(result, LowerBound):
                 why = ENDED.get(result.reason, "") if isinstance(result, Unknown) else LIMITED
                 return (notes.unproven_bound(why),)
@@ -87,11 +87,11 @@ class StepBounds:
     def first(self) -> LowerBound:
         """Return the bound for any number of steps, or a weaker one where the time does not allow all its parts."""
         self.floor = self.floor or single_cut_bound(self.network, self.collective)
-        if not self.deadline.limited or self.network.ranks <= LEAST_RANKS:
-            best = bounds.allreduce(self.network, self.collective, None)
+        if not self.deadline.limited or self.network.ranks <= MAX_RANKS_IN_PROCESS:
+            best = bounds.combining(self.network, self.collective, None)
             self.floor = max(best, self.floor, key=lambda b: b.value)
             return self.floor
-        self._parts = [key for key in PARTS if key == "flow" or bounds.completes(self.collective)]
+        self._parts = [key for key in PARTS if key == "flow" or bounds.has_completion_bound(self.collective)]
         for key in self._parts if self.budget.jobs > 1 else ():
             self._flow_jobs.begin(key, PARTS[key], self.network, self.collective, None)
         self._await_parts(self.deadline, SETTINGS.floor_share)
@@ -135,18 +135,18 @@ class StepBounds:
         self, jobs: ResumableJobs, key: Hashable, deadline: Deadline, call: Callable, *arguments: object
     ) -> object:
         """Return the result of a call about this problem, or None where it is late or no time is left to begin it."""
-        if key not in jobs.found and self.deadline.over:
+        if key not in jobs.results and self.deadline.over:
             return None
-        return jobs.ask(key, deadline, call, self.network, self.collective, *arguments)
+        return jobs.run_until(key, deadline, call, self.network, self.collective, *arguments)
 
     def _update_floor(self) -> None:
         """Raise `floor` to the greatest part that is ready."""
-        ready = [b for b in map(self._flow_jobs.found.get, self._parts) if isinstance(b, LowerBound)]
+        ready = [b for b in map(self._flow_jobs.results.get, self._parts) if isinstance(b, LowerBound)]
         self.floor = max([*ready, cast(LowerBound, self.floor)], key=lambda b: b.value)
 
     def _await_parts(self, deadline: Deadline, share: float) -> None:
         """Wait for the missing parts, each for `share` of the time until the deadline."""
-        for key in [key for key in self._parts if key not in self._flow_jobs.found]:
-            self._flow_jobs.ask(key, deadline.share(share), PARTS[key], self.network, self.collective, None)
+        for key in [key for key in self._parts if key not in self._flow_jobs.results]:
+            self._flow_jobs.run_until(key, deadline.share(share), PARTS[key], self.network, self.collective, None)
         if self._parts:
             self._update_floor()

@@ -19,7 +19,7 @@ from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, time_limited
-from synth.solvers.processes.resumable_jobs import LEAST_RANKS, ResumableJobs
+from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS, ResumableJobs
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ class Constructions:
         if key not in self._bounds:
             network = self.network if forwards else self.network.reversed()
             allgather = collective_named("allgather", network.ranks)
-            if not deadline.limited or network.ranks <= LEAST_RANKS:
+            if not deadline.limited or network.ranks <= MAX_RANKS_IN_PROCESS:
                 bound: object = bounds.flow(network, allgather, steps)
             else:
-                if key not in self._jobs.found and deadline.over:
+                if key not in self._jobs.results and deadline.over:
                     return None
-                bound = self._jobs.ask(key, deadline, bounds.flow, network, allgather, steps)
+                bound = self._jobs.run_until(key, deadline, bounds.flow, network, allgather, steps)
             if not isinstance(bound, LowerBound):
                 return None
             self._bounds[key] = bound

@@ -144,7 +144,7 @@ class _MemberRun:
 
     def worked(self, wall: float) -> float:
         """Return the CPU seconds since the last call, or `wall` where the system does not report them."""
-        cpu = None if self.job is None else self.job.spent()
+        cpu = None if self.job is None else self.job.cpu_seconds()
         if cpu is None:
             return wall
         before, self.seen = self.seen, cpu
@@ -249,7 +249,7 @@ class _PortfolioRun:
         order = sorted(alive, key=_MemberRun.turn)
         for run in order[slots:]:
             if run.running and run.job is not None:
-                run.job.stop()
+                run.job.suspend()
                 run.running = False
         for run in order[:slots]:
             if run.running:

@@ -197,7 +197,7 @@ def _rate(graph: Fabric, root: int, up: np.ndarray, down: np.ndarray) -> int:
     """Return the least maximum flow from a rank to the root within `up`, or from the root to a rank within `down`."""
     flow, least = MaxFlow(graph.src, graph.dst), None
     for share, out in ((up, False), (down, True)):
-        flow.set(share)
+        flow.set_capacities(share)
         for other in range(graph.ranks):
             if other != root:
                 value = flow.value(root, other) if out else flow.value(other, root)

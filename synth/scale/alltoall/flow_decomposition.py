@@ -60,7 +60,7 @@ def _integral(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> np.
     sinks = np.flatnonzero(wanted)
     network = MaxFlow(np.r_[fabric.src, sinks], np.r_[fabric.dst, np.full(len(sinks), fabric.nodes)])
     for slack in range(64):  # the solver balances flows up to a tolerance only, so that slack may be needed
-        network.set(np.r_[np.ceil(flow - 1e-6).astype(np.int64) + slack, np.full(len(sinks), chunks)])
+        network.set_capacities(np.r_[np.ceil(flow - 1e-6).astype(np.int64) + slack, np.full(len(sinks), chunks)])
         if network.value(source, fabric.nodes) == chunks * len(sinks):
             return network.flows()[: len(fabric.src)].copy()
     raise SynthError(f"{fabric.name}: the flows from rank {source} do not reach every rank")

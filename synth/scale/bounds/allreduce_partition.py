@@ -130,9 +130,9 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
     for name in np.unique(label).tolist():
         mine, inside = label == name, np.zeros(nodes, bool)
         if least:
-            network.set(np.r_[graph.cap, np.where(mine, out[:ranks], 0), np.where(mine, 0, into[:ranks])])
+            network.set_capacities(np.r_[graph.cap, np.where(mine, out[:ranks], 0), np.where(mine, 0, into[:ranks])])
             network.value(source, sink)
-            inside = network.inside(nodes)
+            inside = network.source_side(nodes)
         inside[:ranks] = mine
         crossing = inside[graph.src] & ~inside[graph.dst]
         ruled = np.unique(graph.limit[crossing])

@@ -127,9 +127,9 @@ class _Greedy:
         gain = np.where(decided, np.maximum(x, 0), 0)
         cost = np.where(decided, np.maximum(-x, 0), more)
         gain[rank], cost[rank] = more, 0
-        self.flow.set(np.r_[self.fabric.cap * scale, gain, cost])
+        self.flow.set_capacities(np.r_[self.fabric.cap * scale, gain, cost])
         value = self.flow.value(self.source, self.sink)
-        inside = np.flatnonzero(self.flow.inside(self.ranks))
+        inside = np.flatnonzero(self.flow.source_side(self.ranks))
         # The cut's capacity is f(S), the positive entries outside S and the negative ones inside, but for x[rank].
         return inside, value - (int(gain.sum()) - more) - int(x[rank]) - price
 

@@ -26,7 +26,7 @@ from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
 from synth.solvers.cutting_planes import cutting_planes
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.rationalise import common_scale, simple_fractions
+from synth.solvers.rationalise import common_denominator, simple_fractions
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _Program:
         """
         graph = self.graph
         each = simple_fractions(self.carried, SETTINGS.finest)
-        scale = common_scale(each)
+        scale = common_denominator(each)
         if scale > MOST_SCALE:
             return None
         cap = np.array([int(c * scale) for c in each], np.int64)[self.orbit]
@@ -187,15 +187,15 @@ class _Program:
         slack = len(self.graph.src) + 1  # rounding down loses less than one step on each edge, and one of the rate
         nodes = self.graph.nodes
         if self.anywhere:
-            self.flow.set(np.r_[width, np.zeros(len(self.starts), np.int64)])
+            self.flow.set_capacities(np.r_[width, np.zeros(len(self.starts), np.int64)])
             pairs, wanted = [pair for r in range(1, self.graph.ranks) for pair in ((0, r), (r, 0))], each
         else:
-            self.flow.set(np.r_[width, self.starts * each].astype(np.int64))
+            self.flow.set_capacities(np.r_[width, self.starts * each].astype(np.int64))
             pairs, wanted = [(nodes, sink) for sink in self.sinks], each * int(self.starts.sum())
         violated: dict[bytes, np.ndarray] = {}
         for source, sink in pairs:
             if self.flow.value(source, sink) < wanted - slack:
-                inside = self.flow.inside(nodes)
+                inside = self.flow.source_side(nodes)
                 violated[inside.tobytes()] = inside
         self.cuts += violated.values()
         return bool(violated)

@@ -54,11 +54,14 @@ def narrowest_cut(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughpu
     whole = True
     try:
         for first, second in _pairs(ranks, group):
-            flow.set(np.r_[fabric.cap, np.where(first, sends, 0), np.where(second, takes, 0)])
+            flow.set_capacities(np.r_[fabric.cap, np.where(first, sends, 0), np.where(second, takes, 0)])
             if (value := flow.value(source, sink)) < least:
                 # The source feeds a rank with all that the rank can send. So moving the ranks of `first` into the
                 # region, and those of `second` out of it, does not increase the cut.
-                least, inside = value, (flow.inside(fabric.nodes) | _by_node(fabric, first)) & ~_by_node(fabric, second)
+                least, inside = (
+                    value,
+                    (flow.source_side(fabric.nodes) | _by_node(fabric, first)) & ~_by_node(fabric, second),
+                )
     except TimeUp:
         whole = False
     shards = np.ones(ranks, np.int64)

@@ -115,7 +115,7 @@ class _Newton:
         try:
             for sink in sinks:
                 while self.flow.value(self.source, sink) < self.total * time.denominator:
-                    inside = self.flow.inside(self.graph.nodes)
+                    inside = self.flow.source_side(self.graph.nodes)
                     time = self._ratio(inside)
                     self._set(time)
         except TimeUp:
@@ -126,7 +126,7 @@ class _Newton:
 
     def _set(self, time: Fraction) -> None:
         check_capacity_sum(time.numerator * int(self.graph.cap.sum()) + time.denominator * self.total, self.graph.name)
-        self.flow.set(np.r_[self.graph.cap * time.numerator, self.starts * time.denominator])
+        self.flow.set_capacities(np.r_[self.graph.cap * time.numerator, self.starts * time.denominator])
 
     def _ratio(self, inside: np.ndarray) -> Fraction:
         """Return (shards inside) / (capacity out). Raises InfeasibleError where no capacity leads out."""

@@ -136,7 +136,7 @@ class _Packing:
     def _extend(self, tree: _Tree, x: int, y: int, units: int) -> None:
         """Add the link from x to y to `units` of the tree's weight."""
         self.left[x, y] -= units
-        self.flow.set_one(self.arc[x, y], self.left[x, y])
+        self.flow.set_capacity(self.arc[x, y], self.left[x, y])
         if units < tree.weight:
             rest = _Tree(tree.root, tree.weight - units, tree.reached, dict(tree.parent), dict(tree.depth))
             self.incomplete.append(rest)
@@ -171,7 +171,7 @@ class _Packing:
         self.big = big
         self.others = int(self.pending.sum()) + sum(t.weight for t in self.incomplete)
         self.flow = MaxFlow(tail, head)
-        self.flow.set(np.array(cap, np.int64))
+        self.flow.set_capacities(np.array(cap, np.int64))
 
     def _admissible(self, tree: _Tree, x: int, y: int) -> int:
         """Return the part of the tree's weight that may take the link from x to y.
@@ -184,11 +184,11 @@ class _Packing:
         if not units or any(z & bit_y and not z & bit_x and z & tree.reached for z in self.tight):
             return 0
         arc = self.first + x
-        self.flow.set_one(arc, self.big)
+        self.flow.set_capacity(arc, self.big)
         spare = self.flow.value(self.ranks, y) - self.others
-        self.flow.set_one(arc, int(self.pending[x]))
+        self.flow.set_capacity(arc, int(self.pending[x]))
         if spare <= units:
-            outside = self.flow.inside(self.ranks)
+            outside = self.flow.source_side(self.ranks)
             if spare <= 0:
                 self._remember(outside)
                 return 0

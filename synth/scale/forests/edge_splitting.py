@@ -198,7 +198,7 @@ class _State:
         source = self.fabric.nodes
         tail, head = np.array(ends, np.int64).reshape(-1, 2).T
         flow = MaxFlow(np.r_[tail, np.full(len(sources), source)], np.r_[head, sources])
-        flow.set(np.r_[[self._units(*e) for e in ends], self.starts[sources]].astype(np.int64))
+        flow.set_capacities(np.r_[[self._units(*e) for e in ends], self.starts[sources]].astype(np.int64))
         worst = 0
         for i, sink in enumerate(self.sinks):
             lacks = self.total - flow.value(source, sink)

@@ -107,9 +107,11 @@ class OrbitCapacities:
         total = count * weight
         flow = MaxFlow(tail, head)
         capacities = [min(limit.capacity, total) for limit in self.limits]
-        flow.set(np.r_[np.full(count + len(pairs), weight), np.full(len(entries), total), capacities].astype(np.int64))
+        flow.set_capacities(
+            np.r_[np.full(count + len(pairs), weight), np.full(len(entries), total), capacities].astype(np.int64)
+        )
         if flow.value(0, sink) < total:
-            inside = flow.inside(sink + 1)
+            inside = flow.source_side(sink + 1)
             cut = [i for i, (a, b) in enumerate(chain) if inside[a] and not inside[b]]
             return None, {self.limits[i].orbit for i in cut}
         return _amounts(options, pairs, flow.flows()[count : count + len(pairs)]), set()

@@ -71,7 +71,7 @@ def _shared(who: np.ndarray, kind: np.ndarray, capacity: np.ndarray, weight: int
         np.r_[np.arange(count), count + kind, np.full(kinds, sink)],
     )
     total = count * weight
-    flow.set(np.r_[np.full(count + len(who), weight), np.minimum(capacity, total)].astype(np.int64))
+    flow.set_capacities(np.r_[np.full(count + len(who), weight), np.minimum(capacity, total)].astype(np.int64))
     return flow.flows()[count : count + len(who)] if flow.value(source, sink) == total else None
 
 

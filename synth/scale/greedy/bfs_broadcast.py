@@ -156,7 +156,7 @@ class BreadthFirstBroadcast:
         flow = MaxFlow(tails, heads)
         demand = [len(arrivals.owners[mask]) * chunks for mask in masks]
         capacity = [int(self.fabric.cap[e]) * rounds for e in arrivals.edges]
-        flow.set(np.array(demand + [sum(demand)] * len(pairs) + capacity, np.int64))
+        flow.set_capacities(np.array(demand + [sum(demand)] * len(pairs) + capacity, np.int64))
         if flow.value(source, sink) != sum(demand):
             raise UsageError(f"{self.fabric.name}: step loads do not balance")  # excluded by `_balanced_load`
         amounts = flow.flows()[len(masks) : len(masks) + len(pairs)].tolist()

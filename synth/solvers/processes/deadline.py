@@ -87,7 +87,7 @@ class Deadline:
         return self if seconds is None else replace(self, end=min(self.end, self.now + seconds))
 
     def share(self, fraction: float) -> Deadline:
-        """Return the end of the first `fraction` of the remaining time. Without an end it is this deadline."""
+        """Return the deadline after `fraction` (0 to 1) of the remaining time, or this one if it has no end."""
         return replace(self, end=self.now + fraction * self.remaining()) if self.limited else self
 
     def at_least(self, seconds: float) -> Deadline:
@@ -156,15 +156,15 @@ def no_time_limit() -> Iterator[None]:
 
 
 def give_up() -> None:
-    """Set the deadline of the present `time_limited` to the past.
+    """Set the ambient deadline to the past, until the end of the enclosing `time_limited` block.
 
-    After Ctrl-C the current search is lost, the rest is skipped, and the earlier results stay.
+    Called after Ctrl-C: the current search is lost, later ones in the block end at once, and earlier results stay.
     """
     _ambient.set(_GIVEN_UP)
 
 
 def given_up() -> bool:
-    """Return True where `give_up` was called inside this `time_limited`."""
+    """Return True where `give_up` was called inside the enclosing `time_limited` block."""
     return _ambient.get() == _GIVEN_UP
 
 

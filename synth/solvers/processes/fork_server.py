@@ -88,8 +88,9 @@ class Job:
         """True when the child was killed for its memory, or ended near its limit."""
         return self.over_memory or (self.memory is not None and self.peak > NEAR_LIMIT * self.memory)
 
-    def spent(self) -> float | None:
-        """Return the CPU seconds so far, or None where the system does not report those of other processes."""
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU seconds of the child so far, or None where the system does not report those of other
+        processes."""
         if self.ended:
             return self.cpu
         if not sys.platform.startswith("linux"):
@@ -115,7 +116,7 @@ class Job:
             self.result = pickle.loads(data[_LENGTH.size :])
         self.channel.close()
 
-    def stop(self) -> None:
+    def suspend(self) -> None:
         """Suspend the child."""
         self.server.command(b"s", self.number)
 
@@ -160,7 +161,7 @@ class ForkServer:
         self._partial = b""
 
     def start(self, number: int, call: Callable, arguments: tuple, memory: int | None) -> Job:
-        """Run ``call(*arguments)`` in a child that may use `memory` bytes (None: no limit)."""
+        """Begin ``call(*arguments)`` in a child that may use `memory` bytes (None: no limit); return it as a job."""
         ours, theirs = socket.socketpair()
         job = Job(number, self, ours, getattr(call, "__name__", ""), memory)
         self.jobs[number] = job
@@ -174,7 +175,10 @@ class ForkServer:
         return job
 
     def command(self, what: bytes, number: int) -> None:
-        """Send a command about a job. A fork server that died has ended all its jobs."""
+        """Send a command about job `number`: b"s" to stop it, b"c" to continue it, b"k" to kill it.
+
+        It has no effect on a fork server that has died, as all its jobs have ended.
+        """
         if not self.dead:
             try:
                 self.control.sendall(_COMMAND.pack(what, number, 0))
@@ -265,7 +269,11 @@ class _Child:
 
 
 def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int) -> None:
-    """Run the loop of the fork server. It ends when the control socket closes, and leaves no child behind."""
+    """Run the loop of the fork server. It ends when the control socket closes, and leaves no child behind.
+
+    `fd`: the control socket. `modules`: what to import. `page`: file of the shared page, on which this server writes
+    row `row`. `together`: maximum bytes of the children of all servers.
+    """
     import gc
     import importlib
 

@@ -43,13 +43,15 @@ class ProcessDied(UndecidedError):
 
 
 def warm(imports: tuple[str, ...]) -> None:
-    """Start the fork server that imports these modules, so that the first job finds them ready."""
+    """Start the fork server for the modules `imports` without waiting for it, so that the first job finds them
+    ready."""
     with TURN:
         _server(imports)
 
 
 def stop() -> None:
-    """End every fork server. They also end with this process, and start again when needed."""
+    """End every fork server of this process and all their jobs. They also end with the process, and start again when
+    needed."""
     with TURN:
         servers = [server for (pid, _), server in _servers.items() if pid == os.getpid()]
         _servers.clear()
@@ -64,7 +66,7 @@ atexit.register(stop)
 
 
 def submit(imports: tuple[str, ...], call: Callable, arguments: tuple, memory: int | None = MEMORY) -> Job:
-    """Begin ``call(*arguments)`` in a process with these modules imported that may use `memory` bytes (None: no limit).
+    """Begin ``call(*arguments)`` in a process that may use `memory` bytes (None: no limit), with `imports` imported.
 
     Every job must be passed to `result`, `outcome` or `end`.
     """
@@ -73,13 +75,13 @@ def submit(imports: tuple[str, ...], call: Callable, arguments: tuple, memory: i
 
 
 def wait(jobs: Sequence[Job], deadline: Deadline = NEVER) -> None:
-    """Wait until a job has answered or ended, or until the deadline. The jobs continue."""
+    """Wait until the first of `jobs` has answered or ended, or until the deadline. The jobs continue."""
     with TURN:
         _watch(jobs, deadline, lambda job: job.done)
 
 
 def result(job: Job, deadline: Deadline = NEVER) -> Any:
-    """Return the result of the call of a job. It is killed where it has not answered at the deadline.
+    """Wait for the result of the call of a job, and return it. A job that has not answered at the deadline is killed.
 
     Raises what the call raised, TimeUp at the deadline, OutOfMemory where it needed more memory than it may use, and
     ProcessDied where it ended without an answer.
@@ -129,7 +131,7 @@ def outcome(job: Job, deadline: Deadline = NEVER, *, errors_crash: bool = False)
 
 
 def end(jobs: Sequence[Job]) -> None:
-    """Kill the jobs that have not ended, and wait until they have."""
+    """Kill the jobs that have not ended, and wait for their ends, `ENDING_SECONDS` at most."""
     with TURN:
         for job in jobs:
             if not job.ended:

@@ -9,26 +9,31 @@ from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Deadline
 from synth.solvers.processes.fork_server import Job
 
-# Up to this many ranks bounds are computed in this process: they take less time than the start of another.
-LEAST_RANKS = 8
+# Maximum number of ranks up to which bounds are computed in this process: they take less time than the start of
+# another.
+MAX_RANKS_IN_PROCESS = 8
 
 
 @dataclass
 class ResumableJobs:
-    """Calls by key. `jobs`: those at work or suspended. `found`: results, or Unknown with the reason why there is none.
+    """Calls in other processes, by key.
 
-    A call that has ended without a result is not begun again. `imports`: modules that the processes import first.
-    `memory`: bytes that each may use (None: no limit).
+    Attributes:
+        memory: bytes that each process may use (None: no limit).
+        imports: modules that the processes import first.
+        jobs: the calls at work or suspended.
+        results: the result of each call that has ended, or Unknown with the reason why there is none. Such a call is
+            not begun again.
     """
 
     memory: int | None
     imports: tuple[str, ...]
     jobs: dict[Hashable, Job] = field(default_factory=dict)
-    found: dict[Hashable, object] = field(default_factory=dict)
+    results: dict[Hashable, object] = field(default_factory=dict)
 
     def begin(self, key: Hashable, call: Callable, *arguments: object) -> None:
         """Begin ``call(*arguments)`` where it has not begun, or continue it where it is suspended."""
-        if key in self.found:
+        if key in self.results:
             return
         if key in self.jobs:
             self.jobs[key].resume()
@@ -36,29 +41,32 @@ class ResumableJobs:
             self.jobs[key] = pool.submit(self.imports, call, arguments, self.memory)
 
     def wait(self, keys: Sequence[Hashable], deadline: Deadline) -> None:
-        """Wait until a call of `keys`, which have all begun, has ended, or until the deadline.
+        """Wait until the first call of `keys` has ended, or until the deadline; then enter all results of `keys`.
 
-        Raises what the call raised, except for a lack of memory.
+        All of them must have begun. Raises what a call raised, except for a lack of memory.
         """
         if all(key in self.jobs for key in keys):
             pool.wait([self.jobs[key] for key in keys], deadline)
         for key in keys:
             if key in self.jobs and self.jobs[key].done:
-                self.found[key] = pool.outcome(self.jobs.pop(key))
+                self.results[key] = pool.outcome(self.jobs.pop(key))
 
-    def rest(self, key: Hashable) -> None:
+    def suspend(self, key: Hashable) -> None:
         """Suspend a call until it is begun again."""
         if key in self.jobs:
-            self.jobs[key].stop()
+            self.jobs[key].suspend()
 
-    def ask(self, key: Hashable, deadline: Deadline, call: Callable, *arguments: object) -> object:
-        """Return the result of ``call(*arguments)``; where it is late, suspend the call and return None."""
+    def run_until(self, key: Hashable, deadline: Deadline, call: Callable, *arguments: object) -> object:
+        """Begin or continue a call, and return its entry in `results` if it ends before `deadline`.
+
+        Otherwise the call is suspended, and the answer is None. Raises as `wait`.
+        """
         self.begin(key, call, *arguments)
         self.wait([key], deadline)
-        self.rest(key)
-        return self.found.get(key)
+        self.suspend(key)
+        return self.results.get(key)
 
     def close(self) -> None:
-        """End every call that is at work or suspended."""
+        """Kill every call that is at work or suspended."""
         pool.end(list(self.jobs.values()))
         self.jobs.clear()
