@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
+from math import prod
+from operator import mul
 from typing import TYPE_CHECKING
 
 from synth.errors import UsageError
@@ -17,6 +19,7 @@ from synth.topologies.builders import (
     MAX_RANKS,
     Nic,
     Permutation,
+    duplex,
     port_limits,
     symmetric_group,
     table_limits,
@@ -29,50 +32,65 @@ if TYPE_CHECKING:
 OPTIONS = {
     "cross": "ranks of a box wired to their like in the next box, one unit each way, such as 0+2+5+7; no NICs",
     "net": "which pairs across boxes the network joins: all, rail (equal numbers) or odd-even (equal parity)",
+    "net-latency": "µs from GPU to GPU between boxes below one switch",
     "nic": "GB/s of a NIC, each way",
     "nics": "NICs per box",
+    "over": "oversubscription of each tier: bandwidth from below to bandwidth upwards, such as 2 or 2x4 (1)",
+    "pod": "boxes below a leaf switch, and leaf switches below a spine switch: 4 for two tiers, 4x2 for three",
 }
+# From port to port of a switch above the leaves: NVIDIA states less than 150 ns for Quantum-2 (QM9700).
+SWITCH_US = Fraction(3, 20)
+TIERS = ("leaf", "spine", "core")
 
 
 @collector_off()
 def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: str) -> Topology:
     """`boxes` copies of `box`, rank r of box b becoming b·ranks + r.
 
-    With `cross`, the listed ranks are wired to their like in the next box, boxes in a ring. Otherwise every pair of
-    ranks in different boxes that `net` joins is a link of one NIC's bandwidth, and what the ranks of a NIC send, and
-    what they receive, is limited by it; `odd-even` is ForestColl's pair of switches (arXiv 2402.06787). Raises
-    UsageError.
+    With `cross`, the listed ranks are wired to their like in the next box, boxes in a ring. With `pod`, NICs end at the
+    leaf switches of a tree of two or three tiers, whose uplinks `over` narrows. Otherwise every pair of ranks in
+    different boxes that `net` joins is a link of one NIC's bandwidth, and what the ranks of a NIC send, and what they
+    receive, is limited by it; `odd-even` is ForestColl's pair of switches (arXiv 2402.06787). Raises UsageError.
     """
     size = box.ranks
     if boxes < 2 or boxes * size > MAX_RANKS:
         raise UsageError(f"{name}: between 2 boxes and {MAX_RANKS} ranks in all are supported")
     links, limits = _copies(box, boxes)
     table: LinkTable | None = None
+    switches = [f"box{b}.{s}" for b in range(boxes) for s in box.switches]
+    pods = [] if "cross" in options else _pods(options, boxes, name)
     if "cross" in options:
-        clash = [key for key in ("net", "nic", "nics") if key in options]
+        clash = [key for key in options if key != "cross"]
         if clash:
             raise UsageError(f"{name}: cross= means wires instead of a network; remove {clash[0]}=")
         links += _wires(box, boxes, _members(options["cross"], size, name))
+    elif pods:
+        if "net" in options:
+            raise UsageError(f"{name}: pod= joins all ranks through its switches; remove net=")
+        tree, ports = _tree(links, len(switches), boxes, _chosen(nic, options, size, name), size, pods)
+        if len(links) > MAX_LINKS:
+            raise UsageError(f"{name} has more than {MAX_LINKS} links; ask for fewer boxes")
+        switches += tree
+        limits += ports
     else:
         nic = _chosen(nic, options, size, name)
         table, ports = _network(links, box, boxes, nic, options.get("net", "all"), name)
         limits += ports
     ends = boxes * size
-    switches = tuple(f"box{b}.{s}" for b in range(boxes) for s in box.switches)
     nodes = tuple(b * (max(box.nodes, default=0) + 1) + n for b in range(boxes) for n in (box.nodes or (0,) * size))
     whole = Topology(
         name,
         ends,
         tuple(links) if table is None else table,
         tuple(limits),
-        switches,
+        tuple(switches),
         nodes,
         box.unit,
         (),
         (),
         box.notes,
     )
-    return with_generators(whole, _candidates(box, boxes, options))
+    return with_generators(whole, _candidates(box, boxes, options, [below for below, _ in pods]))
 
 
 def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
@@ -114,20 +132,80 @@ def _wires(box: Topology, boxes: int, members: list[int]) -> list[Link]:
 
 
 def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:
-    bandwidth, count = nic.bandwidth, nic.count or size
-    if "nic" in options:
-        try:
-            bandwidth = rational(options["nic"])
-        except ValueError as error:
-            raise UsageError(f"{name}: nic: {error}") from None
-        if bandwidth <= 0:
-            raise UsageError(f"{name}: nic={options['nic']} must be positive")
+    (bandwidth,) = _numbers(options, "nic", [nic.bandwidth], name)
+    (latency,) = _numbers(options, "net-latency", [nic.latency], name)
+    count = nic.count or size
+    if bandwidth <= 0:
+        raise UsageError(f"{name}: nic={options['nic']} must be positive")
+    if latency < 0:
+        raise UsageError(f"{name}: net-latency={options['net-latency']} must not be negative")
     if "nics" in options:
         text = options["nics"]
         count = int(text) if text.isdecimal() and len(text) < 6 else 0
         if not count or size % count:
             raise UsageError(f"{name}: nics={text} must divide the {size} ranks of a box")
-    return Nic(bandwidth, nic.latency, count)
+    return Nic(bandwidth, latency, count)
+
+
+def _numbers(options: dict[str, str], key: str, default: list[Fraction], name: str) -> list[Fraction]:
+    """Return the numbers of an option, joined by x, as many as `default` has."""
+    if key not in options:
+        return default
+    try:
+        values = [rational(part) for part in options[key].split("x")]
+    except ValueError as error:
+        raise UsageError(f"{name}: {key}: {error}") from None
+    if len(values) != len(default):
+        raise UsageError(f"{name}: {key}={options[key]} has {len(values)} numbers instead of {len(default)}")
+    return values
+
+
+def _pods(options: dict[str, str], boxes: int, name: str) -> list[tuple[int, Fraction]]:
+    """Return for each tier of switches but the top one the boxes or switches below each, and the oversubscription."""
+    if "pod" not in options:
+        if "over" in options:
+            raise UsageError(f"{name}: over= is of the tiers that pod= makes; say pod= too, such as pod=2")
+        return []
+    parts = options["pod"].split("x")
+    sizes = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
+    whole = prod(sizes)
+    if len(sizes) < len(parts) or len(parts) >= len(TIERS) or not whole or boxes % whole or boxes == whole:
+        raise UsageError(
+            f"{name}: pod={options['pod']} must be one or two numbers whose product divides the {boxes} boxes into two "
+            f"parts or more"
+        )
+    over = _numbers(options, "over", [Fraction(1)] * len(sizes), name)
+    if min(over) < 1:
+        raise UsageError(f"{name}: over={options['over']} must be at least 1")
+    return list(zip(sizes, over, strict=True))
+
+
+def _tree(
+    links: list[Link], numbered: int, boxes: int, nic: Nic, size: int, pods: list[tuple[int, Fraction]]
+) -> tuple[list[str], list[Limit]]:
+    """Append to `links` those from the ranks to the leaf switches and between switches; each switch has one uplink.
+
+    `numbered` switches exist already. The uplink stands for as many spine or core switches as there are: what crosses
+    them may be divided at will. Returns the names of the new switches and the limits of NICs that ranks share.
+    """
+    ranks, start = boxes * size, len(links)
+    first, width = ranks + numbered, pods[0][0] * nic.count * nic.bandwidth
+    count = boxes // pods[0][0]
+    share = size // nic.count
+    links += duplex([(r, first + r * count // ranks) for r in range(ranks)], nic.bandwidth, nic.latency / 2, "net")
+    limits = []
+    for g in range(ranks // share if share > 1 else 0):
+        for way, to in (("out", 0), ("in", 1)):
+            members = tuple(start + 2 * r + to for r in range(g * share, (g + 1) * share))
+            limits.append(Limit(f"NIC {g} {way}", members, nic.bandwidth))
+    names = [f"{TIERS[0]}{i}" for i in range(count)]
+    for tier, (_, over) in enumerate(pods):
+        parts = pods[tier + 1][0] if tier + 1 < len(pods) else count
+        width /= over
+        links += duplex([(first + i, first + count + i // parts) for i in range(count)], width, SWITCH_US, "net")
+        width, first, count = width * parts, first + count, count // parts
+        names += [f"{TIERS[tier + 1]}{i}" for i in range(count)]
+    return names, limits
 
 
 def _network(
@@ -183,9 +261,9 @@ def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> 
     return LinkTable.joined([LinkTable.of(inside), across])
 
 
-def _candidates(box: Topology, boxes: int, options: dict[str, str]) -> Iterator[Permutation]:
-    """Permutations of a cluster that are likely automorphisms: of the boxes, of all boxes alike, of one box, of the
-    parities."""
+def _candidates(box: Topology, boxes: int, options: dict[str, str], pods: list[int]) -> Iterator[Permutation]:
+    """Permutations of a cluster that are likely automorphisms: of the boxes or pods, of all boxes alike, of one box, of
+    the parities."""
     size, ranks = box.ranks, boxes * box.ranks
 
     def shuffled(order: list[int]) -> Permutation:
@@ -194,11 +272,13 @@ def _candidates(box: Topology, boxes: int, options: dict[str, str]) -> Iterator[
     def alike(pi: Permutation) -> Permutation:
         return tuple(b * size + p for b in range(boxes) for p in pi)
 
-    yield shuffled([(b + 1) % boxes for b in range(boxes)])
     if "cross" in options:
+        yield shuffled([(b + 1) % boxes for b in range(boxes)])
         yield shuffled([-b % boxes for b in range(boxes)])
     else:
-        yield shuffled([1, 0, *range(2, boxes)])
+        for small, large in pairwise([*accumulate(pods, mul, initial=1), boxes]):
+            for pi in symmetric_group(range(large // small), large // small):
+                yield shuffled([*(p * small + i for p in pi for i in range(small)), *range(large, boxes)])
     inner = list(box.generators)
     if options.get("net") == "odd-even":
         inner += [*symmetric_group(range(0, size, 2), size), *symmetric_group(range(1, size, 2), size)]

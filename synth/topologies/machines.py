@@ -1,7 +1,10 @@
 """The machines that ship: GPU links of one box, from vendors' documents and the papers that measured them.
 
-Latencies: DGX-1 V100 and its NIC from TE-CCL (arXiv 2305.13479), DGX-2 likewise; all others are NCCL's defaults for a
-ring with the LL protocol (src/graph/tuning.cc): NVLink (and xGMI) 0.6 µs, PCIe 1 µs, network 2.7 µs.
+Latencies: DGX-1 V100 and DGX-2 from TE-CCL (arXiv 2305.13479), 0.7 µs for an NVLink and for two hops of 0.35 µs through
+a switch; their boxes are 2.6 µs apart, two hops of TE-CCL's 1.3 µs and what TACCL measured (microsoft/taccl,
+topo-ndv2-1KB.json and topo-dgx2-1KB.json). All others are NCCL's defaults for a ring with the LL protocol
+(src/graph/tuning.cc): NVLink (and xGMI) 0.6 µs, PCIe 1 µs, network 2.7 µs. That includes EFA, of which AWS publishes no
+latency of a message.
 """
 
 from __future__ import annotations
@@ -18,6 +21,11 @@ from synth.topologies.declared_symmetries import with_generators
 NVLINK_US = Fraction(3, 5)
 PCIE_US = Fraction(1)
 NET_US = Fraction(27, 10)
+# V100 boxes: TE-CCL and TACCL.
+IB_US = Fraction(13, 5)
+# More from one socket to the other than within one, P2P writes of 8 RTX PRO 6000 on two EPYC 9005: 0.44 and 0.36 µs
+# (voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md).
+SOCKET_US = Fraction(2, 25)
 NVLS = (
     "NVLS can reduce and multicast inside its NVSwitches; that is outside the model, so such schedules are not "
     "among those compared"
@@ -125,11 +133,27 @@ def mi250() -> Topology:
     return with_generators(Topology("mi250", 16, tuple(links), nodes=(0,) * 16, unit=unit), flips)
 
 
-def mi300x() -> Topology:
-    """Eight MI300X, every pair joined by one Infinity Fabric link of 64 GB/s."""
-    unit = Fraction(64)
+def xgmi_pairs(name: str, unit: Fraction) -> Topology:
+    """Eight GPUs, every pair joined by one Infinity Fabric link of `unit` GB/s each way."""
     links = duplex([(a, b) for a in range(8) for b in range(a + 1, 8)], unit, NVLINK_US, "xgmi")
-    return with_generators(Topology("mi300x", 8, links, nodes=(0,) * 8, unit=unit), symmetric_group(range(8), 8))
+    return with_generators(Topology(name, 8, links, nodes=(0,) * 8, unit=unit), symmetric_group(range(8), 8))
+
+
+def pcie_halves(name: str, port: Fraction, between: Fraction, bridge: Fraction = Fraction(0)) -> Topology:
+    """Eight GPUs on PCIe in two halves, of a switch or a socket each; `bridge` GB/s of NVLink join neighbours 2i, 2i+1.
+
+    A GPU drives one stream of `port` GB/s out and one in well, and no more with several peers (flashinfer pull request
+    4393): that is its link to its half. All traffic between the halves shares `between` GB/s each way. NCCL's figures
+    (src/graph/topo.h): 12 GB/s for PCIe 3.0 x16, doubled by each generation; between sockets 24 GB/s for Zen 3 and 4,
+    32 for Zen 5.
+    """
+    halves = [(i, 8 + i // 4) for i in range(8)]
+    links = duplex(halves, port, PCIE_US / 2, "pcie") + duplex([(8, 9)], between, SOCKET_US, "pcie")
+    if bridge:
+        links += duplex([(i, i + 1) for i in range(0, 8, 2)], bridge, NVLINK_US, "nvlink")
+    swaps = [(1, 0, *range(2, 8)), (2, 3, 0, 1, *range(4, 8))] if bridge else symmetric_group(range(4), 8)
+    machine = Topology(name, 8, links, switches=("half0", "half1"), nodes=(0,) * 8)
+    return with_generators(machine, [*swaps, (4, 5, 6, 7, 0, 1, 2, 3)])
 
 
 def _machine(
@@ -146,28 +170,31 @@ def _machine(
     return Entry(summary, make, Nic(rational(gbps), latency, count))
 
 
-_U25 = Fraction(25)
+_U25, _PCIE4 = Fraction(25), Fraction(24)
 
 # NICs: DGX-1 as in Azure NDv2 and TE-CCL (one of 100 Gbit/s a box); DGX-2: eight of 100 Gbit/s, one per two GPUs; A100
-# and
-# MI250 as in ForestColl; H100, GB200 and MI300X: 400 Gbit/s a GPU; MI50 and MI100: one of 200 Gbit/s a box.
+# and MI250 as in ForestColl; H100 and later, GB200, MI300X and MI355X: 400 Gbit/s a GPU; MI50, MI100 and PCIe: one of
+# 200 Gbit/s a box; p4d: four EFA of 100 Gbit/s, one per two GPUs (the 32 of p5 are 400 Gbit/s a GPU, as on a DGX H100).
 MACHINES: dict[str, Entry] = {
-    "dgx1-v100": _machine("8 V100, hybrid cube mesh of 25 GB/s NVLinks", dgx1_v100, "12.5", 1, Fraction(13, 10)),
-    "dgx1-p100": _machine(
-        "8 P100, two quads and their matching, 20 GB/s NVLinks", dgx1_p100, "12.5", 1, Fraction(13, 10)
-    ),
+    "dgx1-v100": _machine("8 V100, hybrid cube mesh of 25 GB/s NVLinks", dgx1_v100, "12.5", 1, IB_US),
+    "dgx1-p100": _machine("8 P100, two quads and their matching, 20 GB/s NVLinks", dgx1_p100, "12.5", 1, IB_US),
     "dgx2": _machine(
         "16 V100 on one NVSwitch fabric, 150 GB/s each",
-        lambda: nvswitch("dgx2", 16, 6, _U25, Fraction(7, 20)),
+        lambda: nvswitch("dgx2", 16, 6, _U25, Fraction(7, 10)),
         "12.5",
         8,
+        IB_US,
     ),
     "dgx-a100": _machine("8 A100 on NVSwitches, 300 GB/s each", lambda: nvswitch("dgx-a100", 8, 12, _U25), "25"),
+    "p4d": _machine("8 A100 on NVSwitches, 4 EFA of 100 Gbit/s", lambda: nvswitch("p4d", 8, 12, _U25), "12.5", 4),
     "dgx-h100": _machine(
         "8 H100 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h100", 8, 18, _U25, notes=(NVLS,)), "50"
     ),
     "dgx-h200": _machine(
         "8 H200 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h200", 8, 18, _U25, notes=(NVLS,)), "50"
+    ),
+    "dgx-b200": _machine(
+        "8 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("dgx-b200", 8, 18, 2 * _U25, notes=(NVLS,)), "50"
     ),
     "gb200-nvl72": _machine(
         "72 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("gb200-nvl72", 72, 18, 2 * _U25, notes=(NVLS,)), "50"
@@ -175,5 +202,21 @@ MACHINES: dict[str, Entry] = {
     "mi50-z52": _machine("8 MI50, a ring through two hives and PCIe", mi50_z52, "25", 1),
     "mi100-4p3l": _machine("8 MI100, two quads of xGMI joined by PCIe", mi100_4p3l, "25", 1),
     "mi250": _machine("8 MI250 = 16 dies, 50 GB/s Infinity Fabric links", mi250, "16"),
-    "mi300x": _machine("8 MI300X, one 64 GB/s link a pair", mi300x, "50"),
+    "mi300x": _machine("8 MI300X, one 64 GB/s link a pair", lambda: xgmi_pairs("mi300x", Fraction(64)), "50"),
+    # AMD gives a link as 153.6 GB/s, both ways together.
+    "mi355x": _machine("8 MI355X, one 76.8 GB/s link a pair", lambda: xgmi_pairs("mi355x", Fraction(384, 5)), "50"),
+    # As the A800 box of vllm pull request 50941: the four uplinks of an island are one x16.
+    "pcie-2x4": _machine(
+        "8 GPUs, PCIe 4.0, 4 behind each of 2 switches", lambda: pcie_halves("pcie-2x4", _PCIE4, _PCIE4), "25", 1
+    ),
+    # A100 PCIe: three NVLink bridges of 100 GB/s each way join a pair; two sockets of Zen 3 or 4.
+    "pcie-4x2": _machine(
+        "8 GPUs, PCIe 4.0, 4 pairs with NVLink bridges",
+        lambda: pcie_halves("pcie-4x2", _PCIE4, _PCIE4, Fraction(300)),
+        "25",
+        1,
+    ),
+    "pcie-8": _machine(
+        "8 GPUs, PCIe 5.0, over 2 sockets", lambda: pcie_halves("pcie-8", 2 * _PCIE4, Fraction(32)), "25", 1
+    ),
 }

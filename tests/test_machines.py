@@ -1,0 +1,169 @@
+"""Machines that people rent or build: ranks, ports, latencies of each link class, and bounds derived by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from synth.errors import UsageError
+from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.fabric.fabric import fabric
+from synth.scale.search import bound
+from synth.topologies import MACHINES, topology, topology_files
+
+TECCL = Path(__file__).parent.parent / "examples" / "teccl"
+
+# Bound of allgather in GB/s: ranks x width into a set of ranks / ranks outside of the set. The comment names the set.
+ALLGATHER = [
+    ("ndv4*2", 16, Fraction(16 * 325, 15)),  # one GPU: 300 + 25
+    ("ndv5*2", 16, Fraction(16 * 500, 15)),  # one GPU: 450 + 50
+    ("p4d", 8, Fraction(8 * 300, 7)),  # one GPU
+    ("p4d*2", 16, Fraction(16 * 50, 8)),  # a box: 4 x 12.5
+    ("p5*4", 32, Fraction(32 * 500, 31)),  # one GPU: 450 + 50
+    ("p5*16", 128, Fraction(128 * 400, 120)),  # a box: 8 x 50
+    ("dgx-b200", 8, Fraction(8 * 900, 7)),  # one GPU
+    ("gb200-nvl72*2", 144, Fraction(144 * 950, 143)),  # one GPU: 900 + 50
+    ("mi300x*2", 16, Fraction(16 * 498, 15)),  # one GPU: 7 x 64 + 50
+    ("mi300x*16", 128, Fraction(128 * 400, 120)),  # a box: 8 x 50
+    ("mi355x", 8, Fraction(8 * 7) * Fraction(384, 5) / 7),  # one GPU: 7 x 76.8
+    ("mi250*16", 256, Fraction(256 * 256, 240)),  # a box: 16 x 16
+    ("pcie-2x4", 8, Fraction(8 * 24, 7)),  # one GPU
+    ("pcie-4x2", 8, Fraction(8 * 24, 4)),  # the four GPUs of a socket
+    ("pcie-8", 8, Fraction(8 * 48, 7)),  # one GPU
+    ("pcie-2x4*2", 16, Fraction(16 * 25, 8)),  # a box: one NIC of 25
+    # Two boxes below a leaf: 32 ranks, 16 beyond the uplink of 2 x 8 x 25 / 4 = 100.
+    ("dgx-a100*4:pod=2,over=4", 32, Fraction(32 * 100, 16)),
+    # The same without oversubscription: a box, 8 x 25.
+    ("dgx-a100*4:pod=2", 32, Fraction(32 * 200, 24)),
+    # Leaves of 4 boxes with 4 x 8 x 50 / 2 = 800 up; spines of 2 leaves with 2 x 800 / 8 = 200 up, 192 ranks beyond.
+    ("dgx-h100*32:pod=4x2,over=2x8", 256, Fraction(256 * 200, 192)),
+    # A NIC of 12.5 a box; leaves of 2 boxes with 25 / 4 up, 16 ranks beyond.
+    ("ndv2*4:pod=2,over=4", 32, Fraction(32 * 25, 4 * 16)),
+]
+
+
+@pytest.mark.parametrize(("name", "ranks", "gbps"), ALLGATHER, ids=[row[0] for row in ALLGATHER])
+def test_the_bound_of_allgather_is_the_one_derived_by_hand(name, ranks, gbps):
+    machine = topology(name)
+    assert machine.ranks == ranks
+    assert throughput(fabric(machine), "allgather").bandwidth == gbps
+
+
+@pytest.mark.parametrize(
+    ("file", "collective", "gbps"),
+    [
+        ("ndv2-x2", "allgather", Fraction(25)),
+        ("ndv2-x4", "allgather", Fraction(50, 3)),
+        ("dgx2-x2", "allgather", Fraction(32 * 125, 31)),
+        ("dgx2-x2", "alltoall", Fraction(25, 2)),
+    ],
+)
+def test_the_machines_of_teccl_have_its_optima(file, collective, gbps):
+    assert bound(topology_files.load(TECCL / f"{file}.yaml"), collective).bound_gbps == gbps
+
+
+def test_the_links_of_the_machines_of_teccl():
+    two = topology_files.load(TECCL / "ndv2-x2.yaml")
+    inside = {(k.src, k.dst): (k.bandwidth, k.latency) for k in topology("dgx1").links}
+    for b in (0, 8):
+        own = {
+            (k.src - b, k.dst - b): (k.bandwidth, k.latency) for k in two.links if k.src // 8 == k.dst // 8 == b // 8
+        }
+        assert own == inside
+    across = {(k.src, k.dst, k.latency) for k in two.links if k.kind == "net"}
+    assert across == {(0, 9, Fraction(13, 10)), (8, 1, Fraction(13, 10))}
+    four = topology_files.load(TECCL / "ndv2-x4.yaml").network()
+    routes = {(r.src, r.dst): r.latency for r in four.routes if r.via}
+    assert routes == {(8 * a, 8 * b + 1): Fraction(13, 5) for a in range(4) for b in range(4)}
+    large = topology_files.load(TECCL / "dgx2-x2.yaml").network()
+    assert {r.latency for r in large.routes if r.via} == {Fraction(7, 10)}
+    assert {r.src - r.dst for r in large.routes if not r.via} == {17, -15}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_each_class_of_links_has_a_latency_of_its_own(name):
+    classes: dict[bool, set[Fraction]] = {False: set(), True: set()}
+    machine = topology(f"{name}*2")
+    for route in machine.network().routes:
+        classes[machine.nodes[route.src] != machine.nodes[route.dst]].add(route.latency)
+    assert all(Fraction(3, 5) <= late <= Fraction(13, 10) for late in classes[False])
+    assert all(Fraction(13, 5) <= late <= 5 for late in classes[True])
+
+
+def test_pcie_boxes_have_one_stream_a_gpu_and_share_what_joins_their_halves():
+    machine = topology("pcie-4x2").network()
+    routes = {(r.src, r.dst, bool(r.via)): (r.units * machine.unit, r.latency) for r in machine.routes}
+    assert routes[0, 1, False] == (300, Fraction(3, 5))
+    assert routes[0, 2, True] == (24, Fraction(1))
+    assert routes[0, 4, True] == (24, Fraction(27, 25))
+    shared = {(a, b): units * machine.unit for a, b, units in machine.wires}
+    assert shared[0, "half0"] == shared["half0", 0] == shared["half0", "half1"] == 24
+    # Each GPU of eight must receive 7/8 of the result and send as much of its own: 7n/4 bytes, as in vllm 50941's
+    # two-shot kernel, over one stream of 24 GB/s.
+    assert bound(topology("pcie-2x4"), "allreduce").bound_gbps == Fraction(4 * 24, 7)
+
+
+def test_tiers_of_switches():
+    machine = topology("dgx-a100*8:pod=2x2,over=2x4")
+    assert machine.switches == ("leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1", "core0")
+    up = {
+        (machine.switches[k.src - 64], machine.switches[k.dst - 64]): k.bandwidth
+        for k in machine.links
+        if k.src >= 64 and k.dst >= 64
+    }
+    assert up["leaf1", "spine0"] == up["spine0", "leaf1"] == 200
+    assert up["spine1", "core0"] == up["core0", "spine1"] == 100
+    late = {(r.src, r.dst): r.latency for r in machine.network().routes if r.via}
+    assert [late[0, r] for r in (8, 16, 32)] == [Fraction(27, 10), 3, Fraction(33, 10)]
+    assert {k.latency for k in topology("p4d*2:net-latency=75").links if k.kind == "net"} == {75}
+    shared = [limit for limit in topology("p4d*4:pod=2").limits if limit.name.startswith("NIC")]
+    assert {(len(limit.links), limit.bandwidth) for limit in shared} == {(2, Fraction(25, 2))}
+    assert len(shared) == 32
+
+
+def orbit(name: str) -> set[int]:
+    machine = topology(name)
+    found, stack = {0}, [0]
+    while stack:
+        r = stack.pop()
+        fresh = {pi[r] for pi in machine.generators} - found
+        found |= fresh
+        stack += fresh
+    return found
+
+
+@pytest.mark.parametrize("name", ["pcie-2x4", "pcie-4x2", "pcie-8", "mi355x", "dgx-a100*8:pod=2x2,over=2x4"])
+def test_their_symmetries_move_every_rank_to_every_other(name):
+    assert orbit(name) == set(range(topology(name).ranks))
+
+
+BAD = [
+    ("dgx-a100*4:pod=2,over=0", "at least 1"),
+    ("dgx-a100*4:pod=2,over=-2", "at least 1"),
+    ("dgx-a100*4:pod=2,over=2x2", "2 numbers instead of 1"),
+    ("dgx-a100*4:pod=2,over=x", "over: "),
+    ("dgx-a100*4:over=2", "say pod="),
+    ("dgx-a100*4:pod=0", "divides the 4 boxes"),
+    ("dgx-a100*4:pod=3", "divides the 4 boxes"),
+    ("dgx-a100*4:pod=4", "divides the 4 boxes"),
+    ("dgx-a100*8:pod=2x2x2", "one or two numbers"),
+    ("dgx-a100*4:pod=2,net=rail", "remove net="),
+    ("dgx1*2:cross=0,pod=2", "remove pod="),
+    ("dgx-a100*2:net-latency=-1", "must not be negative"),
+    ("dgx-a100*2:net-latency=nan", "net-latency: "),
+    ("dgx-a100*2:net-latency=", "not of the form key=value"),
+    ("dgx-a100*0:pod=2", "number of boxes"),
+    ("p4d:4", "fixed size"),
+    ("pcie-2x4:pod=2", "clusters"),
+    ("pcie-3x3", "did you mean"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "words"), BAD, ids=[row[0] for row in BAD])
+def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
+    with pytest.raises(UsageError) as caught:
+        topology(name)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
