@@ -57,6 +57,12 @@ class LinkIndex:
         return self._width.get((src, dst), 0)
 
     @cached_property
+    def orbit_of(self) -> dict[tuple[int, int], int]:
+        """The orbit of the link between two ranks."""
+        pairs = zip(self.src[self._order].tolist(), self.dst[self._order].tolist(), strict=True)
+        return dict(zip(pairs, self.orbit[self._order].tolist(), strict=True))
+
+    @cached_property
     def _width(self) -> dict[tuple[int, int], int]:
         pairs = zip(self.src[self._order].tolist(), self.dst[self._order].tolist(), strict=True)
         return dict(zip(pairs, self.capacity[self._order].tolist(), strict=True))

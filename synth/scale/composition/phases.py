@@ -57,10 +57,6 @@ class Template:
             phases.append(Phase(phase.name, sends, not phase.reduces, tuple(sorted(later[p]))))
         return replace(self, phases=tuple(phases))
 
-    def shape(self) -> tuple:
-        """Return what templates have in common that differ in their sends alone."""
-        return tuple((phase.name, phase.reduces, phase.after) for phase in self.phases)
-
     def same_bits(self) -> bool:
         """Return True if no rank both sends a sum and receives another in a phase, unless just two swap theirs."""
         for phase in self.phases:
@@ -107,14 +103,15 @@ class TemplateBuilder:
 
     def spread(self, name: str, levels: Sequence[Sequence[Edge]], after: Sequence[int] = ()) -> list[int]:
         """Add the levels of out-trees from their roots down."""
-        for level in levels:
-            after = self.add(name, level, after)
+        for depth, level in enumerate(levels, 1):
+            after = self.add(f"{name} {depth}", level, after)
         return list(after)
 
     def gather(self, name: str, levels: Sequence[Sequence[Edge]], after: Sequence[int] = ()) -> list[int]:
         """Add reductions up the same trees, from the deepest level to the roots. Levels hold edges away from a root."""
-        for level in reversed(levels):
-            after = self.add(name, [(dst, src) for src, dst in level], after, reduces=True)
+        for depth in range(len(levels), 0, -1):
+            edges = [(dst, src) for src, dst in levels[depth - 1]]
+            after = self.add(f"{name} {depth}", edges, after, reduces=True)
         return list(after)
 
     def template(self) -> Template:
@@ -123,10 +120,23 @@ class TemplateBuilder:
 
 
 def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Template:
-    """Return one template for the blocks of several of one shape, for chunks that move together."""
-    phases = []
-    for same in zip(*(template.phases for template in templates), strict=True):
-        sends = tuple(send for phase in same for send in phase.sends)
-        phases.append(replace(same[0], sends=sends))
+    """Return one template for the blocks of several, for chunks that move together.
+
+    Phases of one name become one, which waits for all that any of them waits for.
+    """
+    after: dict[str, set[str]] = {}
+    phases: dict[str, list[Phase]] = {}
+    for template in templates:
+        for phase in template.phases:
+            phases.setdefault(phase.name, []).append(phase)
+            after.setdefault(phase.name, set()).update(template.phases[q].name for q in phase.after)
+    place: dict[str, int] = {}
+    whole: list[Phase] = []
+    while len(place) < len(after):
+        name = next(name for name, earlier in after.items() if name not in place and earlier <= place.keys())
+        sends = tuple(send for phase in phases[name] for send in phase.sends)
+        waits = tuple(sorted(place[earlier] for earlier in after[name]))
+        place[name] = len(whole)
+        whole.append(Phase(name, sends, phases[name][0].reduces, waits))
     blocks = tuple(block for template in templates for block in template.blocks)
-    return Template(templates[0].name, tuple(phases), unit, blocks, weight)
+    return Template(templates[0].name, tuple(whole), unit, blocks, weight)

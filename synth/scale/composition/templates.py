@@ -7,13 +7,15 @@ an allreduce the part that a rank sums up or distributes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, zip_longest
 
 from synth.scale.composition.boxes import Boxes, Levels
 from synth.scale.composition.phases import Template, TemplateBuilder, merged
 
-# Maximum number of blocks whose templates are shared out one by one; more move together.
-MAX_SEPARATE = 4
+# Number of trees that each block has in boxes where not all ranks are joined to each other.
+VARIANTS = 6
+# Maximum number of blocks of an allreduce without symmetries that have shares of their own; more move together.
+MAX_SEPARATE = 16
 
 
 def templates(boxes: Boxes, collective: str, root: int, blocks: Sequence[int]) -> list[Template]:
@@ -23,24 +25,34 @@ def templates(boxes: Boxes, collective: str, root: int, blocks: Sequence[int]) -
     """
     if collective in ("reduce-scatter", "reduce"):
         return [template.reversed() for template in templates(boxes, _FORWARD[collective], root, blocks)]
-    if collective == "broadcast":
-        return list(_broadcast(boxes, root))
     if collective == "alltoall":
         return _alltoall(boxes, blocks)
-    make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
-    if collective == "allreduce" and not boxes.links.generators:
-        return [template for block in blocks for template in make(boxes, block)]
-    alike: dict[tuple, list[list[Template]]] = {}
-    for k, block in enumerate(blocks):
-        made = list(make(boxes, block))
-        key: tuple = (k,)
-        if len(blocks) > MAX_SEPARATE:
-            key = tuple((template.name, template.shape()) for template in made)
-        alike.setdefault(key, []).append(made)
     result = []
-    for unit, members in enumerate(alike.values()):
-        result += [merged(same, unit) for same in zip(*members, strict=True)]
-    return result
+    for variant in range(1 if boxes.complete else VARIANTS):
+        by_name: dict[str, list[Template]] = {}
+        if collective == "broadcast":
+            made = _broadcast(boxes, root, variant)
+        else:
+            make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
+            made = (template for block in blocks for template in make(_Block(boxes, block, variant)))
+        for template in made:
+            by_name.setdefault(template.name, []).append(template)
+        for same in by_name.values():
+            if collective == "allreduce" and not boxes.links.generators and len(blocks) <= MAX_SEPARATE:
+                result += same
+            elif collective == "broadcast" or (collective == "allreduce" and not boxes.links.generators):
+                result.append(merged(same, 0, len(same)))
+            elif len(same) == len(blocks):
+                result.append(merged(same, 0))
+    return _distinct(result)
+
+
+def _distinct(templates: Sequence[Template]) -> list[Template]:
+    """Return the templates without those that make the same sends as one before."""
+    kept: dict[tuple, Template] = {}
+    for template in templates:
+        kept.setdefault((template.phases, template.unit), template)
+    return list(kept.values())
 
 
 _FORWARD = {"reduce-scatter": "allgather", "reduce": "broadcast"}
@@ -52,13 +64,20 @@ class _Block:
     `inside` are the levels in the home box, `outside` those in the others.
     """
 
-    def __init__(self, boxes: Boxes, block: int) -> None:
+    def __init__(self, boxes: Boxes, block: int, variant: int = 0) -> None:
         self.boxes, self.block = boxes, block
         self.home, self.hubs = boxes.box_of[block], boxes.hubs(block)
         others = [b for b in range(len(boxes.boxes)) if b != self.home]
-        self.inside, self.outside = boxes.trees(self.hubs, [self.home]), boxes.trees(self.hubs, others)
+        self.inside = boxes.trees(self.hubs, [self.home], variant)
+        self.outside = boxes.trees(self.hubs, others, variant)
         self.rails = boxes.tree_of_hubs(self.hubs, self.home)
         self.others = [rank for rank in range(boxes.links.topology.ranks) if rank != block]
+
+    def everywhere(self) -> Levels | None:
+        """Return the levels inside all boxes together."""
+        if self.inside is None or self.outside is None:
+            return None
+        return [list(chain(*pair)) for pair in zip_longest(self.inside, self.outside, fillvalue=[])]
 
     def joined(self, ranks: Sequence[int]) -> bool:
         """Return True if a link leads from each of these ranks to each other."""
@@ -69,7 +88,7 @@ class _Block:
         if self.inside is None or self.outside is None or self.rails is None:
             return False
         build.spread("inside", self.inside, after)
-        build.spread("inside", self.outside, build.spread("rails", self.rails, after))
+        build.spread("far boxes", self.outside, build.spread("rails", self.rails, after))
         return True
 
     def spread_directly(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
@@ -84,7 +103,7 @@ class _Block:
         if self.inside is None or self.outside is None or self.rails is None:
             return None
         ready = build.gather("reduce inside", self.inside)
-        return ready + build.gather("reduce over rails", self.rails, build.gather("reduce inside", self.outside))
+        return ready + build.gather("reduce over rails", self.rails, build.gather("reduce far boxes", self.outside))
 
     def reduce_directly(self, build: TemplateBuilder) -> list[int] | None:
         """Add reductions from all others to the block's rank in one step."""
@@ -93,17 +112,16 @@ class _Block:
         return build.add("reduce directly", [(rank, self.block) for rank in self.others], reduces=True)
 
 
-def _allgather(boxes: Boxes, block: int) -> Iterator[Template]:
-    mine = _Block(boxes, block)
+def _allgather(mine: _Block) -> Iterator[Template]:
     for name, spread in (("over rails, then inside", mine.spread_over_rails), ("direct", mine.spread_directly)):
-        build = TemplateBuilder(name, block)
+        build = TemplateBuilder(name, mine.block)
         if spread(build):
             yield build.template()
 
 
-def _allreduce(boxes: Boxes, block: int) -> Iterator[Template]:
-    mine = _Block(boxes, block)
-    trees = boxes.trees(mine.hubs, list(range(len(mine.hubs))))
+def _allreduce(mine: _Block) -> Iterator[Template]:
+    block = mine.block
+    trees = mine.everywhere()
     if trees is not None and mine.joined(mine.hubs):
         build = TemplateBuilder("reduce-scatter, exchange over rails, allgather", block)
         exchange = [(a, b) for a in mine.hubs for b in mine.hubs]
@@ -116,36 +134,34 @@ def _allreduce(boxes: Boxes, block: int) -> Iterator[Template]:
             ready = reduce(build)
             if ready is not None and spread(build, ready):
                 yield build.template()
-    everyone = range(boxes.links.topology.ranks)
+    everyone = range(mine.boxes.links.topology.ranks)
     if mine.joined(everyone):
         build = TemplateBuilder("direct exchange", block)
         build.add("exchange", [(a, b) for a in everyone for b in everyone], reduces=True)
         yield build.template()
 
 
-def _broadcast(boxes: Boxes, root: int) -> Iterator[Template]:
+def _broadcast(boxes: Boxes, root: int, variant: int) -> Iterator[Template]:
+    """Yield templates whose hub in the root's box, and the box that passes data on to others, take all values."""
     home = boxes.box_of[root]
     others = [b for b in range(len(boxes.boxes)) if b != home]
-    hub_trees: dict[tuple, list[Template]] = {}
-    number = 0
+    number = variant * boxes.links.topology.ranks
     for hub in boxes.boxes[home]:
-        mine = _Block(boxes, hub)
-        inside = boxes.tree(home, hub, () if hub == root else (root,))
+        mine = _Block(boxes, hub, variant)
+        inside = boxes.tree(home, hub, () if hub == root else (root,), variant)
         if inside is None or mine.outside is None or (hub != root and not boxes.links.joins(root, hub)):
             continue
         for first in (None, *others):
             between = mine.rails if first is None else _through(boxes, mine.hubs, home, first)
             if between is None or (first is not None and len(others) == 1):
                 continue
-            build = TemplateBuilder("over rails" if first is None else "over rails through one box", number)
+            start = "from the root" if hub == root else "over another rank"
+            build = TemplateBuilder(f"{start}, {'then rails' if first is None else 'rails through one box'}", number)
             ready = build.add("to the hub", [(root, hub)])
             build.spread("inside", inside, ready)
-            build.spread("inside", mine.outside, build.spread("rails", between, ready))
-            template = build.template()
-            hub_trees.setdefault((template.name, hub == root, template.shape()), []).append(template)
+            build.spread("far boxes", mine.outside, build.spread("rails", between, ready))
+            yield build.template()
             number += 1
-    for same in hub_trees.values():
-        yield merged(same, 0, len(same))
 
 
 def _through(boxes: Boxes, hubs: list[int], home: int, first: int) -> Levels | None:
