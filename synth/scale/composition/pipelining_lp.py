@@ -24,6 +24,8 @@ from synth.solvers.linear_program import LinearProgram
 
 # Steps before and after the segment of equal steps of a long schedule, beyond the longest chain of phases.
 RAMP = 4
+# Maximum number of columns of the linear program, which takes a few seconds then.
+MOST_COLUMNS = 2_500
 # Rounding tolerance: shares of the linear program that are this close below a whole number of chunks count as whole.
 TOLERANCE = 1e-6
 
@@ -59,7 +61,7 @@ class PipeliningProgram:
     def shares(self, steps: int) -> tuple[float, list[np.ndarray]] | None:
         """Return least rounds per chunk in `steps` steps and the shares that have passed each phase after each step.
 
-        None where every template needs more steps.
+        None where every template needs more steps, and where there would be more than `MOST_COLUMNS` variables.
         """
         ramp = self.depth + RAMP
         repeats = [1] * steps
@@ -162,7 +164,7 @@ class _Variables:
     def solve(self) -> tuple[float, list[np.ndarray]] | None:
         """Return the least rounds per chunk, and the table of shares of each template."""
         templates = self.program.templates
-        if {templates[i].unit for i in self.share} != set(self.program.units):
+        if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > MOST_COLUMNS:
             return None
         self.tails = [template.tails() for template in templates]
         costs = [float(n) for n in self.repeats] + [0.0] * (self.columns - self.count)
