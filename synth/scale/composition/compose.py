@@ -13,13 +13,15 @@ from synth.model.topology import Topology
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import LinkIndex, phase_loads
 from synth.scale.composition.phases import Template
-from synth.scale.composition.pipelining_lp import Pipelining, PipeliningProgram
+from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram
 from synth.scale.composition.templates import templates
 from synth.scale.fabric.automorphisms import orbits
 from synth.solvers.processes.deadline import check_deadline
 
 # Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
 STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
+# Columns of the linear program above which the templates that carried no data at fewer steps are left out.
+MANY_COLUMNS = 1_000
 # A point with more steps is offered only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
 # Maximum number of numbers of chunks that are tried for a number of steps.
@@ -52,6 +54,7 @@ def composed_points(
     best: Fraction | None = None
     for steps in STEPS:
         check_deadline()
+        composition = composition.narrowed(steps)
         found = composition.at_steps(steps, most_sends)
         if found is None:
             continue
@@ -69,10 +72,19 @@ class Composition:
         self.links, self.collective = links, collective
         self.root = root if collective in ("broadcast", "reduce") else None
         self.templates = tuple(listed)
+        self._used: set[int] = set()  # templates that carried data in the last solution
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = links.topology.ranks if collective == "allreduce" and links.generators else 1
         phases = [phase for template in listed for phase in template.phases]
         self.program = PipeliningProgram(listed, *phase_loads(links, phases))
+
+    def narrowed(self, steps: int) -> Composition:
+        """Return the composition for `steps` steps: where its program is large, without templates that last had no
+        data."""
+        if not self._used or self.program.size(steps) <= MANY_COLUMNS or len(self._used) == len(self.templates):
+            return self
+        used = [template for i, template in enumerate(self.templates) if i in self._used]
+        return Composition(self.links, self.collective, self.root or 0, used)
 
     def at_steps(self, steps: int, most_sends: int) -> Pipelining | None:
         """Return the pipelining with the least R / C in `steps` steps of those with at most `most_sends` sends.
@@ -83,6 +95,7 @@ class Composition:
         if solved is None:
             return None
         value, shares = solved
+        self._used = {i for i, table in enumerate(shares) if table[0, -1] > TOLERANCE}
         best: Pipelining | None = None
         for pieces in self._pieces(value, shares, most_sends):
             found = self.program.whole(shares, pieces)

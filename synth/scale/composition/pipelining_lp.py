@@ -25,7 +25,7 @@ from synth.solvers.linear_program import LinearProgram
 # Steps before and after the segment of equal steps of a long schedule, beyond the longest chain of phases.
 RAMP = 4
 # Maximum number of columns of the linear program, which takes a few seconds then.
-MOST_COLUMNS = 2_500
+MOST_COLUMNS = 2_000
 # Rounding tolerance: shares of the linear program that are this close below a whole number of chunks count as whole.
 TOLERANCE = 1e-6
 
@@ -58,15 +58,23 @@ class PipeliningProgram:
         self.depth = max(max(template.heads()) + 1 for template in templates)
         self.units = sorted({template.unit for template in templates})
 
+    def size(self, steps: int) -> int:
+        """Return about the number of columns of the program for `steps` steps."""
+        return sum(len(template.phases) for template in self.templates) * len(self._repeats(steps))
+
+    def _repeats(self, steps: int) -> list[int]:
+        """Return how often each step of the program is repeated: the middle one of a long schedule stands for many."""
+        ramp = self.depth + RAMP
+        if steps <= 2 * ramp + 1:
+            return [1] * steps
+        return [1] * ramp + [steps - 2 * ramp] + [1] * ramp
+
     def shares(self, steps: int) -> tuple[float, list[np.ndarray]] | None:
         """Return least rounds per chunk in `steps` steps and the shares that have passed each phase after each step.
 
         None where every template needs more steps, and where there would be more than `MOST_COLUMNS` variables.
         """
-        ramp = self.depth + RAMP
-        repeats = [1] * steps
-        if steps > 2 * ramp + 1:
-            repeats = [1] * ramp + [steps - 2 * ramp] + [1] * ramp
+        repeats = self._repeats(steps)
         found = _Variables(self, repeats).solve()
         if found is None:
             return None

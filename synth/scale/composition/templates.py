@@ -28,7 +28,8 @@ def templates(boxes: Boxes, collective: str, root: int, blocks: Sequence[int]) -
     if collective == "alltoall":
         return _alltoall(boxes, blocks)
     result = []
-    for variant in range(1 if boxes.complete else VARIANTS):
+    separate = collective == "allreduce" and not boxes.links.generators and len(blocks) <= MAX_SEPARATE
+    for variant in range(1 if boxes.complete or separate else VARIANTS):
         by_name: dict[str, list[Template]] = {}
         if collective == "broadcast":
             made = _broadcast(boxes, root, variant)
@@ -38,7 +39,7 @@ def templates(boxes: Boxes, collective: str, root: int, blocks: Sequence[int]) -
         for template in made:
             by_name.setdefault(template.name, []).append(template)
         for same in by_name.values():
-            if collective == "allreduce" and not boxes.links.generators and len(blocks) <= MAX_SEPARATE:
+            if separate:
                 result += same
             elif collective == "broadcast" or (collective == "allreduce" and not boxes.links.generators):
                 result.append(merged(same, 0, len(same)))
