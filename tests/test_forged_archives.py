@@ -48,13 +48,13 @@ def verified(path) -> tuple[int, str]:
     "values", [[1 << 62] * 4, [-(1 << 63)] * 3, [(1 << 63) - 1, 1], [], [3, -5, 7], [1 << 53, 1, 1]]
 )
 def test_sums_are_those_of_python(values):
-    assert exact_sums.total(np.array(values, np.int64)) == sum(values)
+    assert exact_sums.exact_sum(np.array(values, np.int64)) == sum(values)
 
 
 def test_what_fits_is_what_an_int64_holds_twice():
-    exact_sums.fits((1 << 62) - 1, "sums", "x")
+    exact_sums.check_fits((1 << 62) - 1, "sums", "x")
     with pytest.raises(VerificationError, match=f"x: sums add up to {1 << 62}"):
-        exact_sums.fits(1 << 62, "sums", "x")
+        exact_sums.check_fits(1 << 62, "sums", "x")
 
 
 @pytest.mark.parametrize("huge", [1 << 31, 1 << 32, (1 << 53) + 1, 1 << 60, 1 << 61, 1 << 62, (1 << 63) - 1])

@@ -1,6 +1,7 @@
 """Sums of int64 arrays that cannot wrap: NumPy adds modulo 2^64 without a word, and what adds documents up may not.
 
-Either numbers are shown to be small before arrays are added (`fits`), or a sum is made as a Python integer (`total`).
+Either numbers are shown to be small before arrays are added (`check_fits`), or a sum is made as a Python integer
+(`exact_sum`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ MAX_SUM = 1 << 62  # a sum of two that are smaller is still an int64
 _LOW = (1 << 31) - 1
 
 
-def fits(most: int, what: str, place: str) -> None:
-    """Raises VerificationError unless `most`, a Python integer that no sum of `what` exceeds, leaves room in an
-    int64."""
+def check_fits(most: int, what: str, place: str) -> None:
+    """Raise VerificationError, with `place`, unless sums fit an int64.
+
+    `most`: an upper bound on every sum, as a Python integer. `what`: the summands, for the message.
+    """
     if most >= MAX_SUM:
         raise VerificationError(f"{what} add up to {most}; sums up to {MAX_SUM - 1} are checked", place)
 
 
-def total(values: np.ndarray) -> int:
-    """The sum of an int64 array of fewer than 2^31 numbers, whatever they are: halves of them are added, which cannot
-    wrap."""
+def exact_sum(values: np.ndarray) -> int:
+    """Return the exact sum of an int64 array of fewer than 2^31 numbers.
+
+    The upper and the lower halves of the numbers are added apart, which cannot wrap.
+    """
     return (int((values >> 31).sum()) << 31) + int((values & _LOW).sum())

@@ -14,14 +14,14 @@ def need(truth: object, message: str, place: str) -> None:
 
 
 def mapping(value: object, place: str) -> dict[str, Any]:
-    """Return `value`, an object with any keys."""
+    """Return `value` if it is a JSON object, else raise VerificationError at `place`."""
     if not isinstance(value, dict):
         raise VerificationError(f"expected an object, found {json_kind(value)}", place)
     return value
 
 
 def permutation(value: Any, size: int, place: str) -> list[int]:
-    """Return `value`, a list of the numbers 0..size-1 in some order."""
+    """Return `value` if it is a list of 0..`size`-1 in some order, else raise VerificationError at `place`."""
     need(type(value) is list and len(value) == size, f"expected {size} numbers", place)
     need(all(type(i) is int for i in value), f"expected {size} numbers", place)
     need(sorted(value) == list(range(size)), f"is no permutation of 0..{size - 1}", place)

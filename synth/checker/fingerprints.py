@@ -8,7 +8,8 @@ from synth.model.schedule import canonical
 
 
 def with_one_chunk(collective: dict, chunks: int) -> dict:
-    """Return the `collective` object of a schedule of C = `chunks` with one chunk of each unit, the first.
+    """Return the `collective` object of a schedule, which has `chunks` chunks of each unit, with the first of each
+    alone.
 
     The chunks of a unit are alike (`synth.checker.schedule.collective`).
     """
@@ -21,7 +22,7 @@ def with_one_chunk(collective: dict, chunks: int) -> dict:
 
 
 def problem_fingerprint(topology: dict, collective: dict) -> str:
-    """SHA-256 of links, limits and, with one chunk per unit, what is held before and wanted after."""
+    """Return the SHA-256 of links, limits, pre, post and combining; `collective` has one chunk per unit."""
     problem = {
         "links": topology["links"], "limits": topology["limits"],
         "pre": collective["pre"], "post": collective["post"], "combining": collective["combining"],
@@ -30,5 +31,5 @@ def problem_fingerprint(topology: dict, collective: dict) -> str:
 
 
 def size_fingerprint(problem: str, chunks: int, steps: int, rounds: int) -> str:
-    """SHA-256 of the fingerprint of a problem with C, S and R."""
+    """Return the SHA-256 of the fingerprint `problem` with C, S and R."""
     return hashlib.sha256(canonical([problem, chunks, steps, rounds])).hexdigest()

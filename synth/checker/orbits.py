@@ -12,13 +12,13 @@ class Orbits:
         self.parent = list(range(size))
 
     def of(self, x: int) -> int:
-        """Return a number that is the same for all of the orbit of `x`, and for no other orbit."""
+        """Return the representative of the orbit of `x`, which may change with the next `join`."""
         while self.parent[x] != x:
             self.parent[x] = self.parent[self.parent[x]]
             x = self.parent[x]
         return x
 
     def join(self, image: Sequence[int]) -> None:
-        """Add the permutation that takes x to image[x]."""
+        """Add the permutation that takes each x to ``image[x]``, so that their orbits become one."""
         for x, y in enumerate(image):
             self.parent[self.of(x)] = self.of(y)

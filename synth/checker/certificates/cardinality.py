@@ -16,7 +16,9 @@ class Clauses:
         self.variables, self.rows = variables, rows
 
     def at_most_one(self, literals: Sequence[int]) -> None:
-        """At most one of `literals` is true: by pairs up to four, else by a sequential counter (Sinz, CP 2005).
+        """Add clauses by which at most one of `literals` is true.
+
+        They are pairs for up to four literals, else a sequential counter (Sinz, CP 2005).
 
         Variable prefix[i] of the counter is true where one of literals[0..i] is.
         """
@@ -35,7 +37,9 @@ class Clauses:
         self.rows.append([-prefix[-1], -literals[last]])
 
     def at_most(self, vectors: list[list[int]], scale: int, levels: Sequence[int]) -> None:
-        """At most scale · (1 + true levels) literals of the sorted `vectors` are true; `levels` is sorted too.
+        """Add clauses by which at most `scale` · (1 + true levels) literals of the sorted `vectors` are true.
+
+        `levels` is a sorted vector, too.
 
         One totalizer sorts the first half of the vectors, one the second half. Where m levels are true, i of the first
         and j of the second half with i + j = scale · (m + 1) + 1 would be one too many, unless level m is true.
@@ -55,9 +59,10 @@ class Clauses:
                 self.rows.append(row + escape)
 
     def merged(self, vectors: list[list[int]], longest: int) -> list[int]:
-        """One sorted vector, of at most `longest` literals, for all true literals of the sorted `vectors`.
+        """Return a sorted vector of at most `longest` literals that counts the true literals of all sorted `vectors`.
 
-        A totalizer (Bailleux and Boufkhad, CP 2003): neighbours are merged until one is left.
+        Its clauses are added: a totalizer (Bailleux and Boufkhad, CP 2003), where neighbours are merged until one is
+        left.
         """
         while len(vectors) > 1:
             pairs = [self._merge(*vectors[i : i + 2], longest) for i in range(0, len(vectors) - 1, 2)]
@@ -65,7 +70,7 @@ class Clauses:
         return vectors[0][:longest] if vectors else []
 
     def _merge(self, a: list[int], b: list[int], longest: int) -> list[int]:
-        """The sorted vector o of two: a[i] → o[i], b[j] → o[j], and a[i] ∧ b[j] → o[i + j + 1]."""
+        """Return the sorted vector o of two: a[i] → o[i], b[j] → o[j], and a[i] ∧ b[j] → o[i + j + 1]."""
         size = min(len(a) + len(b), longest)
         o = range(self.variables + 1, self.variables + 1 + size)
         self.variables += size

@@ -11,12 +11,16 @@ from synth.model.documents.json_reader import items, number
 if TYPE_CHECKING:
     from synth.checker.certificates.cuts import Packing
 
-# Cases on one path of a tree, which is read by recursion.
+# Maximum number of branchings on one path of a case tree, which is read by recursion.
 MOST_DEPTH = 100
 
 
-def least(packing: Packing, tree: dict, unit: int, place: str) -> int:
-    """Return the least Σ weights over the cases of a tree on "does rank n hold the chunk after step t?"."""
+def least_value(packing: Packing, tree: dict, unit: int, place: str) -> int:
+    """Return the least value Σ weights over the leaves of a case tree, after checking that each is proved.
+
+    The tree branches on "does rank n hold a chunk of `unit` after step t?". `place` is where it stands in the
+    certificate. Raises VerificationError.
+    """
     need(not packing.problem.combining, "cases are for data that is held or not, not for sums", place)
     value = _least(packing, tree, unit, place, (), ())
     need(value is not None, "has no case that is possible", place)
@@ -29,10 +33,10 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
         return packing.cuts(tree["cuts"], unit, f"{place}.cuts", has=has, lacks=lacks)
     if tree.keys() == {"dead"}:
         theta = packing.cut([0, *items(tree["dead"], f"{place}.dead")], f"{place}.dead")[1]
-        need(packing.parts(theta, unit, has), "does not part a source from a destination", f"{place}.dead")
-        for i, t in packing.entered(theta):
+        need(packing.separates(theta, unit, has), "does not part a source from a destination", f"{place}.dead")
+        for i, t in packing.entering_sends(theta):
             need(
-                packing.absent(i, t, lacks),
+                packing.rules_out(i, t, lacks),
                 f"is entered by link {packing.problem.links[i][:2]} at step {t}",
                 f"{place}.dead",
             )
@@ -48,10 +52,11 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
 
 
 def first_to_complete(packing: Packing, roots: dict) -> int:
-    """Return the least V of an allreduce over the ranks that may complete first, one of each orbit.
+    """Return the least value over the ranks that may be the first to hold the whole sum, after checking each.
 
-    Sends up to that moment must enter the cuts `before` (around that rank), sends after it must enter every other rank
-    (`after`, a weight per rank), and all sends together the cuts `overall`.
+    `roots` has the cuts of one rank of each orbit. Sends up to the moment of completion must enter the cuts `before`
+    (around that rank), later sends every other rank (`after`: a weight for each rank), and all sends together the cuts
+    `overall`. The value is the sum of the weights. Raises VerificationError.
     """
     p, values = packing.problem, {}
     need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
@@ -72,7 +77,7 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
                 inside = any(theta[d] > 0 for d in ends)
                 need(outside and inside, "does not part a contributor from a destination", f"{place}.{where}")
                 total += weight
-                for i, _ in packing.entered(theta):
+                for i, _ in packing.entering_sends(theta):
                     early[i] += weight
                     late[i] += weight if where == "overall" else 0
         need(len(items(part["after"], f"{place}.after")) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")

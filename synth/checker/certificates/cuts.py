@@ -30,7 +30,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
 }
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
-MOST_STEPS = 1 << 14  # of a certificate for one number of steps: prices are listed step by step
+MOST_STEPS = 1 << 14  # maximum number of steps of a certificate with prices listed step by step
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
 
 
@@ -39,11 +39,11 @@ def check(
 ) -> Fraction:
     """Return the bound that the certificate proves: on R/C of schedules of `steps` steps, or of any number when None.
 
-    `chunks`: on R/C at this many chunks per unit only (R is whole, and each step has a round). The documents are
-    `Network.to_json()` and `Collective.to_json(1)`. Three kinds speak of something else and are taken with neither
-    `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps; ``unreachable`` proves
-    that there is no schedule at all and returns 0. Raises VerificationError, with the place, for anything that does not
-    prove a bound.
+    With `chunks` it is a bound on R/C at this many chunks per unit only, where R is an integer and each step has at
+    least one round. The documents are `Network.to_json()` and `Collective.to_json(1)`. Three kinds prove something else
+    and take neither `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps;
+    ``unreachable`` proves that there is no schedule at all and returns 0. Raises VerificationError, with the place, for
+    anything that does not prove a bound.
     """
     try:
         return _check(certificate, topology_doc, collective_doc, steps, chunks)
@@ -78,7 +78,7 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         case "one-chunk":
             total = single_chunk.total_price(packing, certificate["chunk"])
         case _:
-            total = packing.units(certificate)
+            total = packing.total_value(certificate)
     if chunks is None:
         return Fraction(total, packing.scale)
     spare = sum(packing.slack) if kind in TIMED else 0
@@ -136,8 +136,18 @@ UNTIMED = {"distance": _distance, "unreachable": _unreachable, "too-few-steps": 
 
 
 class Packing:
-    """Prices, and cuts (or cases of cuts) that the prices pay for. Static bounds have one layer, where 1 is inside for
-    ever."""
+    """The prices of a certificate, checked, and the checks that cuts are paid for by them.
+
+    A cut is a list theta of times: rank n is inside it from time 0 through theta[n], or never where that is -1.
+
+    Attributes:
+        layers: number of steps with prices of their own; 1 where the bound is for every number of steps, and times of
+            cuts are then 1 (inside for ever) or -1.
+        prices: for "link" and "limit" the prices of each one, by step.
+        room: for each link and step the price of a send: that of the link and of its limits, less `count`.
+        slack: for each step `scale` less Σ units · price.
+        orbits: orbits of units, ranks, links and limits under the generators of the certificate.
+    """
 
     def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
@@ -232,8 +242,11 @@ class Packing:
         for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
             self.orbits[what].join(image)
 
-    def units(self, certificate: dict) -> int:
-        """Return Σ V over all units: one of each orbit is given, and all of an orbit cost the same."""
+    def total_value(self, certificate: dict) -> int:
+        """Return the sum of the values of all units, after checking the cuts of one unit of each orbit.
+
+        The value of a unit is a lower bound on the price of each of its chunks, the same for all units of an orbit.
+        """
         p, total = self.problem, 0
         if self.count:
             need(
@@ -250,13 +263,14 @@ class Packing:
             need(size > 0, "is in the orbit of another unit", f"cuts.{name}")
             part, place = cuts.get(name, []), f"cuts.{name}"
             if self.kind == "deadline-cut-trees" and type(part) is dict:
-                total += size * case_trees.least(self, part, unit, place)
+                total += size * case_trees.least_value(self, part, unit, place)
             else:
                 total += size * self.cuts(part, unit, place, covers=covers.get(name, []))
         return total
 
     def index(self, name: str, size: int) -> int:
-        """Return the unit or rank that a key names, in its one spelling."""
+        """Return the number of a unit or rank, below `size`, from the key `name`: its decimal digits, no leading
+        zero."""
         need(
             type(name) is str and name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name,
             f"{name!r}",
@@ -265,7 +279,7 @@ class Packing:
         return number(int(name), "cuts", 0, size)
 
     def cut(self, row: list, place: str) -> tuple[int, list[int]]:
-        """Return the weight of a cut and the time through which each rank is inside (-1: never)."""
+        """Return the weight of a cut and its times theta, read from [weight, theta of each rank]."""
         need(
             type(row) is list and len(row) == 1 + self.problem.ranks,
             f"expected a weight and {self.problem.ranks} times",
@@ -277,7 +291,7 @@ class Packing:
         )
         return number(row[0], place, 0), theta
 
-    def entered(self, theta: list[int]) -> list[tuple[int, int]]:
+    def entering_sends(self, theta: list[int]) -> list[tuple[int, int]]:
         """Return each (link, step) that enters the cut: tail outside before the step, head inside after it."""
         links = enumerate(self.problem.links)
         crossing = [
@@ -286,14 +300,18 @@ class Packing:
         self.problem.spend(len(crossing) + len(self.problem.links) + self.problem.ranks)
         return crossing
 
-    def absent(self, link: int, step: int, lacks: tuple) -> bool:
-        """Return True where the case rules the send out: it would enter a rank that lacks the chunk later on."""
+    def rules_out(self, link: int, step: int, lacks: tuple) -> bool:
+        """Return True where a case of a tree rules out the send over `link` in `step`.
+
+        `lacks`: (rank, time) pairs that do not hold the chunk, so that no send enters the rank by that time.
+        """
         return any(self.problem.links[link][1] == n and step <= until for n, until in lacks)
 
-    def parts(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
-        """Return True where the cut parts all of a source from a rank that must have its data.
+    def separates(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
+        """Return True where some send of each chunk of `unit` must enter the cut `theta`.
 
-        The ranks of the source are outside the cut, and the rank is inside by the time when it must have the data.
+        So it is where all ranks of a source are outside, and a rank that must have its data is inside at that time: a
+        destination at the end, or one of the (rank, time) pairs `has`.
         """
         p = self.problem
 
@@ -306,8 +324,8 @@ class Packing:
         # nothing.
         return any(map(outside, ends))
 
-    def sums(self, theta: list[int], unit: int) -> int:
-        """Return the least number of sends that must enter the cut.
+    def required_sends(self, theta: list[int], unit: int) -> int:
+        """Return a lower bound on the number of sends of a chunk of `unit` that enter the cut `theta`, which separates.
 
         It is the rank over GF(2) of the sums that are wanted inside, restricted to contributions from outside: what
         enters must span them.
@@ -332,17 +350,19 @@ class Packing:
     def cuts(
         self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None
     ) -> int:
-        """Check that they are cuts (and covers), and that every send pays for those it enters; return Σ weights.
+        """Return the value of `unit`: the sum of the weights of the cuts `rows` (and `covers`), times required sends.
 
-        In a case of a tree: `has` (rank, time) are destinations too, and no send enters a rank of `lacks` by its time.
+        Checks that each is a cut or cover, and that the price of every send is at least the weight of those that it
+        enters. In a case of a tree, `has` are (rank, time) pairs that hold the chunk, and `lacks` pairs that do not.
+        Raises VerificationError.
         """
         load: Counter[tuple[int, int]] = Counter()
         total = 0
         for c, row in enumerate(items(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
-            need(self.parts(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
-            total += weight * self.sums(theta, unit)
-            for entry in self.entered(theta):
+            need(self.separates(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
+            total += weight * self.required_sends(theta, unit)
+            for entry in self.entering_sends(theta):
                 load[entry] += weight
         for c, row in enumerate(items(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
@@ -350,12 +370,16 @@ class Packing:
             for entry in entries:
                 load[entry] += row[0]
         for (i, t), weight in load.items():
-            fits = weight <= self.room[i][t - 1] or self.absent(i, t, lacks)
+            fits = weight <= self.room[i][t - 1] or self.rules_out(i, t, lacks)
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
         return total
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
-        """Return weight × sends, and each (link, step) into the rank after the time, or out of it by then."""
+        """Return the value weight × sends of a cover, and each (link, step) whose sends it counts.
+
+        `row`: [weight, "in" or "out", rank, time, sends]. It counts sends into the rank after the time, or out of it by
+        then. Raises VerificationError where the rank does not need so many.
+        """
         weight, side, rank, time, sends = items(row, place)
         need(side in ("in", "out"), "expected in or out", place)
         number(weight, place, 0)

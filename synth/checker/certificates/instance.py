@@ -10,14 +10,24 @@ from synth.checker.fingerprints import problem_fingerprint
 from synth.errors import UncheckedError
 from synth.model.documents.json_reader import number
 
-# Elementary sums and comparisons that are made for one certificate, as `Instance.spend` counts them.
+# Maximum number of elementary sums and comparisons for one certificate, as `Instance.spend` counts them.
 MOST_WORK = 4_000_000
 
 
 class Instance:
-    """Links, limits, and for each unit who has it and who wants it. `turned`: all of it reversed in time.
+    """A problem: links, limits, and for each unit the ranks that have it and that want it.
 
-    `post[unit][rank]` is the set of contributions wanted there, None for all of them (or for the data as such).
+    With `turned` it is the problem reversed in time. Raises VerificationError for documents that make no sense.
+
+    Attributes:
+        digest: fingerprint of the problem, not reversed.
+        links: (source, destination, units) of each link. `names`: its number by ends and switches.
+        limits: (numbers of links, units) of each limit; a link counts as often as it is listed.
+        pre: the ranks that hold, or contribute to, each unit.
+        post: `post[unit][rank]` is the set of contributions wanted there, None for all of them, or where units do not
+            combine.
+        special: some rank wants only a part of the contributions.
+        work: what is left of `MOST_WORK`.
     """
 
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
@@ -103,16 +113,16 @@ class Instance:
         return [frozenset((i,)) for i in contributors]
 
     def wants(self, unit: int, dst: int, contributor: int) -> bool:
-        """Return True where `dst` must end with that rank's contribution."""
+        """Return True where `dst`, a destination of `unit`, must end with the contribution of rank `contributor`."""
         want = self.post[unit][dst]
         return want is None or contributor in want
 
     def symmetric(self, unit: int) -> bool:
-        """Return True where the ranks that contribute are those that want the sum of all: an allreduce among them."""
+        """Return True where `unit` is an allreduce: the ranks that contribute are those that want the sum of all."""
         return self.combining and not self.special and self.pre[unit] == frozenset(self.post[unit])
 
     def hops(self, start: frozenset[int]) -> list[float]:
-        """Return the fewest links from the nearest of `start` to each rank, infinite where there is no path."""
+        """Return the distance, in links, of each rank from the nearest of `start`; infinite where there is no path."""
         if start not in self._hops:
             self.spend(self.ranks + len(self.links))
             far, queue = self._hops.setdefault(start, [float("inf")] * self.ranks), deque(start)
@@ -127,9 +137,10 @@ class Instance:
         return self._hops[start]
 
     def needs(self, unit: int, side: str, rank: int, time: int, sends: int, steps: int) -> bool:
-        """Return True where `rank` needs `sends` sends: into it after step `time`, or out of it by then.
+        """Return True where each chunk of `unit` takes at least `sends` sends into `rank` after step `time`.
 
-        `side` is "in" or "out". That many are needed where fewer, of any neighbours, cannot bring all that is missing.
+        With `side` "out" instead of "in": out of `rank` by step `time`. So it is where no smaller set of neighbours can
+        bring, or pass on, in `steps` steps all data that cannot have come, or gone, otherwise.
         """
         if side == "in":
             need(rank in self.post[unit], "is no destination", "covers")

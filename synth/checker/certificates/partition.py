@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.checker.certificates.throughput_cuts import same
+from synth.checker.certificates.throughput_cuts import check_topology
 from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items
@@ -26,9 +26,10 @@ ENTERING = "entering"
 def check(certificate: dict, topology: Topology) -> Fraction:
     """Return the bound that the certificate proves: seconds per GB of the buffer, for every allreduce on the topology.
 
-    `regions`: for each part its ranks and switches; a rank lies in exactly one. `limits`: for each region the limits
-    that pay for the links they hold instead of the links. `entering`, true or not there: what enters regions is added
-    up, not what leaves them. Raises VerificationError, with the place, for anything else.
+    Fields of the certificate: `regions` has the ranks and switches of each part, with each rank in exactly one.
+    `limits` has for each region the limits whose bandwidth stands for that of the links they hold. With `entering`
+    (true, or absent) the bandwidth into regions is added up, else that out of them. Raises VerificationError, with the
+    place, for anything that proves no bound.
     """
     try:
         return _check(certificate, topology)
@@ -41,7 +42,7 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(certificate.keys() - {ENTERING} == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
     need(not entering or certificate[ENTERING] is True, "is true or left out", ENTERING)
     need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
-    same(certificate, topology)
+    check_topology(certificate, topology)
     regions = [items(row, "regions") for row in items(certificate["regions"], "regions")]
     limits = [items(row, "limits") for row in items(certificate["limits"], "limits")]
     nodes = topology.ranks + len(topology.switches)

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.checker.exact_sums import MAX_SUM, fits, total
+from synth.checker.exact_sums import MAX_SUM, check_fits, exact_sum
 from synth.checker.fields import need
 from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError, malformed
@@ -24,15 +24,16 @@ from synth.model.link_table import ends, members, widths
 from synth.model.topology import Topology
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
-MAX_LENGTH = 1 << 40  # a length in a certificate is below: sums over a million links fit 64 bits
-# Bytes of nodes times starts whose distances are computed together; and nodes that are worth a turn of their own.
+MAX_LENGTH = 1 << 40  # lengths in a certificate are smaller, so that sums over a million links fit 64 bits
+# Maximum bytes of the distances, nodes times starts, that are computed together; and the minimum number of nodes whose
+# j-th links are relaxed by one array operation.
 TOGETHER, APART = 1 << 18, 8
 # Short integers, and what stands there for no path: it and one length more do not wrap.
 SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
 
 def alltoall_digest(topology: Topology) -> str:
-    """SHA-256 of ranks, links and limits with exact bandwidths."""
+    """Return the SHA-256 of ranks, links and limits with exact bandwidths, by which a certificate names `topology`."""
     sha256 = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
     widths = _Widths(topology)
     sha256.update(repr(list(map(str, widths.names))).encode())
@@ -106,10 +107,10 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(len(np.unique(both)) == len(both), "has a limit that lists a link twice", "topology")
     shared = int(np.bincount(widths.members, minlength=1).max(initial=0))  # limits that one link is in
     dearest = int(own.max(initial=0)) + shared * int(limit.max(initial=0))
-    fits(nodes * dearest, "the lengths of a way", "links")
+    check_fits(nodes * dearest, "the lengths of a way", "links")
     np.add.at(price, widths.members, limit[holder])
-    paid = sum((w * total(own[widths.link == i]) for i, w in enumerate(widths.names)), Fraction(0))
-    paid += sum((w * total(limit[widths.limit == i]) for i, w in enumerate(widths.names)), Fraction(0))
+    paid = sum((w * exact_sum(own[widths.link == i]) for i, w in enumerate(widths.names)), Fraction(0))
+    paid += sum((w * exact_sum(limit[widths.limit == i]) for i, w in enumerate(widths.names)), Fraction(0))
     need(paid > 0, "proves nothing: every length is 0, or that of links that carry nothing", "links")
     need(ranks > 1, "proves nothing: one rank has no other to send to", "topology")
     label = _orbits(certificate["generators"], widths, own, limit, ranks, nodes)

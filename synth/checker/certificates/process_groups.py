@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.checker.exact_sums import MAX_SUM, fits, total
+from synth.checker.exact_sums import MAX_SUM, check_fits, exact_sum
 from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents import json_reader
@@ -34,7 +34,7 @@ from synth.model.process_groups import Group
 from synth.model.topology import Network
 
 KEYS = {"kind", "problem", "routes", "caps", "packings"}
-# Families, or ranks that distances start from, times links of one certificate: array operations stay bounded.
+# Maximum of families times links, and of starts of distances times links, so that array operations stay bounded.
 MOST_WORK = 200_000_000
 
 ALTERED = (
@@ -44,7 +44,7 @@ ALTERED = (
 
 
 def digest(network: Network, groups: Sequence[Group]) -> str:
-    """SHA-256 of the links, limits and groups that a certificate speaks about."""
+    """Return the SHA-256 of the links, limits and groups, by which a certificate names the problem."""
     sha256 = hashlib.sha256(f"{network.ranks} {network.unit}\n".encode())
     sha256.update("\n".join(f"{r.src} {r.dst} {r.units}" for r in network.routes).encode())
     sha256.update("".join(f"\n{c.units} {c.routes}" for c in network.caps).encode())
@@ -83,11 +83,11 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     packings = [_packing(row, network.ranks, len(groups), f"packings[{i}]") for i, row in rows]
     weights = [weight for _, families in packings for weight, _, _ in families]
     scale = lcm(*(x.denominator for x in (*own.values(), *caps.values(), *weights)))
-    fits(int(sum(weights) * scale), "weights", "packings")
+    check_fits(int(sum(weights) * scale), "weights", "packings")
     times = {k: np.unique(np.array(network.caps[k].routes, np.int64), return_counts=True) for k in caps}
     dearest = sum(int(p * scale) for p in own.values())
     dearest += sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items())
-    fits(dearest * network.ranks, "the prices of a way", "routes")
+    check_fits(dearest * network.ranks, "the prices of a way", "routes")
     price = np.zeros(len(network.routes), np.int64)
     for i, p in own.items():
         price[i] = int(p * scale)
@@ -120,15 +120,15 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
             f"group {g} cannot be run: ranks do not reach each other",
             "problem",
         )
-        paid[g] = max(paid[g], Fraction(sum(total(far[r][ranks]) for r in ranks), scale) * groups[g].part)
+        paid[g] = max(paid[g], Fraction(sum(exact_sum(far[r][ranks]) for r in ranks), scale) * groups[g].part)
     need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
     return sum(paid, Fraction(0)) / (budget * network.unit)
 
 
 def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
-    """Return the relative bytes that must leave (or enter) the regions of a family, all added up.
+    """Return the data that `group` must send out of (or, unless `leaving`, into) the regions of a family, all added up.
 
-    `label[rank]` is the rank's region, or -1.
+    It is in multiples of `group.size`. ``label[rank]``: number of the rank's region, or -1 for none.
     """
     m = len(group.ranks)
     home = label[list(group.ranks)]
@@ -151,9 +151,9 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
 
 
 def is_automorphism(network: Network, moved: Sequence[Any]) -> bool:
-    """Return True where `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
+    """Return True where the map of rank r to ``moved[r]`` is an automorphism of links and limits with their units.
 
-    False too where two links join the same ranks, so that the image of each is not determined.
+    False, too, where two links join the same ranks, so that the image of each is not determined.
     """
     ends = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
     good = len(moved) == network.ranks and all(type(r) is int and 0 <= r < network.ranks for r in moved)

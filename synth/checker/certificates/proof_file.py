@@ -25,10 +25,11 @@ MAX_BYTES = 4 << 30  # Bytes of an unpacked proof: a longer one is refused while
 
 
 def check(certificate: dict, topology: dict, collective: dict, size: Size, folder: Path) -> int:
-    """Check that the proof that `certificate` names, in `folder`, leaves no schedule; return its number of steps.
+    """Check the proof file that `certificate` names, in `folder`; return the number of its LRAT steps.
 
-    `topology` and `collective` (one chunk per unit) are the objects of the document. Raises VerificationError that says
-    what is wrong, UncheckedError where the proof file is not there or the formula is too large.
+    It proves that there is no schedule of this `size`. `topology` and `collective` (one chunk per unit) are the objects
+    of the document. Raises VerificationError that says what is wrong, UncheckedError where the proof file is not there
+    or the formula is too large.
     """
     json_reader.fields(certificate, "certificate", KEYS)
     if certificate["kind"] != "lrat":

@@ -6,8 +6,9 @@ from synth.checker.fields import mapping, need, permutation
 
 
 def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict, dict]:
-    """The documents after rank r, link i, limit k and unit u became ``numbering["ranks"][r]`` and so on, switches their
-    other name.
+    """Return both documents with ranks, links, limits and units renumbered and switches renamed.
+
+    Rank r becomes ``numbering["ranks"][r]``, and so on; ``numbering["switches"]`` maps names to names.
 
     Raises VerificationError for anything but permutations; LookupError, TypeError and ValueError on malformed
     documents.

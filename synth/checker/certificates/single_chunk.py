@@ -25,7 +25,7 @@ from synth.model.documents.json_reader import items, number
 if TYPE_CHECKING:
     from synth.checker.certificates.cuts import Packing
 
-# Characters of a packed proof in a certificate, and bytes of its lines: what is unpacked stays small.
+# Maximum characters of a packed proof in a certificate, and maximum bytes of its lines.
 MOST_PACKED, MOST_TEXT = 20_000, 1 << 20
 
 
@@ -53,7 +53,7 @@ class Variables:
 
 
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
-    """Yield the clauses that every schedule of `steps` steps for one chunk of `unit` fulfils.
+    """Yield clauses that every schedule of `steps` steps for one chunk of `unit` satisfies.
 
     Variables are those of `Variables`, then auxiliary ones.
 
@@ -95,7 +95,7 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
 
 
 def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
-    """Yield clauses that can be fulfilled if the true ones of the ``(variable, cost)`` cost less than `least`.
+    """Yield clauses that are satisfiable if the true variables of the (variable, cost) pairs cost less than `least`.
 
     New variables are numbered from `fresh` on.
 
@@ -130,7 +130,7 @@ def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[
 
 
 def check_no_schedule(problem: Instance, unit: int, steps: int, proof: object) -> None:
-    """Check the proof that no schedule for a chunk of `unit` has as few as `steps` steps.
+    """Check the packed LRAT proof that no chunk of `unit` has a schedule of `steps` steps.
 
     Raises VerificationError where the proof does not show it.
     """
@@ -146,7 +146,10 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
 
 
 def total_price(packing: Packing, given: dict) -> int:
-    """Return Σ V over all units: `given` names one unit of each orbit, with its least price V and the proof."""
+    """Return the sum over all units of the least price of one chunk, after checking the proofs.
+
+    `given`: [least price, packed LRAT proof] of one unit of each orbit, by its number. Raises VerificationError.
+    """
     problem, sum_of_prices = packing.problem, 0
     need(problem.combining, "is for collectives that combine", "kind")
     sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))

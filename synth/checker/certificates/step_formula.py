@@ -45,7 +45,7 @@ class Size(NamedTuple):
 
 
 def dimacs_hash(variables: int, clauses: Sequence[Sequence[int]]) -> str:
-    """SHA-256 of the formula as DIMACS text."""
+    """Return the SHA-256 of the formula as DIMACS text."""
     digest = hashlib.sha256(f"p cnf {variables} {len(clauses)}\n".encode())
     for clause in clauses:
         digest.update((" ".join(map(str, [*clause, 0])) + "\n").encode())
@@ -53,7 +53,7 @@ def dimacs_hash(variables: int, clauses: Sequence[Sequence[int]]) -> str:
 
 
 def formula(topology: dict, collective: dict, size: Size) -> tuple[int, list[list[int]]]:
-    """Number of variables and clauses, which are contradictory where there is no schedule of this size.
+    """Return the number of variables and the clauses, which every schedule of this size satisfies.
 
     `topology` and `collective` (one chunk per unit) are the objects of documents. Raises VerificationError for sums
     that are no reversal of copies: those that several ranks want, or nobody, or only a part of. Raises UncheckedError

@@ -31,14 +31,14 @@ KEYS = {
     "throughput-cut": {"kind", "topology", "collective", "root", "inside", "limits"},
     "throughput-cuts": {"kind", "topology", "collective", "root", "cuts", "limits", "potentials"},
 }
-MOST_WORK = 40_000_000  # cuts times links of one certificate: what is added up in fractions stays bounded
+MOST_WORK = 40_000_000  # maximum of cuts times links of one certificate, which are added up in fractions
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
 COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 
 def digest(topology: Topology) -> str:
-    """SHA-256 of what a certificate speaks about: ranks, links and limits with exact bandwidths."""
+    """Return the SHA-256 of ranks, links and limits with exact bandwidths, by which a certificate names `topology`."""
     sha256 = hashlib.sha256(
         f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode()
     )
@@ -88,8 +88,8 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
-def same(certificate: dict, topology: Topology) -> None:
-    """Raise VerificationError unless it is `topology` that the certificate speaks about."""
+def check_topology(certificate: dict, topology: Topology) -> None:
+    """Raise VerificationError unless the certificate is about `topology`."""
     need(
         certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology"
     )
@@ -99,7 +99,7 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     kind = certificate["kind"]
     need(kind in ("throughput-cut", "throughput-cuts"), "is no throughput-cut", "kind")
     need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
-    same(certificate, topology)
+    check_topology(certificate, topology)
     collective, root = certificate["collective"], certificate["root"]
     need(collective in COLLECTIVES and collective != "alltoall", "has no such bound", "collective")
     if collective in ROOTED:

@@ -6,7 +6,7 @@ that starts inside ends inside. So no schedule, of whatever steps and chunks, ta
 
 from __future__ import annotations
 
-from synth.checker.certificates.throughput_cuts import COLLECTIVES, ROOTED, same
+from synth.checker.certificates.throughput_cuts import COLLECTIVES, ROOTED, check_topology
 from synth.checker.fields import need
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items
@@ -16,9 +16,9 @@ KEYS = {"kind", "topology", "collective", "root", "pair", "closed"}
 
 
 def check(certificate: dict, topology: Topology) -> tuple[int, int]:
-    """Return the rank whose data are wanted and the rank that they cannot reach.
+    """Check the certificate; return (start, end), the rank whose data are wanted and the rank that they cannot reach.
 
-    Raises VerificationError, with the place, for no proof.
+    Raises VerificationError, with the place, for anything that is no proof.
     """
     try:
         return _check(certificate, topology)
@@ -29,7 +29,7 @@ def check(certificate: dict, topology: Topology) -> tuple[int, int]:
 def _check(certificate: dict, topology: Topology) -> tuple[int, int]:
     need(certificate["kind"] == "unreachable", "is no proof that a rank cannot be reached", "kind")
     need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
-    same(certificate, topology)
+    check_topology(certificate, topology)
     nodes = topology.ranks + len(topology.switches)
     start, end = certificate["pair"]
     need(

@@ -23,10 +23,10 @@ from synth.model.topology import Topology
 def check_document(
     source: str | Path | dict, proof: Path | None, named_machine: Callable[[str], Topology | None]
 ) -> list[str]:
-    """Check a file, or the JSON object of a document; return a line for each claim and for what is assumed.
+    """Check a document; return a line for each claim that holds, for each that is not checked, and for what is assumed.
 
-    `proof` is the folder of proof files, that of the file when None. `named_machine` returns the machine of a name, for
-    a frontier at scale that names its machine and does not list its links; None where there is none of that name.
+    `source`: a file, or the JSON object. `proof`: the folder of proof files (None: that of the file). `named_machine`:
+    returns the machine of a name, or None, for a frontier at scale that names its machine and does not list its links.
     Raises VerificationError with the place of what is wrong, FormatError for a file that is none of these documents.
     """
     folder = Path() if isinstance(source, dict) else Path(source).parent

@@ -49,7 +49,10 @@ SCHEMAS = (
 
 
 def read(path: Path, what: str = "a schedule or a frontier") -> dict:
-    """Return the JSON object in `path`. Raises FormatError, which calls it `what`, with the line for anything else."""
+    """Return the JSON object in the file `path`.
+
+    Raises FormatError, with the line, for anything else; `what` is the expected object in its message.
+    """
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
@@ -68,8 +71,7 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
 
 
 def document(doc: dict) -> list[str]:
-    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states beside
-    them.
+    """Check a document of exact synthesis; return a line for each claim, and a last one for what is assumed.
 
     Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another
     schema.
@@ -93,7 +95,8 @@ def document(doc: dict) -> list[str]:
 
 
 def bounds(doc: dict) -> list[str]:
-    """Check every bound of the document that `synth bound -o` writes."""
+    """Check every bound of the document that `synth bound -o` writes; return a line for each. Raises
+    VerificationError."""
     json_reader.fields(doc, "$", PROBLEM | {"bounds"})
     try:
         verify.problem(doc["topology"], doc["collective"])
@@ -114,7 +117,10 @@ def _in_words(steps: int | None, value: Fraction) -> str:
 
 
 def infeasible(doc: dict) -> str:
-    """Check the proof that there is no schedule at all, or none of at most `max_steps` steps."""
+    """Check the proof that there is no schedule, or none of at most `max_steps` steps; return a line on it.
+
+    Raises VerificationError.
+    """
     json_reader.fields(doc, "$", PROBLEM | {"max_steps", "certificate"})
     most = None if doc["max_steps"] is None else json_reader.number(doc["max_steps"], "$.max_steps", 0)
     try:
@@ -142,7 +148,10 @@ def infeasible(doc: dict) -> str:
 
 
 def frontier(doc: dict) -> list[str]:
-    """Check every point, bound, open interval and the completeness of a frontier document: a line for each claim."""
+    """Check every point, bound and open interval of a frontier document, and its completeness; return a line for each.
+
+    Raises VerificationError.
+    """
     json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
     try:
@@ -262,7 +271,8 @@ def _same_bits(entry: dict, place: str) -> None:
 def proved_bound(
     doc: dict, certificate: dict, place: str, steps: int | None = None, chunks: int | None = None
 ) -> Fraction:
-    """Return the bound that the certificate at `place` proves about the problem of the document."""
+    """Return the bound that `certificate`, at `place` of the document, proves about its problem, as `cuts.check`
+    does."""
     try:
         return cuts.check(certificate, doc["topology"], doc["collective"], steps=steps, chunks=chunks)
     except VerificationError as error:
@@ -338,12 +348,11 @@ def _open(
 def unproved_intervals(
     points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int
 ) -> list[tuple[int, int]]:
-    """Return the intervals of steps in which a better point is not ruled out.
+    """Return the intervals (first, last) of step counts in which a better point is not ruled out.
 
-    Each reaches from the steps of a point to the last steps before the next one, or to `until`.
-
-    `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S
-    steps and fewer, as idle steps can be added to any schedule.
+    Each begins at the steps of a point, and ends one step before the next point, or at `until` after the last.
+    `points`: (steps, R/C) pairs, at least one. `bounds`: (steps, R/C) pairs. A bound at S steps rules out a better
+    point at S steps and fewer, as idle steps can be added to any schedule.
     """
     ends = [(steps - 1, rounds_per_chunk) for (_, rounds_per_chunk), (steps, _) in itertools.pairwise(points)] + [
         (until, points[-1][1])

@@ -28,7 +28,7 @@ FIELDS = {"schema", "topology", "collective", "chunks", "steps", "rounds", "cert
 
 
 def write(problem: Problem, certificate: dict, folder: Path) -> Path:
-    """Write the document into `folder`, beside the proof file if it has one, and return its path."""
+    """Write the refutation of `problem` as a document into `folder`, made if missing, and return its path."""
     doc = {
         "schema": SCHEMA, "topology": problem.network.document, "collective": problem.collective.document,
         "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds, "certificate": certificate,

@@ -22,7 +22,7 @@ from synth.model.topology import Topology
 
 # The collective of certificates that name none.
 _COLLECTIVE_OF = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}
-# Links times ranks that distances are counted from: for more, `least_steps` is reported as not checked.
+# Maximum of links times ranks from which distances are counted. Beyond it `least_steps` is reported as not checked.
 MOST_LOOKED_AT = 4_000_000
 # The properties that two machines share where schedules and bounds of one are schedules and bounds of the other.
 _SAME: tuple[Callable[[Topology], object], ...] = (
@@ -31,7 +31,7 @@ _SAME: tuple[Callable[[Topology], object], ...] = (
 
 
 def bound(certificate: dict, topology: Topology) -> Fraction:
-    """Return the R / C, in units of the topology, below which the certificate proves that no schedule exists.
+    """Return the lower bound on R/C that the certificate proves, where a round carries one unit of the topology.
 
     Raises VerificationError.
     """
@@ -63,9 +63,9 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
 
 
 def schedule(given: compressed_schedule.CompressedSchedule, where: str = "") -> str:
-    """Replay a compressed schedule and return a line on it; `where` names its machine, if it is that of a document.
+    """Replay a compressed schedule and return a line on it.
 
-    Raises VerificationError.
+    `where`: words for its machine in that line (default: the machine written in the file). Raises VerificationError.
     """
     found = compressed_replay.replay(given)
     sends = counted(found.sends, "send")
@@ -78,12 +78,12 @@ def schedule(given: compressed_schedule.CompressedSchedule, where: str = "") -> 
 
 
 def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> list[str]:
-    """Return what is established about a frontier at scale, a line each; its files lie in `folder`.
+    """Check a frontier at scale; return a line for each claim.
 
-    The machine is the one whose links stand in the document, whatever it is called; else the machine that `named`
-    returns, or where that is None the one that its schedules are for. Lines that are
-    `synth.model.documents.json_reader.Unchecked` name a claim that could not be checked.
-    Raises VerificationError, FormatError.
+    `folder`: where the files of its schedules lie. The machine is the one whose links stand in the document; else the
+    one that `named` returns; else, where that is None, the one that its schedules are for. Lines of class
+    `synth.model.documents.json_reader.Unchecked` name a claim that could not be checked. Raises VerificationError for a
+    claim that does not hold, FormatError for another document, or where no machine is known.
     """
     scale_schema.check(doc)
     given = doc["topology"]

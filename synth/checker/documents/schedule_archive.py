@@ -156,7 +156,7 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     ):
         if len(columns[key]) != count:
             raise VerificationError(f"has {len(columns[key])} entries, src has {count}", key)
-        within(columns[key], most, key)
+        check_range(columns[key], most, key)
     loops = np.flatnonzero(columns["src"] == columns["dst"])
     if len(loops):
         raise VerificationError(f"link {loops[0]} joins an end to itself", "dst")
@@ -173,11 +173,11 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
         raise VerificationError(
             f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends"
         )
-    within(narrow, len(widths), "limit_width")
+    check_range(narrow, len(widths), "limit_width")
     limits = tuple(Limit(n, Members(m), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
     if len(columns["nodes"]) not in (0, ranks):
         raise VerificationError(f"names boxes of {len(columns['nodes'])} ranks, there are {ranks}", "nodes")
-    within(columns["nodes"], 1 << 31, "nodes")
+    check_range(columns["nodes"], 1 << 31, "nodes")
     unit = None if machine["unit"] is None else json_reader.fraction(machine["unit"], f"{place}.unit")
     if unit == 0:
         raise VerificationError(f"{show(unit)} is no bandwidth", f"{place}.unit")
@@ -193,8 +193,8 @@ def _texts(rows: object, place: str) -> list[str]:
     return [printable(json_reader.text(text, f"{place}[{i}]")) for i, text in enumerate(json_reader.items(rows, place))]
 
 
-def within(values: np.ndarray, most: int, place: str) -> None:
-    """Raise VerificationError unless every number is at least 0 and below `most`."""
+def check_range(values: np.ndarray, most: int, place: str) -> None:
+    """Raise VerificationError, with `place`, unless every number of `values` is at least 0 and below `most`."""
     wrong = np.flatnonzero((values < 0) | (values >= most)) if most < 1 << 63 else np.flatnonzero(values < 0)
     if len(wrong):
         raise VerificationError(f"{values[wrong[0]]} lies outside 0..{most - 1}", f"{place}[{wrong[0]}]")
@@ -206,7 +206,7 @@ def _split(flat: str, ends: str, columns: dict[str, np.ndarray], links: int) -> 
     Entry i of `ends` is the place in `flat` where those of path i end, and those of path i + 1 begin.
     """
     numbers, stops = columns[flat], columns[ends]
-    within(numbers, links, flat)
+    check_range(numbers, links, flat)
     starts = np.concatenate([np.zeros(1, np.int64), stops])
     if (starts[1:] < starts[:-1]).any() or starts[-1] != len(numbers):
         raise VerificationError(f"does not part the {len(numbers)} numbers of {flat}", ends)

@@ -88,7 +88,7 @@ class Collective:
         return task
 
     def unit(self, per_unit: int) -> Collective:
-        """Return the same with one chunk of each unit: the first of `per_unit`."""
+        """Return the collective with the first of each unit's `per_unit` chunks alone."""
         size = per_unit * self.ranks
 
         def kept(at: int) -> bool:
@@ -102,7 +102,7 @@ class Collective:
         return replace(self, chunks=self.chunks // per_unit, pre=pre, post=post)
 
     def split(self, per_unit: int) -> Collective:
-        """Return the same with `per_unit` chunks for each one."""
+        """Return the collective with `per_unit` chunks in the place of each one."""
         size = per_unit * self.ranks
         pre: set[int] = set()
         for at in self.pre:

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.checker.exact_sums import fits
+from synth.checker.exact_sums import check_fits
 from synth.checker.fields import need
 from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError
@@ -35,9 +35,14 @@ MOST_CONTRIBUTIONS = 1 << 30  # chunks times ranks squared: which contributions 
 
 @dataclass(frozen=True)
 class CompressedReplay:
-    """The result of a replay: `sends` of the whole schedule, `group` images of each listed one.
+    """The result of a replay.
 
-    `busiest` is the greatest load of a link or limit in a step, as a part of its capacity in that step.
+    Attributes:
+        sends: number of sends of the whole schedule.
+        group: order of the group, which is the number of images of each listed send.
+        steps: number of steps.
+        rounds_per_chunk: R/C.
+        busiest: the greatest load of a link or limit in a step, as a fraction of its capacity in that step.
     """
 
     sends: int
@@ -108,7 +113,7 @@ class _Replay:
             "chunks",
         )
         need(schedule.steps == 0 or int(schedule.rounds.min()) >= 1, "every step has at least one round", "rounds")
-        fits(sum(schedule.rounds.tolist()), "rounds", "rounds")
+        check_fits(sum(schedule.rounds.tolist()), "rounds", "rounds")
         rooted = schedule.collective in ROOTED
         need((schedule.root is not None) == rooted, "is for rooted collectives", "root")
         need(not rooted or (type(schedule.root) is int and 0 <= schedule.root < self.ranks), "is no rank", "root")
@@ -261,7 +266,7 @@ class _Replay:
         inside = np.concatenate([np.zeros(0, np.int64), *limit_links])
         limit_of = np.repeat(np.arange(len(limit_links)), [len(m) for m in limit_links])
         # whatever a step puts on links or limits, over all images
-        fits(
+        check_fits(
             len(schedule.step) * max(map(len, schedule.paths), default=0) * group * max(1, len(inside)), "loads", "step"
         )
         link_bandwidths, which = widths(self.topology.links)

@@ -28,7 +28,7 @@ class Fabric:
 
     @staticmethod
     def read(doc: object, place: str) -> Fabric:
-        """Read the `topology` object of a schedule."""
+        """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
         fields = json_reader.fields(
             doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"}
         )
@@ -70,12 +70,15 @@ class Fabric:
 
     @staticmethod
     def hops(key: LinkKey) -> list[tuple[int | str, int | str]]:
-        """The physical wires of a link."""
+        """Return the physical wires of a link, as pairs of ends: ranks or names of switches."""
         ends = [key[0], *key[2], key[1]]
         return list(pairwise(ends))
 
     def check_loads(self, load: dict[LinkKey, int], rounds: int, place: str) -> None:
-        """No link, limit or wire carries more than its units times the rounds of the step."""
+        """Raise VerificationError where a link, limit or wire carries more than its units times `rounds` in a step.
+
+        `load`: number of sends over each link in the step.
+        """
         for (src, dst, via), n in load.items():
             if n > self.links[src, dst, via] * rounds:
                 room = self.links[src, dst, via] * rounds
@@ -118,11 +121,12 @@ def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], in
     return wires
 
 
-def load_of(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
-    """Return the number of sends over each link, where every row is a send.
+def count_loads(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
+    """Return the number of sends of a step over each link, after checking the form of every row.
 
-    Rows without paths are counted in one plain loop, as a step may have some ten thousand; where something is amiss, or
-    there are paths, each is looked at by `_send`.
+    `rows`: the sends as the document gives them. `chunks`: number of chunks. Raises VerificationError. Rows without
+    paths are counted in one plain loop, as a step may have some ten thousand; where something is amiss, or there are
+    paths, each is looked at by `_send`.
     """
     load: dict[int, dict[int, int]] = {}
     try:

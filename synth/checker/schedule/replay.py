@@ -13,8 +13,8 @@ from typing import Any
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import Collective
-from synth.checker.schedule.machine import Fabric, load_of
-from synth.checker.schedule.state import Combining, Holding
+from synth.checker.schedule.machine import Fabric, count_loads
+from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.schedule import Schedule
@@ -36,9 +36,9 @@ class Replay:
 
 
 def schedule(given: Schedule | dict, place: str = "$") -> Replay:
-    """Replay a schedule, or its JSON document, step by step.
+    """Replay a schedule, or its JSON document, step by step; return its C, S, R and number of sends.
 
-    Returns what was established; raises VerificationError at the first thing that is wrong.
+    Raises VerificationError at the first thing that is wrong; `place` is where the document stands in another one.
     """
     doc = given.to_json() if isinstance(given, Schedule) else given
     fields = json_reader.fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
@@ -47,14 +47,14 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     fabric = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = Collective.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
-    state = Combining(task, place) if task.combining else Holding(task, place)
+    state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
     rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
         here = f"{place}.steps[{t}]"
         step = json_reader.fields(row, here, {"rounds", "sends"})
         r = json_reader.number(step["rounds"], f"{here}.rounds", 1)
         moves = json_reader.items(step["sends"], f"{here}.sends")
-        fabric.check_loads(load_of(moves, task.chunks, fabric, f"{here}.sends"), r, here)
+        fabric.check_loads(count_loads(moves, task.chunks, fabric, f"{here}.sends"), r, here)
         state.step(moves, here)
         rounds, sends = rounds + r, sends + sum(row[1] != row[2] for row in moves)
     state.finish()
@@ -64,8 +64,10 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
-    """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its
-    name says."""
+    """Check the documents of a problem: their form, and that a named collective is what its name says.
+
+    The collective has one chunk per unit. Raises VerificationError.
+    """
     fabric = _machine(topology, f"{place}.topology")
     Collective.read(collective, 1, fabric.ranks, f"{place}.collective")
 

@@ -6,8 +6,8 @@ from synth.checker.schedule.collective import Collective
 from synth.errors import VerificationError
 
 
-class Holding:
-    """Non-combining: which rank holds which chunk, by address."""
+class HeldChunks:
+    """The addresses (chunk · ranks + rank) of the chunks that ranks hold, where chunks are copied."""
 
     def __init__(self, task: Collective, place: str) -> None:
         self.task, self.place, self.held = task, place, set(task.pre)
@@ -39,8 +39,9 @@ class Holding:
             raise VerificationError(f"rank {rank} ends without chunk {chunk}", f"{self.place}.steps")
 
 
-class Combining:
-    """Combining: which ranks' contributions each address holds, as a bit set; none may count twice."""
+class HeldSums:
+    """The contributions in the value at each address (chunk · ranks + rank), as bit sets of ranks, where chunks are
+    summed."""
 
     def __init__(self, task: Collective, place: str) -> None:
         self.task, self.place = task, place
