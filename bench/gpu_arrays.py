@@ -40,7 +40,7 @@ def _host(array: Any) -> np.ndarray:
 def _arrays(suite: Suite, program: Program, elements: int, seed: int) -> tuple[list, list, list]:
     """Random inputs in the host's memory; the same where the executor works; poisoned outputs there."""
     xp, layout = library(suite), Layout(program.collective, program.chunks)  # type: ignore[arg-type]
-    given = reference_data.inputs(layout, elements, KIND, "sum", seed)
+    given = reference_data.random_inputs(layout, elements, KIND, "sum", seed)
     results = [np.full(len(wanted) * elements, 0x5A5A5A5A, np.int32) for wanted in layout.outputs]
     return given, [xp.asarray(array) for array in given], [xp.asarray(array) for array in results]
 

@@ -46,7 +46,7 @@ def row(name: str, program: Program, way: str, threads: int, tsan: bool) -> tupl
         good, said = False, f"WRONG: {error}"
     spent = time.process_time() - start
     if tsan:
-        raced = thread_sanitizer.race(program, threads=threads, elements=ELEMENTS, launches=2, **WAYS[way])
+        raced = thread_sanitizer.find_races(program, threads=threads, elements=ELEMENTS, launches=2, **WAYS[way])
         good = good and raced == thread_sanitizer.RaceReport((), False, True)
         found = "silent" if not raced.races else "; ".join(raced.races)
     blocks = sum(len(gpu.blocks) for gpu in program.gpus)

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", type=Path, dest="output")
     given = parser.parse_args(arguments)
-    if nvrtc.where(given.major) is None:
+    if nvrtc.library_path(given.major) is None:
         print(nvrtc.MISSING, file=sys.stderr)
         return 1
     cases = [(group, arch, given.major) for group, arch in itertools.product(sources.GROUPS, given.arch)]

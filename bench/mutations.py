@@ -152,7 +152,7 @@ def _known(base: Base) -> frozenset[str]:
 def outcome(program: Program, mode: str, executor: Reference) -> str:
     """``right``, ``wrong``, ``run_with_fifos`` or ``refused``."""
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
-    given = reference_data.inputs(layout, 1, TYPE, "sum", executor.delays or 0)
+    given = reference_data.random_inputs(layout, 1, TYPE, "sum", executor.delays or 0)
     try:
         done = executor.run(program, given, dtype=TYPE.name, in_place=mode == "in")
         reference_data.check(layout, TYPE, "sum", given, done.outputs or ())

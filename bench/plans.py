@@ -104,7 +104,7 @@ def judge(program: Program, text: str, rng: random.Random) -> None:
     if bad:
         raise AssertionError(f"lint: {bad[0]}")
     layout, kind, combine = Layout(task, program.chunks), dtype("int32"), "sum"
-    given = reference_data.inputs(layout, ELEMENTS, kind, combine, rng.randrange(99))
+    given = reference_data.random_inputs(layout, ELEMENTS, kind, combine, rng.randrange(99))
     executor = Reference(delays=rng.randrange(10**6))
     done = executor.run(program, given, dtype=kind.name, op=combine, in_place=program.in_place == "in")
     reference_data.check(layout, kind, combine, given, done.outputs or ())

@@ -82,7 +82,7 @@ def right(program: Program, runtime: str, network: Network, seed: int) -> None:
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     for mode in modes(program):
         for part in (None, 1):
-            given = reference_data.inputs(layout, ELEMENTS, dtype(TYPE), "sum", seed)
+            given = reference_data.random_inputs(layout, ELEMENTS, dtype(TYPE), "sum", seed)
             executor = Reference(network=network, runtime=runtime, part=part, delays=seed + (part or 0))
             done = executor.run(program, given, dtype=TYPE, in_place=mode == "in")
             reference_data.check(layout, dtype(TYPE), "sum", given, done.outputs or ())

@@ -14,7 +14,7 @@ WHAT = {
     "mpi": environment.missing,
     "g++": lambda: None if shutil.which("g++") else "there is no g++ on PATH: apt install g++",
     "chromium": chromium.missing,
-    "nvrtc": lambda: None if nvrtc.where() else nvrtc.MISSING,
+    "nvrtc": lambda: None if nvrtc.library_path() else nvrtc.MISSING,
 }
 
 

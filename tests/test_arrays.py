@@ -59,7 +59,7 @@ class Tensor:
 
 
 def inputs(program, elements, kind="float32", seed=1):
-    return reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
+    return reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_what_dlpack_says_of_numpys_own_capsules(kind):
     class Own:  # not an ndarray, so it is asked by DLPack
         __dlpack_device__, __dlpack__ = array.__dlpack_device__, array.__dlpack__
 
-    found = dlpack.facts(Own(), "it")
+    found = dlpack.array_info(Own(), "it")
     assert (found.pointer, found.size, found.dtype, found.contiguous, found.device) == (
         array.ctypes.data,
         12,
@@ -128,21 +128,21 @@ def test_what_dlpack_says_of_numpys_own_capsules(kind):
     class Turned:
         __dlpack_device__, __dlpack__ = turned.__dlpack_device__, turned.__dlpack__
 
-    assert not dlpack.facts(Turned(), "it").contiguous
+    assert not dlpack.array_info(Turned(), "it").contiguous
     done = api.run(ring_allgather(3), [Own()] * 3)
     assert done.dtype == kind
 
 
 def test_dlpack_offsets_strides_types_and_refusals():
     array = np.arange(8, dtype=np.float32)
-    found = dlpack.facts(Tensor(array, skip=8), "it")
+    found = dlpack.array_info(Tensor(array, skip=8), "it")
     assert (found.pointer, found.device, found.dtype) == (array.ctypes.data + 8, 0, "float32")
-    assert dlpack.facts(Tensor(np.zeros((1, 8), np.float32), strides=(77, 1)), "it").contiguous
-    assert not dlpack.facts(Tensor(np.zeros((2, 4), np.float32), strides=(1, 2)), "it").contiguous
-    assert dlpack.facts(Tensor(np.zeros(3, np.uint16), code=4), "it").dtype == "bfloat16"
-    assert dlpack.facts(Tensor(array, device=(2, 3)), "it").device == 3
+    assert dlpack.array_info(Tensor(np.zeros((1, 8), np.float32), strides=(77, 1)), "it").contiguous
+    assert not dlpack.array_info(Tensor(np.zeros((2, 4), np.float32), strides=(1, 2)), "it").contiguous
+    assert dlpack.array_info(Tensor(np.zeros(3, np.uint16), code=4), "it").dtype == "bfloat16"
+    assert dlpack.array_info(Tensor(array, device=(2, 3)), "it").device == 3
     with pytest.raises(UsageError, match="another kind"):
-        dlpack.facts(Tensor(array, device=(10, 0)), "it")
+        dlpack.array_info(Tensor(array, device=(10, 0)), "it")
 
     class Sealed(Tensor):
         def __dlpack__(self, *, stream=None):
@@ -151,9 +151,9 @@ def test_dlpack_offsets_strides_types_and_refusals():
     with pytest.raises(
         UsageError, match=r"^it does not give its memory away by DLPack: Can't export .* use tensor.detach\(\)$"
     ):
-        dlpack.facts(Sealed(array), "it")
+        dlpack.array_info(Sealed(array), "it")
     with pytest.raises(UsageError, match="is a list; arrays of NumPy, CuPy, torch"):
-        dlpack.facts([1, 2], "it")
+        dlpack.array_info([1, 2], "it")
 
 
 @needs_compiler

@@ -34,7 +34,7 @@ def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy
 
 
 def inputs(program, elements, kind="float32", op="sum", seed=1):
-    return reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, seed)
+    return reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, seed)
 
 
 @needs_compiler
@@ -78,7 +78,7 @@ def test_nothing_that_waits_for_the_end_of_a_launch_is_issued_before_the_others_
     """Streams may share a queue of the GPU's, whose head keeps back what is behind it."""
     cupy = Cupy(gpus=2)
     loaded = machine(ring_allreduce(4), 5, op="avg", cupy=cupy, ranks_on=(0, 0, 1, 1))
-    loaded.own()
+    loaded.use_own_buffers()
     cupy.log.clear()
     loaded.launch()
     assert cupy.log == ["record", *["launch"] * 4, *["divide"] * 4, *["record"] * 4]
@@ -166,7 +166,7 @@ def test_timed_launches_on_rotating_buffers_are_checked(in_place, graphs):
     cupy, program = Cupy(cache=300), ring_allreduce(3)
     loaded = machine(program, 5, "int32", in_place=in_place, cupy=cupy)
     given = inputs(program, 5, "int32")
-    outputs, seconds = graph_timing.timed(loaded, given, 2, 3, graphs=graphs, fetch=True)
+    outputs, seconds = graph_timing.time_replays(loaded, given, 2, 3, graphs=graphs, fetch=True)
     reference_data.check(loaded.layout, dtype("int32"), "sum", given, outputs)
     total = sum(rows * 5 * 4 for rows in loaded.arena.rows)
     assert len(loaded.sets) == -(-1200 // total) > 1
@@ -188,7 +188,7 @@ def test_a_timed_launch_that_gives_something_else_is_reported():
 
     loaded.launch = odd
     with pytest.raises(SynthError, match="output of rank 1 is not that of the first"):
-        graph_timing.timed(loaded, inputs(ring_allgather(3), 5, "int32"), 1, 1, graphs=False, fetch=True)
+        graph_timing.time_replays(loaded, inputs(ring_allgather(3), 5, "int32"), 1, 1, graphs=False, fetch=True)
 
 
 @needs_compiler
@@ -292,11 +292,11 @@ def test_messages_left_behind_are_refused():
 
 def test_finer_slices_keep_the_parts():
     whole = Cut(1000, ((0, 1000),), 3, 2)
-    assert tables.finer(whole, 1000) == whole
-    fine = tables.finer(whole, 200)
+    assert tables.with_smaller_slices(whole, 1000) == whole
+    fine = tables.with_smaller_slices(whole, 200)
     assert fine.bounds[0] == (0, 192) and fine.bounds[-1] == (960, 1000) and (fine.part, fine.depth) == (3, 2)
-    assert tables.finer(whole, 0).bounds[1] == (1, 2)
-    assert tables.finer(Cut(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
+    assert tables.with_smaller_slices(whole, 0).bounds[1] == (1, 2)
+    assert tables.with_smaller_slices(Cut(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
 
 
 class Driver(Cupy):
@@ -319,9 +319,9 @@ def test_what_is_missing_is_one_line(monkeypatch):
     with pytest.raises(SynthError, match="the cuda executor cannot run here: needs CuPy"):
         api.run(ring_allgather(3), executor="cuda")
     monkeypatch.setattr(executor, "installed", lambda module: True)
-    monkeypatch.setattr(executor.nvrtc, "where", lambda: None)
+    monkeypatch.setattr(executor.nvrtc, "library_path", lambda: None)
     assert "needs NVRTC: pip install" in str(executor.missing())
-    monkeypatch.setattr(executor.nvrtc, "where", lambda: "libnvrtc.so")
+    monkeypatch.setattr(executor.nvrtc, "library_path", lambda: "libnvrtc.so")
     for count, said in (
         ("cudaErrorInsufficientDriver: too old", "no CUDA GPU or no driver: cudaErrorInsufficientDriver: too old"),
         (0, "no CUDA GPU here"),

@@ -18,7 +18,7 @@ def test_blocks_and_periods_compare_every_element_as_the_whole_does(monkeypatch,
         layout, type_ = Layout(program.collective, program.chunks), dtype(kind)
         monkeypatch.setattr(reference_data, "PERIOD", 5)
         monkeypatch.setattr(reference_data, "FRESH", 0)
-        given = reference_data.inputs(layout, 23, type_, "sum", 1)
+        given = reference_data.random_inputs(layout, 23, type_, "sum", 1)
         assert all((rows[:, 5:10] == rows[:, :5]).all() and (rows[:, 20:] == rows[:, :3]).all() for rows in given)
         assert all((rows[:, 5:10] != rows[:, 6:11]).any() for rows in given)
         outputs = Reference().run(program, given, dtype=kind, op="sum", in_place=False).outputs

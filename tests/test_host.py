@@ -37,7 +37,7 @@ pytestmark = needs_compiler
 def both(program, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
     """Runs `program` by the host and the reference executor: the outputs are right, and the same to the bit."""
     layout = Layout(program.collective, program.chunks)
-    given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
+    given = reference_data.random_inputs(layout, elements, dtype(kind), op, seed)
     cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
     found = Host(**options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
     wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
@@ -117,7 +117,7 @@ def test_a_thousand_launches_back_to_back():
     layout, kind = Layout(program.collective, program.chunks), dtype("int32")
     machine, arena = Host(threads=2).load(program, 5, kind, in_place=False)
     function = build_host.library("i32").synth_i32_sum
-    inputs = [reference_data.inputs(layout, 5, kind, "sum", seed) for seed in range(10)]
+    inputs = [reference_data.random_inputs(layout, 5, kind, "sum", seed) for seed in range(10)]
     for launch in range(1000):
         given = inputs[launch // 100]
         arena.fill(given, layout, 1)
@@ -138,7 +138,7 @@ def waiting_ring(n):
 def test_a_deadlock_is_named_as_the_reference_names_it_and_the_process_lives_on():
     for program, options in ((waiting_ring(3), {}), (all_send_first(2, 4), {"depth": 2})):
         layout = Layout(program.collective, program.chunks)
-        given = reference_data.inputs(layout, 3, dtype("float32"), "sum", 0)
+        given = reference_data.random_inputs(layout, 3, dtype("float32"), "sum", 0)
         said = []
         for made in (Host(threads=2, timeout=0.3, **options), Reference(**options)):
             with pytest.raises(DeadlockError) as error:
@@ -155,7 +155,7 @@ def test_launches_after_a_launch_that_was_cut_short():
     layout, kind = Layout(program.collective, program.chunks), dtype("int32")
     machine, arena = Host(threads=2, timeout=0.2).load(program, 5, kind, in_place=False)
     function = build_host.library("i32").synth_i32_sum
-    given = reference_data.inputs(layout, 5, kind, "sum", 7)
+    given = reference_data.random_inputs(layout, 5, kind, "sum", 7)
     arena.fill(given, layout, 1)
     machine.launch(function, 2)
     ops = machine.tables.blocks["nops"].copy()

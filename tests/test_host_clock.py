@@ -43,7 +43,7 @@ def network(name):
 
 def both(program, links, elements, kind="float32", op="sum", in_place=False, **options):
     """The kernel's times, after comparing all that both executors say."""
-    given = reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 0)
+    given = reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 0)
     cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
     host = Host(**{"network": links, "threads": 1, "clock": "logical", "timeout": 30.0} | options)
     found = host.run(program, given, dtype=kind, op=op, in_place=in_place)
@@ -100,7 +100,7 @@ def test_one_machine_launch_after_launch():
     function, scale = machine.function(kind, "sum")
     wanted = Reference(network=links).time(program, 100, dtype="int32").picoseconds
     for seed in range(20):
-        given = reference_data.inputs(layout, 100, kind, "sum", seed)
+        given = reference_data.random_inputs(layout, 100, kind, "sum", seed)
         arena.fill(given, layout, 1)
         machine.launch(function, 2, scale)
         reference_data.check(layout, kind, "sum", given, [arena.view(r, "o", 4) for r in range(4)])

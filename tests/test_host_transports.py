@@ -42,7 +42,7 @@ KNOWN = (
 def both(program, way, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
     """Right, and the same as the reference's to the bit."""
     layout = Layout(program.collective, program.chunks)
-    given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
+    given = reference_data.random_inputs(layout, elements, dtype(kind), op, seed)
     cut = {name: value for name, value in (WAYS[way] | options).items() if name in ("protocol", "depth", "part")}
     found = (
         Host(**{"threads": 2} | WAYS[way] | options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
@@ -60,7 +60,7 @@ def loaded(program, elements, kind="int32", **options):
     function, scale = machine.function(dtype(kind), "sum")
 
     def launch(seed):
-        given = reference_data.inputs(layout, elements, dtype(kind), "sum", seed)
+        given = reference_data.random_inputs(layout, elements, dtype(kind), "sum", seed)
         arena.fill(given, layout, len(machine.cut.bounds))
         for rank, wanted in enumerate(layout.outputs):
             arena.view(rank, "o", len(wanted))[:] = -1
@@ -166,7 +166,7 @@ def test_a_deadlock_is_named_as_the_reference_names_it(way):
     waiting = Program("waiting", collective("allgather", 3), 1, ring)
     for program in (waiting, all_send_first(2, 9)):
         options = WAYS[way]
-        given = reference_data.inputs(Layout(program.collective, program.chunks), 3, dtype("float32"), "sum", 0)
+        given = reference_data.random_inputs(Layout(program.collective, program.chunks), 3, dtype("float32"), "sum", 0)
         said = []
         for made in (
             Host(threads=2, timeout=0.3, **options),
@@ -189,7 +189,7 @@ def test_one_that_waits_for_packets_and_for_room_is_said_to_wait_for_packets():
         Gpu(2, 0, 1, 0, (Block(None, 1, 0, ()),)),
     )
     program = Program("dry", collective("broadcast", 3), 1, gpus)
-    given = reference_data.inputs(Layout(program.collective, 1), 3, dtype("float32"), "sum", 0)
+    given = reference_data.random_inputs(Layout(program.collective, 1), 3, dtype("float32"), "sum", 0)
     with pytest.raises(
         DeadlockError, match=r"rank 1 block 0 op 8 .* waits for data from rank 0 on channel 0, which never comes"
     ):

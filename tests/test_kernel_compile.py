@@ -46,7 +46,9 @@ def test_a_type():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(nvrtc.where(12) is None, reason="V100 needs NVRTC of CUDA 12: pip install nvidia-cuda-nvrtc-cu12")
+@pytest.mark.skipif(
+    nvrtc.library_path(12) is None, reason="V100 needs NVRTC of CUDA 12: pip install nvidia-cuda-nvrtc-cu12"
+)
 @pytest.mark.parametrize("group", sources.GROUPS)
 def test_every_instantiation_compiles_for_the_v100(group):
     compiled(group, 70, 12)
@@ -79,7 +81,7 @@ def test_an_error_is_one_line():
 
 
 def test_without_nvrtc(monkeypatch):
-    monkeypatch.setattr(nvrtc, "where", lambda major=None: None)
+    monkeypatch.setattr(nvrtc, "library_path", lambda major=None: None)
     nvrtc._library.cache_clear()
     with pytest.raises(MissingDependencyError, match="pip install nvidia-cuda-nvrtc"):
         nvrtc.compile_group(sources.COPY, 90)

@@ -20,7 +20,7 @@ from synth.runtime.kernel import build_host, launches, sources
 from synth.runtime.kernel import tables as flat
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
-from synth.runtime.reference.op_tables import compiled
+from synth.runtime.reference.op_tables import compile_program
 
 pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3))
@@ -35,7 +35,9 @@ def test_one_launch_a_rank_is_right(on):
             ("bfloat16", "max", 1000),
             ("uint8", "sum", 0),
         ):
-            given = reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 1)
+            given = reference_data.random_inputs(
+                Layout(program.collective, program.chunks), elements, dtype(kind), op, 1
+            )
             done = api.run(program, given, executor="host", op=op, ranks_on=on, threads=2, in_place=elements == 37)
             assert done.checked is not None
 
@@ -55,7 +57,7 @@ def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(progra
     assert machine.feature == (sources.LL if "protocol" in how else sources.DIRECT if puts else sources.PLAIN)
     count = 200 if how else 1000
     for seed, times in ((1, 1), (2, count - 1)):
-        given = reference_data.inputs(layout, elements, kind, "sum", seed)
+        given = reference_data.random_inputs(layout, elements, kind, "sum", seed)
         arena.fill(given, layout, 1)
         machine.launch(call, 1, scale, times)
         reference_data.check(layout, kind, "sum", given, collect_outputs(arena, layout, kind, "sum"))
@@ -97,7 +99,7 @@ def test_what_makes_no_sense_is_one_line():
             api.run(ring_allgather(3), executor="host", ranks_on=on)
     program = ring_allgather(3)
     arena = Arena(program, layout_of(program), in_place=False, slices=1)
-    assert launches.plan_launches(compiled(program, arena, in_place=False), None, 5) == (
+    assert launches.plan_launches(compile_program(program, arena, in_place=False), None, 5) == (
         launches.Launch(None, 0, 3, 5),
     )
 

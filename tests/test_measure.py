@@ -148,7 +148,7 @@ def test_the_control_hears_a_slower_link_and_a_longer_way(frontier):
     assert slow.after > slow.before
     best = found.sizes[-1].best
     link = tuple(int(word) for word in slow.change.split() if word.isdecimal())
-    changed = emulation.slower(found.network, (*link, ()))
+    changed = emulation.with_half_bandwidth(found.network, (*link, ()))
     rates = {(r.src, r.dst): r.units * changed.unit for r in changed.routes}
     plain = {(r.src, r.dst): r.units * found.network.unit for r in found.network.routes}
     assert {pair for pair in plain if rates[pair] != plain[pair]} == {link}

@@ -142,7 +142,7 @@ def guarded(count, kind=np.float32):
 @pytest.mark.parametrize("in_place", [False, True])
 def test_the_callers_arrays_are_filled_to_their_ends_and_no_further(op, in_place):
     made = program("allreduce", instances=1)
-    given = reference_data.inputs(Layout(made.collective, 1), 7, dtype("f32"), op, 3)
+    given = reference_data.random_inputs(Layout(made.collective, 1), 7, dtype("f32"), op, 3)
     held = [guarded(7) for _ in range(RANKS)]
     got = held if in_place else [guarded(7) for _ in range(RANKS)]
     for (array, _), rows in zip(held, given, strict=True):
@@ -179,7 +179,7 @@ def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(monkeypatch, ranks_o
     for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
         monkeypatch.setattr(executor, name, value)
     made, on = ring_allreduce(3, 6), ranks_on or (0, 0, 0)
-    given = reference_data.inputs(Layout(made.collective, 1), 7, dtype("f32"), "sum", 4)
+    given = reference_data.random_inputs(Layout(made.collective, 1), 7, dtype("f32"), "sum", 4)
     got = [np.full(7, CANARY, np.float32) for _ in range(3)]
     arrays = [[Tensor(a.reshape(-1), device=(2, on[rank])) for rank, a in enumerate(side)] for side in (given, got)]
     ready = synth.prepare(made, *arrays, ranks_on=ranks_on)

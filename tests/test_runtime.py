@@ -34,7 +34,7 @@ I0, O0, S0 = Span("i", 0), Span("o", 0), Span("s", 0)
 def run(program, elements=8, kind="float32", op="sum", in_place=False, network=None, seed=0, **options):
     """Runs `program` on random data and checks the result; the execution and what was checked."""
     layout = Layout(program.collective, program.chunks)
-    given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
+    given = reference_data.random_inputs(layout, elements, dtype(kind), op, seed)
     done = Reference(network, **options).run(program, given, dtype=kind, op=op, in_place=in_place)
     return done, reference_data.check(layout, dtype(kind), op, given, done.outputs)
 
@@ -168,7 +168,7 @@ def test_a_missing_or_doubled_contribution_is_found_in_every_floating_type(kind,
 
 def test_the_smallest_error_in_an_integer_or_a_copy_is_found():
     layout = Layout(collective("allgather", 2), 1)
-    given = reference_data.inputs(layout, 4, dtype("f32"), "sum", 0)
+    given = reference_data.random_inputs(layout, 4, dtype("f32"), "sum", 0)
     right = [np.concatenate(given), np.concatenate(given)]
     assert reference_data.check(layout, dtype("f32"), "sum", given, right) == (16, 16)
     right[1] = right[1].copy()
@@ -192,7 +192,7 @@ def test_no_elements_and_the_input_untouched():
     _, checked = run(ring_allreduce(4), 0)
     assert checked.elements == 0
     layout = Layout(ring_allreduce(4).collective, 4)
-    given = reference_data.inputs(layout, 5, dtype("i32"), "sum", 3)
+    given = reference_data.random_inputs(layout, 5, dtype("i32"), "sum", 3)
     before = [array.copy() for array in given]
     for in_place in (False, True):
         Reference().run(ring_allreduce(4), given, dtype="i32", in_place=in_place)

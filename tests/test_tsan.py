@@ -33,9 +33,9 @@ WAYS = {
 def test_silent_on_right_programs(way, threads):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
-        assert thread_sanitizer.race(program, threads=threads, launches=3, **options) == thread_sanitizer.RaceReport(
-            (), False, True
-        )
+        assert thread_sanitizer.find_races(
+            program, threads=threads, launches=3, **options
+        ) == thread_sanitizer.RaceReport((), False, True)
 
 
 def without_dependencies(program):
@@ -67,7 +67,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("options", [{"direct": False}, {}, {"protocol": "LL"}], ids=["fifo", "direct", "packets"])
 def test_races_of_a_program_are_reported_with_one_thread_a_block(name, options):
-    found = thread_sanitizer.race(BROKEN[name], threads=1, elements=64, launches=3, **options)
+    found = thread_sanitizer.find_races(BROKEN[name], threads=1, elements=64, launches=3, **options)
     assert found.races and all(words.startswith("data race") for words in found.races)
 
 
@@ -98,7 +98,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
         ]
         gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
     odd = replace(program, gpus=tuple(gpus))
-    assert thread_sanitizer.race(odd, threads=1, elements=64) == thread_sanitizer.RaceReport((), False, True)
+    assert thread_sanitizer.find_races(odd, threads=1, elements=64) == thread_sanitizer.RaceReport((), False, True)
     monkeypatch.setattr(
         transports,
         "direct_sends",
@@ -108,7 +108,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
             if direct_writes._op(program, receive).code in direct_writes.STORING
         },
     )
-    assert thread_sanitizer.race(odd, threads=1, elements=64).races
+    assert thread_sanitizer.find_races(odd, threads=1, elements=64).races
 
 
 FIFO, PACKETS, APART = {"direct": False}, {"protocol": "LL"}, {"ranks_on": (0, 0, 0, 0), "depth": 8}
@@ -184,7 +184,9 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     # a race is seen where two threads meet unordered; on a busy machine they may take turns, so a run that shows none
     # is tried again
     tries = (
-        thread_sanitizer.race(program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options)
+        thread_sanitizer.find_races(
+            program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options
+        )
         for _ in range(5)
     )
     assert any(found.races for found in tries)
@@ -202,7 +204,7 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     text = (folder / "wrap.cuh").read_text()
     assert text.count(old) == 2  # of CPU threads, and of GPUs
     (folder / "wrap.cuh").write_text(text.replace(old, new, 1))
-    found = thread_sanitizer.race(
+    found = thread_sanitizer.find_races(
         ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS
     )
     assert found.stuck or not found.right
@@ -212,4 +214,4 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
-    assert thread_sanitizer.race(recursive_doubling_allreduce(4), threads=1, folder=folder, timeout=0.5).stuck
+    assert thread_sanitizer.find_races(recursive_doubling_allreduce(4), threads=1, folder=folder, timeout=0.5).stuck

@@ -114,7 +114,7 @@ def run_request(
         raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
     done = calls.run(call, arrays)
     if outputs is not None:
-        prepared_launch.deliver(done, outputs)
+        prepared_launch.copy_outputs(done, outputs)
     return done
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
-from synth.runtime.dlpack import ArrayInfo, ArrayRequirements, by_rank, pointer
+from synth.runtime.dlpack import ArrayInfo, ArrayRequirements, by_rank, checked_array_info
 from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
 
@@ -40,9 +40,9 @@ class BoundArrays(NamedTuple):
 def bind_arrays(call: ArrayLayout, inputs: Any, outputs: Any) -> BoundArrays:
     """Return the addresses of the caller's arrays, which hold no padding.
 
-    Raises UsageError in one line for too few arrays, for
-    another size, type or device, for an array that is not contiguous or not aligned to an element, for inputs and
-    outputs that overlap out of place, and for those that do not overlap as a call in place needs it.
+    Raises UsageError for a wrong number of arrays, a wrong size, type or device, an array that is not contiguous or not
+    aligned to an element, inputs and outputs that overlap out of place, and those that do not overlap as a call in
+    place needs it.
     """
     layout, padding, kind, on, in_place = call
     ranks = layout.collective.ranks
@@ -57,7 +57,7 @@ def bind_arrays(call: ArrayLayout, inputs: Any, outputs: Any) -> BoundArrays:
             place = ArrayRequirements(
                 f"the {name} of rank {rank}", size, kind.name, kind.size, device, writes=name == "output"
             )
-            facts = pointer(array, place)
+            facts = checked_array_info(array, place)
             pointers[3 * rank + k] = facts.pointer
             arrays[k][rank] = facts
     for rank in range(ranks):

@@ -49,7 +49,7 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
                 sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(request.executor)
             )
             elements = parts.unit if parts.padded else parts.elements
-            values = reference_data.inputs(parts.layout(collective), elements, kind, op, request.seed)
+            values = reference_data.random_inputs(parts.layout(collective), elements, kind, op, request.seed)
             inputs = [parts.rows(rows, len(chunks)) for rows, chunks in zip(values, layout.inputs, strict=True)]
     else:
         inputs, parts = rows_of(arrays, layout)

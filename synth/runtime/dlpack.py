@@ -55,8 +55,8 @@ class _Tensor(ctypes.Structure):  # DLTensor of dlpack.h
     )
 
 
-def facts(array: Any, what: str) -> ArrayInfo:
-    """Return address, size and type of `array`. Raises UsageError, in which `what` names it, where they are unknown."""
+def array_info(array: Any, what: str) -> ArrayInfo:
+    """Return address, size, type and device of `array`. Raises UsageError, which calls it `what`, if unknown."""
     if isinstance(array, np.ndarray):
         pointer = array.__array_interface__["data"][0]
         return ArrayInfo(pointer, array.size, array.dtype.name, bool(array.flags.c_contiguous), None, array)
@@ -177,9 +177,9 @@ class ArrayRequirements(NamedTuple):
     writes: bool = False
 
 
-def pointer(array: Any, place: ArrayRequirements) -> ArrayInfo:
-    """Return the facts of `array`, checked against `place`. Raises UsageError in one line, with the remedy."""
-    found = facts(array, place.what)
+def checked_array_info(array: Any, place: ArrayRequirements) -> ArrayInfo:
+    """Return `array_info` of an array of a call. Raises UsageError with a remedy unless it meets `place`."""
+    found = array_info(array, place.what)
     if found.device != place.device and (place.device is None or found.device != ANY):
         present, required = _memory(found.device), _memory(place.device)
         raise UsageError(f"{place.what} is in {present}; this call takes it in {required}")

@@ -69,7 +69,7 @@ class LinkSchedule:
         return routes[channel % len(routes)]
 
     def free(self, route: int, now: int) -> int:
-        """Return the time in ps until which a block must wait before it may reserve `route`.
+        """Return the time in ps, at least `now`, at which a block may reserve `route`.
 
         A route without limits can be reserved ahead, so the result is `now`, and `send` delays the transfer. A transfer
         that shares a limit must not be reserved ahead: it would delay others that could begin before it.

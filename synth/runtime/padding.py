@@ -28,7 +28,7 @@ class Padding(NamedTuple):
 
     @property
     def padded(self) -> bool:
-        """True where a unit has fewer elements than its chunks together."""
+        """True if the chunks do not divide the unit, so that they hold padding."""
         return self.unit != self.elements * self.chunks
 
     def rows(self, values: np.ndarray, chunks: int) -> np.ndarray:

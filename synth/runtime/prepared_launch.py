@@ -23,7 +23,7 @@ from synth.runtime.executor import Execution
 from synth.runtime.host import loaded_program
 from synth.runtime.host.executor import Host
 from synth.runtime.padding import Padding
-from synth.runtime.run_result import RunResult, parts
+from synth.runtime.run_result import RunResult, units_text
 
 
 class ArrayFacts(NamedTuple):
@@ -46,11 +46,11 @@ def array_facts(arrays: Any, layout: Layout) -> ArrayFacts:
     inputs = dlpack.by_rank(arrays, layout.collective.ranks, "input")
     for rank, held in enumerate(layout.inputs):
         if held:
-            first = dlpack.facts(inputs[rank], f"the input of rank {rank}")
+            first = dlpack.array_info(inputs[rank], f"the input of rank {rank}")
             units = len(held) // layout.chunks
             if first.size % units:
                 raise UsageError(
-                    f"the input of rank {rank} has {first.size} elements, which do not divide into {parts(units)}"
+                    f"the input of rank {rank} has {first.size} elements, which do not divide into {units_text(units)}"
                 )
             torch = type(inputs[rank]).__module__.partition(".")[0] == "torch"
             return ArrayFacts(first.size // units, dtype(first.dtype), first.device is not None, torch)
@@ -58,7 +58,10 @@ def array_facts(arrays: Any, layout: Layout) -> ArrayFacts:
 
 
 class Prepared:
-    """A program with its arrays. Launches follow one another in the order of one stream (or of one stream a rank)."""
+    """A program prepared for the caller's arrays.
+
+    Launches run one after another, in the order of one stream (or of one stream for each rank).
+    """
 
     def __init__(
         self, program: Program, machine: Any, guard: Callable[[str], AbstractContextManager], torch: bool
@@ -66,9 +69,10 @@ class Prepared:
         self.program, self._machine, self._guard, self._torch = program, machine, guard, torch
 
     def use(self, arrays: Any, outputs: Any) -> None:
-        """Switch to other arrays of the same sizes and types.
+        """Let the next launches work on other arrays of the same sizes and types.
 
-        Arrays that were not used before make it allocate and wait, so not while a graph is captured.
+        For arrays that were not used before it allocates and waits, so it must not be called with such arrays while a
+        CUDA graph is captured.
         """
         with self._guard(f"preparing {self.program.name}"):
             self._machine.use(arrays, outputs)
@@ -97,9 +101,9 @@ class Prepared:
 
 
 def prepare(call: calls.Call, arrays: Any, outputs: Any) -> Prepared:
-    """Prepare `call.program` to read `arrays` and write `outputs`.
+    """Return `call.program`, ready to launch on the inputs `arrays` and the `outputs`, one array for each rank.
 
-    Raises UsageError for an executor that cannot be prepared, or for arrays that do not fit.
+    Raises UsageError for an executor other than cuda and host, or for arrays that do not fit.
     """
     layout, request = calls.layout(call), call.request
     facts = array_facts(arrays, layout)
@@ -136,7 +140,7 @@ def run_on_gpu(call: calls.Call, arrays: Any, outputs: Any, stream: Any) -> RunR
     on_stream = prepared._stream(stream)
     inputs = machine.fetch("input", on_stream)
     if not request.in_place:
-        machine.spoil(on_stream)
+        machine.overwrite_outputs(on_stream)
     prepared.launch(stream)
     prepared.finish(stream)
     results = machine.fetch("output", on_stream)
@@ -155,7 +159,7 @@ def run_on_gpu(call: calls.Call, arrays: Any, outputs: Any, stream: Any) -> RunR
     )
 
 
-def deliver(ran: RunResult, outputs: Any) -> None:
+def copy_outputs(ran: RunResult, outputs: Any) -> None:
     """Copy the outputs of `ran` to the caller's arrays in the host's memory. Raises UsageError if they do not fit."""
     results = ran.execution.outputs or ()
     for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(results), "output"), results, strict=True)):
@@ -163,4 +167,4 @@ def deliver(ran: RunResult, outputs: Any) -> None:
             place = dlpack.ArrayRequirements(
                 f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True
             )
-            np.copyto(dlpack.view(dlpack.pointer(array, place), rows.dtype).reshape(rows.shape), rows)
+            np.copyto(dlpack.view(dlpack.checked_array_info(array, place), rows.dtype).reshape(rows.shape), rows)

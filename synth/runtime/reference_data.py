@@ -25,7 +25,7 @@ FRESH, PERIOD = 4 << 20, (1 << 16) + 1
 BLOCK = 1 << 20  # elements of every chunk that are compared at a time, which limits the memory of the comparison
 
 
-def inputs(layout: Layout, elements: int, kind: Dtype, op: str, seed: int) -> list[Array]:
+def random_inputs(layout: Layout, elements: int, kind: Dtype, op: str, seed: int) -> list[Array]:
     """Return random inputs by rank, one row a chunk; every holder of a unit that is only copied has the same values."""
     task = layout.collective
     if not task.combining:

@@ -13,7 +13,7 @@ from synth.model.rational import show
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.dlpack import facts, view
+from synth.runtime.dlpack import array_info, view
 from synth.runtime.dtypes import dtype
 from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
@@ -132,7 +132,7 @@ def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding
         size = flat.size // units if chunks else None
         if flat.size != (size or 0) * units or (size is not None and unit is not None and size != unit):
             raise UsageError(
-                f"the input of rank {rank} has {flat.size} elements; it holds {parts(units)}"
+                f"the input of rank {rank} has {flat.size} elements; it holds {units_text(units)}"
                 + (f" of {unit} elements each" if unit is not None else " of equal size")
             )
         unit = unit if size is None else size
@@ -141,8 +141,8 @@ def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding
     return [padding.rows(flat, len(chunks)) for flat, chunks in zip(inputs, layout.inputs, strict=True)], padding
 
 
-def parts(units: int) -> str:
-    """Return the number of units of data in words."""
+def units_text(units: int) -> str:
+    """Return the number of units of data in words, for messages."""
     return f"{units} part{'' if units == 1 else 's'} of the data"
 
 
@@ -151,7 +151,7 @@ def _flat(array: object, rank: int) -> np.ndarray:
         return np.zeros(0, np.float32)
     if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return np.asarray(array).reshape(-1)
-    found = facts(array, f"the input of rank {rank}")
+    found = array_info(array, f"the input of rank {rank}")
     if not found.contiguous:
         raise UsageError(
             f"the input of rank {rank} is not contiguous: its elements must lie one after the other (.contiguous())"

@@ -28,7 +28,9 @@ class IndivisibleError(SynthError):
 
 
 class Cut(NamedTuple):
-    """The division of a call. `elements`: of a chunk. `bounds`: element ranges of the slices of one chunk.
+    """The division of a call.
+
+    `elements`: of a chunk. `bounds`: (first, end) elements of each slice of one chunk.
 
     `part`: m, the maximum chunks of a part. `depth`: parts that a connection holds.
     """
@@ -40,7 +42,10 @@ class Cut(NamedTuple):
 
 
 def padding(program: Program, size: int, kind: Dtype) -> Padding:
-    """Return the padding of a call of `size` bytes. Raises IndivisibleError for a size that no call can have."""
+    """Return the padding of a call of `size` bytes.
+
+    Raises IndivisibleError for a size that gives no whole number of elements for each unit of data.
+    """
     units = program.loop_chunks // program.chunks
     each = units * kind.size
     if size % each:
@@ -75,7 +80,10 @@ DEFAULT_FIFOS = FifoOptions()
 
 
 def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAULT_FIFOS) -> Cut:
-    """Return the cut of a call with `count` elements a chunk. Raises UsageError for options that make no sense."""
+    """Return the division of a call whose chunks have `count` elements each into slices and parts.
+
+    Raises UsageError for options that make no sense.
+    """
     used, depth, part, runtime = options.protocol or program.protocol, options.depth, options.part, options.runtime
     if used not in FIFO_DEPTH:
         raise UsageError(f"unknown protocol {used!r}; there are {', '.join(FIFO_DEPTH)}")

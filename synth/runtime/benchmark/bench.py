@@ -8,7 +8,7 @@ measure(program, arrays, *, dtype, op, in_place, repetitions) -> (outputs, secon
 facts() -> (device, versions)
     The document's description of the device and of the software.
 beside(name, layout, elements, *, dtype, op, repetitions) -> (bytes, seconds)
-    Reference timings: a copy, NCCL.
+    A reference timing (`name`: copy or nccl): the bytes that it writes, and the seconds of each repeat.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ SAYS = {
 class Settings(NamedTuple):
     """Options of a benchmark.
 
-    `check`: compare every element; None: only where a clock is read. `repeats`: timed launches. `warmup`: launches
-    before them that are not timed.
+    `executor`: its name. `dtype`, `op`: of the elements. `seed`: of the random inputs. `warmup`: launches before the
+    timed ones. `repeats`: timed launches. `check`: compare every element; None: only if the executor reads a clock.
     """
 
     executor: str = "reference"
@@ -63,11 +63,12 @@ def bench(
     beside: Sequence[str] = (),
     **options: Any,
 ) -> Measured:
-    """Time every candidate at every size, out of place and in place where its program supports both.
+    """Time every candidate at every size in bytes, out of place and in place if its program supports both.
 
     Sizes are rounded down to whole elements of each chunk, as nccl-tests does, but to no less than one element.
-    `beside`: names of reference timings, taken at every size. Raises UsageError for an executor without times,
-    VerificationError where an output is wrong.
+    `network`: the machine whose links give modelled times. `beside`: names of reference timings, taken at every size.
+    `options`: those of the executor. Raises UsageError for an executor without times, VerificationError if an output is
+    wrong.
     """
     kind, name = dtype(how.dtype), how.executor.lower()
     runner = make_executor(name, {"network": network, **options})
@@ -150,7 +151,7 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
         execution = runner.time(program, count, dtype=kind.name, in_place=in_place)
         return Row(k, size, count, in_place, (execution.picoseconds / 1e12,), None)
     check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, maximum_bytes(how.executor))
-    inputs = reference_data.inputs(layout, count, kind, op, how.seed)
+    inputs = reference_data.random_inputs(layout, count, kind, op, how.seed)
     if clock is None:
         execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=in_place)
         outputs, seconds = execution.outputs, [execution.picoseconds / 1e12]

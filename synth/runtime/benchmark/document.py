@@ -36,8 +36,8 @@ class Candidate(NamedTuple):
 class Row(NamedTuple):
     """One candidate at one size.
 
-    `size`: bytes as nccl-tests counts them. `elements`: of a chunk. `seconds`: sorted, one a repeat (a single one where
-    they are modelled). `right`: None where outputs were not checked.
+    `candidate`: its index. `size`: bytes as nccl-tests counts them. `elements`: of a chunk. `seconds`: sorted, one for
+    each repeat, a single one if they are modelled. `right`: True if all outputs were right; None if not checked.
     """
 
     candidate: int
@@ -55,7 +55,10 @@ class Row(NamedTuple):
 
 
 class ReferenceTiming(NamedTuple):
-    """Reference timings at a size of `size` bytes: `label` (copy, nccl), and the `bytes` written on all ranks."""
+    """A reference timing at a size of `size` bytes.
+
+    `label`: copy or nccl. `says`: its description. `bytes`: written on all ranks. `seconds`: one for each repeat.
+    """
 
     label: str
     says: str
@@ -155,7 +158,7 @@ class Measured:
 
 
 def device() -> dict:
-    """Return the machine whose clock was read, or that computed the modelled times."""
+    """Return the description of this machine, whose clock was read or which computed the modelled times."""
     return {"machine": platform.machine(), "system": platform.system(), "processor": _processor()}
 
 

@@ -60,10 +60,11 @@ class SizeTimes(NamedTuple):
 
 
 class Control(NamedTuple):
-    """The effect of one change of the network on the best program's emulated time in ps.
+    """The effect of a `change` of the network on the emulated time in ps of the program that was best `before`.
 
-    `heard`: the time is at least `floor`, and greater than `before` unless there was slack. `best_before`,
-    `best_after`: the best entry.
+    `floor`: the least time that the changed links allow. `heard`: the emulation shows the change, which means that the
+    time `after` is at least `floor`, and greater than `before` unless the links had slack. `best_before`, `best_after`:
+    the index of the best entry.
     """
 
     change: str
@@ -77,9 +78,9 @@ class Control(NamedTuple):
 
 
 class PacedRun(NamedTuple):
-    """A run whose real time was held to `stretch` times its logical time of `picoseconds`.
+    """A run of entry `entry` whose real time was held to `stretch` times its logical time of `picoseconds`.
 
-    `nanoseconds`: its real time. `unshaped`: the real time in ns of a run that was not held.
+    `nanoseconds`: its real time. `unshaped`: the real time in ns of the same run without being held.
     """
 
     size: int
@@ -205,14 +206,17 @@ def _paced(network: Network, entries: Sequence[Entry], at: SizeTimes, request: R
     return PacedRun(at.size, at.best, stretch, held.picoseconds or 0, held.nanoseconds or 0, free.nanoseconds or 0)
 
 
-def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
-    """Return the picoseconds of the synchronous model: steps are barriers, and each costs the greatest α."""
+def predicted_time(schedule: Schedule, network: Network, size: int) -> Fraction:
+    """Return the time in ps of `schedule` at `size` bytes in the synchronous model.
+
+    Steps are barriers, and each costs the greatest α of the network.
+    """
     share = size * schedule.collective.unit_share
     return len(schedule.steps) * network.latency * 10**6 + schedule.rounds_per_chunk * share * 1000 / network.unit
 
 
 def _sized(network: Network, entries: Sequence[Entry], size: int, request: RunRequest) -> SizeTimes:
-    costs = tuple(predicted(entry.schedule, network, size) for entry in entries)
+    costs = tuple(predicted_time(entry.schedule, network, size) for entry in entries)
     times = tuple(_time(network, entry.program, size, request)[0] for entry in entries)
     choices = [k for k, entry in enumerate(entries) if entry.choice]
     return SizeTimes(size, costs, times, min(choices, key=lambda k: costs[k]), min(choices, key=lambda k: times[k]))
@@ -250,7 +254,7 @@ def _controls(
         link = max(carried, key=lambda key: (carried[key] / rates[key], key))
         floor = Fraction(2 * carried[link] * 1000) / rates[link]
         name = f"half the bandwidth from rank {link[0]} to rank {link[1]}"
-        controls.append(_control(name, slower(network, link), entries, large, floor, request))
+        controls.append(_control(name, with_half_bandwidth(network, link), entries, large, floor, request))
     if network.latency:
         routes = tuple(replace(route, latency=10 * route.latency) for route in network.routes)
         floor = min(route.latency for route in network.routes) * 10**7
@@ -270,7 +274,7 @@ def _control(
     return Control(change, at.size, before, now, floor, at.best, after.best, heard)
 
 
-def slower(network: Network, link: Key) -> Network:
+def with_half_bandwidth(network: Network, link: Key) -> Network:
     """Return `network` with half the bandwidth on the route `link`."""
     routes = []  # the unit is halved, so all other routes and limits get twice the units
     for route in network.routes:

@@ -11,7 +11,7 @@ from synth.errors import UsageError
 from synth.program.program import Program
 from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.cuda import devices
-from synth.runtime.cuda.device_state import State
+from synth.runtime.cuda.device_state import DeviceState
 from synth.runtime.reference.buffers import Arena
 
 # Byte that poisons buffers of integers, so that unwritten memory is no plausible result; floats are poisoned with NaN.
@@ -22,10 +22,10 @@ Pointers = tuple[int, ...]  # by rank: input, output, scratch
 class Buffers:
     """Device buffers of a program for calls of `arrays`, which have a GPU for each rank.
 
-    `sets[k][r]`: input and output, allocated when first used.
+    `sets[k][r]`: input and output of rank r in the k-th set, one piece of memory; allocated when first used.
     """
 
-    def __init__(self, cupy: Any, program: Program, arena: Arena, state: State, arrays: ArrayLayout) -> None:
+    def __init__(self, cupy: Any, program: Program, arena: Arena, state: DeviceState, arrays: ArrayLayout) -> None:
         self.cupy, self.program, self.arena, self.state, self.arrays = cupy, program, arena, state, arrays
         self.layout, self.padding, self.kind, on, self.in_place = arrays
         self.elements, self.on = self.padding.elements, on or ()
@@ -40,8 +40,8 @@ class Buffers:
     def _zeros(self, rank: int, rows: int) -> Any:
         return devices.zeros(self.cupy, self.on[rank], rows * self.elements * self.kind.size)
 
-    def own(self, k: int = 0) -> None:
-        """Let the next launches work on the k-th set of this machine's own input and output buffers."""
+    def use_own_buffers(self, k: int = 0) -> None:
+        """Let the next launches work on the k-th set of own input and output buffers, not on the caller's arrays."""
         while len(self.sets) <= k:
             rows = zip(self.arena.rows, self.program.gpus, strict=True)
             self.sets.append([self._zeros(rank, count - gpu.scratch) for rank, (count, gpu) in enumerate(rows)])
@@ -63,7 +63,7 @@ class Buffers:
         """
         arrays = bind_arrays(self.arrays, inputs, outputs)
         if self.padding.padded:
-            self.own()
+            self.use_own_buffers()
             self._held = arrays
             return
         pointers = list(arrays.pointers)
@@ -92,7 +92,7 @@ class Buffers:
 
     def fill(self, given: Sequence[np.ndarray], k: int = 0) -> None:
         """Poison the k-th set of buffers, copy the inputs `given` there, and let the next launches work on it."""
-        self.own(k)
+        self.use_own_buffers(k)
         width = self.elements * self.kind.size
         spoiled = 0xFF if self.kind.digits else SPOILED  # 0xFF in every byte is NaN in each float type
         for rank, memory in enumerate(self.sets[k]):
@@ -130,15 +130,15 @@ class Buffers:
             raw = np.zeros(0, np.uint8)
             if facts is not None and facts.size:
                 with self.cupy.cuda.Device(self.on[rank]):
-                    raw = devices.alias(self.cupy, facts, self.kind.size, self.on[rank]).get()
+                    raw = devices.as_cupy_array(self.cupy, facts, self.kind.size, self.on[rank]).get()
             shape = (-1, self.padding.unit) if self.padding.padded else (len(chunks[rank]), self.elements)
             results.append(raw.view(self.kind.numpy).reshape(shape))
         return tuple(results)
 
     def copy(self, buffer: str, ranks: Sequence[int], stream: Any) -> None:
-        """Copy, on `stream`, the caller's inputs of `ranks` into the padded buffers, or the outputs out of these.
+        """Copy, on `stream`, the caller's inputs of `ranks` to the padded buffers ("i"), or the outputs back ("o").
 
-        `buffer`: "i" for inputs, "o" for outputs. Does nothing where no chunk is padded, or no arrays are in use.
+        Does nothing if no chunk is padded, or if no arrays are in use.
         """
         if self._held is None or not self.padding.padded:
             return
@@ -155,9 +155,9 @@ class Buffers:
                 to, to_pitch, source, pitch, short, facts.size // self.padding.unit, runtime.memcpyDefault, stream.ptr
             )  # fmt: skip
 
-    def spoil(self, stream: Any = None) -> None:
-        """Overwrite the caller's outputs, on `stream`, so that no result of an earlier call passes for this one's."""
+    def overwrite_outputs(self, stream: Any = None) -> None:
+        """Overwrite the caller's outputs on `stream`, so that results of an earlier call cannot pass the comparison."""
         for rank, facts in enumerate(self._held.outputs if self._held else ()):
             if facts is not None and facts.size:
-                array = devices.alias(self.cupy, facts, self.kind.size, self.on[rank])
+                array = devices.as_cupy_array(self.cupy, facts, self.kind.size, self.on[rank])
                 array.data.memset_async(SPOILED, array.nbytes, devices.stream(self.cupy, stream))

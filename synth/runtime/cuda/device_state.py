@@ -20,10 +20,11 @@ from synth.runtime.kernel.transports import KernelProgram
 LINE = 128  # bytes between counters: a cache line of the GPU, so that two counters do not share one
 
 
-class State:
+class DeviceState:
     """The state of a loaded program in GPU memory; `progs[k]` is the kernel's Prog of launch k without the buffers.
 
-    `scale`: the kernel's elements in one element of the program (its bytes, where the kernel moves bytes).
+    `timeout`: seconds without progress until the kernel gives up. `scale`: the kernel's elements in one element of the
+    program (its bytes, where the kernel moves bytes).
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class State:
         return np.concatenate(rows) if rows else np.zeros(0, flat.STATUS)
 
     def given_up(self) -> bool:
-        """Return True where a block has set the abort flag, because nothing moved any more."""
+        """Return True if a block has set the abort flag, because no block made progress for `timeout` seconds."""
         with self.cupy.cuda.Device(self.launches[0].device):
             return bool(np.frombuffer(self.abort.get().tobytes(), np.uint64)[0])
 

@@ -14,9 +14,11 @@ ALREADY = 704  # cudaErrorPeerAccessAlreadyEnabled
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
-def check(cupy: Any, on: Sequence[int] | None) -> None:
-    """Raise UsageError where `on` names a GPU that does not exist, or where launches that wait for each other would run
-    one after another."""
+def check_ranks_on(cupy: Any, on: Sequence[int] | None) -> None:
+    """Raise UsageError if ranks cannot run on the GPUs `on`, the GPU of each rank; None is always possible.
+
+    A GPU may be missing. Launches that wait for each other may be made to run one after another.
+    """
     if on is None:
         return
     count = cupy.cuda.runtime.getDeviceCount()
@@ -36,7 +38,7 @@ def _instead(on: Sequence[int], count: int) -> str:
     return f"--ranks-on {','.join(str(device % count) for device in on)} fits"
 
 
-def connect(cupy: Any, devices: Sequence[int]) -> None:
+def enable_peer_access(cupy: Any, devices: Sequence[int]) -> None:
     """Enable peer access between all `devices`. Raises SynthError naming two that have none."""
     runtime = cupy.cuda.runtime
     pairs = [(i, j) for i in devices for j in devices if i != j]
@@ -56,7 +58,7 @@ def connect(cupy: Any, devices: Sequence[int]) -> None:
 
 
 def zeros(cupy: Any, device: int, size: int) -> Any:
-    """Allocate `size` bytes, all 0, on `device`; from the driver, since peers may not reach memory of a pool."""
+    """Return `size` zero bytes on `device`, allocated by the driver: peers may not reach memory of CuPy's pool."""
     size = max(1, size)
     with cupy.cuda.Device(device):
         try:
@@ -83,14 +85,14 @@ def stream(cupy: Any, given: Any) -> Any:
     return cupy.cuda.ExternalStream(given) if isinstance(given, int) else given
 
 
-def alias(cupy: Any, found: ArrayInfo, size: int, device: int) -> Any:
+def as_cupy_array(cupy: Any, found: ArrayInfo, size: int, device: int) -> Any:
     """Return the bytes of a caller's array, with elements of `size` bytes, as a CuPy array without a copy."""
     with cupy.cuda.Device(device):
         memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)
         return cupy.ndarray((found.size * size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
 
-def described(runtime: Any, index: int) -> dict[str, Any]:
+def gpu_description(runtime: Any, index: int) -> dict[str, Any]:
     """Return the description of a GPU in documents."""
     properties = runtime.getDeviceProperties(index)
     name = properties["name"].decode() if isinstance(properties["name"], bytes) else str(properties["name"])

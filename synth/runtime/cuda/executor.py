@@ -22,8 +22,8 @@ from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.cuda import devices, reference_timings
-from synth.runtime.cuda.devices import described, driver_version
-from synth.runtime.cuda.graph_timing import timed
+from synth.runtime.cuda.devices import driver_version, gpu_description
+from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.dtypes import operator
@@ -50,7 +50,7 @@ def missing() -> str | None:
         )
     if not installed("cupy"):
         return f"needs CuPy: {INSTALL}"
-    if nvrtc.where() is None:
+    if nvrtc.library_path() is None:
         return nvrtc.MISSING
     try:
         cupy = _cupy()
@@ -83,8 +83,8 @@ _idle: dict[Any, CudaMachine] = {}  # by call; a thread removes a machine while 
 
 
 @contextmanager
-def one_line(what: str) -> Iterator[None]:
-    """Turn CUDA's errors within the block into a SynthError of one line, which begins with the activity `what`."""
+def errors_in_one_line(what: str) -> Iterator[None]:
+    """Convert CUDA's errors inside the ``with`` block to a SynthError of one line that begins with `what`."""
     cupy = _cupy()
     try:
         yield
@@ -108,7 +108,7 @@ def kernel(group: str, symbol: str, *, cooperative: bool, scope: str = "gpu") ->
 @cache
 def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str) -> Any:
     target = _built(int(_cupy().cuda.Device(device).compute_capability), group, scope)
-    with one_line(f"loading {target}"):
+    with errors_in_one_line(f"loading {target}"):
         return _cupy().RawModule(path=str(target), enable_cooperative_groups=cooperative).get_function(symbol)
 
 
@@ -127,7 +127,7 @@ def _built(arch: int, group: str, scope: str) -> Path:
     stamp = sources.fingerprint(sources.lines(group), f"{version[0]}.{version[1]}", str(arch), *options)
     target = build_host.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
     if not target.exists():
-        build_host.keep(target, nvrtc.compile_group(group, arch, options).cubin)
+        build_host.write_atomically(target, nvrtc.compile_group(group, arch, options).cubin)
     return target
 
 
@@ -168,7 +168,7 @@ class Cuda(FifoOptions):
                 "reference"
             )
         machine = self.load(program, elements, dtype=dtype, in_place=in_place)
-        with one_line(f"running {program.name}"):
+        with errors_in_one_line(f"running {program.name}"):
             machine.launch()
             machine.finish()
             return _execution(machine, None)
@@ -185,16 +185,16 @@ class Cuda(FifoOptions):
     def _loaded(self, program: Program, padding: Padding, dtype: str, op: str, in_place: bool) -> CudaMachine:
         if (why := missing()) is not None:
             raise SynthError(f"the cuda executor cannot run here: {why}")
-        with one_line(f"loading {program.name}"):
+        with errors_in_one_line(f"loading {program.name}"):
             call = LoadedCall(padding, element_type(dtype), operator(op), in_place)
             return CudaMachine(_cupy(), self, program, call, kernel)
 
     def prepare(self, program: Program, unit: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
         """Return a machine for the caller's arrays of `unit` elements a unit of data, and an error guard.
 
-        The guard turns CUDA's errors into one line; see `CudaMachine.use` and `one_line`.
+        The guard turns CUDA's errors into one line; see `CudaMachine.use` and `errors_in_one_line`.
         """
-        return self._loaded(program, Padding(unit, program.chunks), dtype, op, in_place), one_line
+        return self._loaded(program, Padding(unit, program.chunks), dtype, op, in_place), errors_in_one_line
 
     def run(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
@@ -202,8 +202,10 @@ class Cuda(FifoOptions):
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         with (
-            self.lent(program, elements, dtype=element_type(dtype).name, op=op, in_place=in_place) as machine,
-            one_line(f"running {program.name}"),
+            self.machine_for_run(
+                program, elements, dtype=element_type(dtype).name, op=op, in_place=in_place
+            ) as machine,
+            errors_in_one_line(f"running {program.name}"),
         ):
             machine.fill(arrays)
             machine.launch()
@@ -211,8 +213,10 @@ class Cuda(FifoOptions):
             return _execution(machine, machine.outputs())
 
     @contextmanager
-    def lent(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> Iterator[CudaMachine]:
-        """Lend a machine for one run: a cached one for the same call where it is idle, else a new one."""
+    def machine_for_run(
+        self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool
+    ) -> Iterator[CudaMachine]:
+        """Yield a machine for one run: the cached one for the same call if it is idle, else a new one."""
         key = None
         if self.available() is None:
             key = (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place)
@@ -240,8 +244,8 @@ class Cuda(FifoOptions):
         """
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
-        with one_line(f"running {program.name}"):
-            return timed(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
+        with errors_in_one_line(f"running {program.name}"):
+            return time_replays(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
 
     def beside(
         self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, repetitions: Repetitions
@@ -253,7 +257,7 @@ class Cuda(FifoOptions):
         call = reference_timings.TimedCall(
             layout, elements, element_type(dtype), operator(op), self.ranks_on, *repetitions
         )
-        with one_line(f"timing {name}"):
+        with errors_in_one_line(f"timing {name}"):
             return reference_timings.reference_timing(_cupy(), name, call)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -267,7 +271,7 @@ class Cuda(FifoOptions):
             "nvrtc": f"{nvrtc_version[0]}.{nvrtc_version[1]}",
         }
         return {
-            "gpus": [described(runtime, index) for index in on],
+            "gpus": [gpu_description(runtime, index) for index in on],
             "ranks_on": list(self.ranks_on) if self.ranks_on else None,
             "driver": driver_version(),
             "driver_cuda": _dotted(runtime.driverGetVersion()),

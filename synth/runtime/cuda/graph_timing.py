@@ -22,13 +22,14 @@ MOST_SETS, CACHES = 16, 4  # maximum sets of buffers, and their total size in mu
 LEAST, MOST = 1e-3, 64  # minimum duration of a replay in seconds, and maximum launches in one
 
 
-def timed(
+def time_replays(
     machine: CudaMachine, given: Sequence[np.ndarray], warmup: int, repeats: int, *, graphs: bool, fetch: bool
 ) -> tuple[tuple[np.ndarray, ...], list[float]]:
     """Return the outputs of the first launch, and the seconds of one launch in each of `repeats` replays.
 
-    `warmup` replays precede them. `given`: the inputs. Without `fetch` there are no outputs, and nothing is compared.
-    Raises VerificationError where a later launch gave other outputs, DeadlockError.
+    `given`: the inputs by rank. `warmup`: replays before the timed ones. `graphs`: replay CUDA graphs. Without `fetch`
+    there are no outputs, and nothing is compared. Raises VerificationError if a later launch gives other outputs,
+    DeadlockError.
     """
     machine.fill(given)
     machine.launch()
@@ -58,7 +59,7 @@ def _sets(machine: CudaMachine) -> int:
 
 def _count(machine: CudaMachine, stream: Any) -> int:
     """Return the number of launches in a replay, from the time of the second of two launches."""
-    machine.own()
+    machine.use_own_buffers()
     _between(machine, stream, lambda: machine.launch(stream))
     once = _between(machine, stream, lambda: machine.launch(stream))
     return max(1, min(MOST, round(LEAST / max(once, LEAST / MOST))))
@@ -67,13 +68,13 @@ def _count(machine: CudaMachine, stream: Any) -> int:
 def _replay(machine: CudaMachine, stream: Any, count: int, sets: int, graphs: bool) -> Callable[[], None]:
     def launches() -> None:
         for k in range(count):
-            machine.own(k % sets)
+            machine.use_own_buffers(k % sets)
             machine.launch(stream)
 
     if not graphs:
         return launches
     for k in range(sets):  # allocates the kernels' arguments now, since a capture allows no allocation
-        machine.own(k)
+        machine.use_own_buffers(k)
     stream.begin_capture()
     launches()
     graph = stream.end_capture()

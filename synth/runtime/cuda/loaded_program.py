@@ -13,7 +13,7 @@ from synth.program.program import Program
 from synth.runtime.buffer_binding import ArrayLayout
 from synth.runtime.cuda import devices
 from synth.runtime.cuda.buffers import Buffers
-from synth.runtime.cuda.device_state import State
+from synth.runtime.cuda.device_state import DeviceState
 from synth.runtime.dtypes import Dtype
 from synth.runtime.kernel import sources, transports
 from synth.runtime.kernel import tables as flat
@@ -22,8 +22,8 @@ from synth.runtime.kernel.launches import Launch, plan_launches
 from synth.runtime.kernel.logical_clock import ClockTimes, make_clock
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
-from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
-from synth.runtime.reference.op_tables import compiled
+from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
+from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import cut
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ class CudaMachine(Buffers):
     ) -> None:
         padding, kind, op, in_place = call
         self.op, layout = op, layout_of(program)
-        devices.check(cupy, options.ranks_on)
+        devices.check_ranks_on(cupy, options.ranks_on)
         parts = cut(program, padding.elements, kind, options)
         arena = Arena(program, layout, in_place=in_place, slices=1)
-        self.code = compiled(program, arena, in_place=in_place)
+        self.code = compile_program(program, arena, in_place=in_place)
         self.clock = make_clock(options, self.code, parts, kind, in_place)
         self.timed: ClockTimes | None = None
         timed = self.clock is not None
-        feature, self.tables = transports.tables(
+        feature, self.tables = transports.choose_transport(
             self.code, parts, protocol=options.protocol, in_place=in_place, direct=options.direct, clock=timed
         )
         tables = self.tables
@@ -75,10 +75,14 @@ class CudaMachine(Buffers):
             )
         slot_limit = options.slot or SLOTS.get(feature, SLOT)
         # logical time is defined by the slices of the reference executor, so these are not cut finer
-        self.cut = parts if timed else flat.finer(parts, slot_limit // flat.slot_bytes(tables, 1, kind.size, feature))
+        self.cut = (
+            parts
+            if timed
+            else flat.with_smaller_slices(parts, slot_limit // flat.slot_bytes(tables, 1, kind.size, feature))
+        )
         self.launches = plan_launches(self.code, options.ranks_on, cupy.cuda.Device().id)
         self.devices = sorted({launch.device for launch in self.launches}) or [cupy.cuda.Device().id]
-        devices.connect(cupy, self.devices)
+        devices.enable_peer_access(cupy, self.devices)
         instance, several = sources.instance(program, kind, op, feature), len(self.devices) > 1
         averages = op == "avg" and layout.collective.combining
         self.kernels, self.divides = {}, {}
@@ -96,7 +100,7 @@ class CudaMachine(Buffers):
         self.threads = self._fit(cupy, program.name, options.threads)
         scale = kind.size // instance.size
         loaded = transports.KernelProgram(self.code, self.cut, feature, tables, kind.size)
-        state = State(cupy, loaded, self.launches, scale=scale, timeout=options.timeout)
+        state = DeviceState(cupy, loaded, self.launches, scale=scale, timeout=options.timeout)
         if self.clock is not None:
             self._hands = devices.zeros(cupy, self.devices[0], self.clock.size)
             state.progs[0]["clock"] = self._hands.data.ptr
@@ -148,7 +152,7 @@ class CudaMachine(Buffers):
         launch its own stream, none of which waits for the others.
         """
         if not self._now:
-            self.own()
+            self.use_own_buffers()
         if self.clock is not None:  # this waits: such a launch measures logical time and is captured in no graph
             with self.cupy.cuda.Device(self.devices[0]):
                 self._hands.set(self.clock.image(self._hands.data.ptr, self._size, self._stretch))
@@ -222,7 +226,7 @@ class CudaMachine(Buffers):
             self.state.synchronize()
             status = self.state.statuses()
             self.state.clear()
-            raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, status)))
+            raise diagnose(halted_state(self.code, self.cut, waits(self.code, self.tables, status)))
         if self.clock is not None:
             with self.cupy.cuda.Device(self.devices[0]):
                 self.timed = self.clock.read(self._hands.get())._replace(stretch=self._stretch)

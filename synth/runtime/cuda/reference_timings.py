@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
-from synth.runtime.cuda.devices import connect, zeros
+from synth.runtime.cuda.devices import enable_peer_access, zeros
 from synth.runtime.dtypes import Dtype
 
 SAYS = {
@@ -107,7 +107,7 @@ def _nccl(cupy: Any, call: TimedCall) -> tuple[int, list[float]]:
     if task.name not in _NAMES or kind is None or (task.combining and op is None):
         what = f"{task.name}{' (' + call.op + ')' if task.combining else ''} of {call.kind.name}"
         raise UsageError(f"this NCCL, as CuPy reaches it, has no {what}; it has {', '.join(_NAMES)}")
-    connect(cupy, sorted(set(on)))
+    enable_peer_access(cupy, sorted(set(on)))
     width = call.elements * call.kind.size
     read = [zeros(cupy, device, len(held) * width) for device, held in zip(on, layout.inputs, strict=True)]
     written = [zeros(cupy, device, len(held) * width) for device, held in zip(on, layout.outputs, strict=True)]

@@ -25,8 +25,8 @@ from synth.runtime.kernel.launches import launch_arguments, local_dependencies, 
 from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clock
 from synth.runtime.kernel.transports import KernelProgram
 from synth.runtime.reference.buffers import Arena
-from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
-from synth.runtime.reference.op_tables import compiled
+from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
+from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import FifoOptions, cut
 
 MAX_THREADS = 4096  # maximum CPU threads of all blocks of a program together
@@ -37,9 +37,9 @@ LINE = 16  # u64 between counters, so that two blocks do not write one cache lin
 class HostProgram:
     """A program loaded for CPU threads: tables, connections and counters, which outlive a launch.
 
-    `launch` may be called repeatedly. Nothing is cleared between launches, except after one that was cut short or
-    leaves messages behind. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for logical
-    time.
+    `launch` may be called repeatedly. Counters are cleared only after a launch that was cut short, or that leaves
+    messages behind. `timeout`: seconds without progress until a launch is given up. `on`: the device of each rank, if
+    each rank is a launch of its own. `clock`: keeps logical time, whose result is `timed` after a launch.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class HostProgram:
             array[...] = 0
         self.conns["sent"] = self.conns["taken"] = 0
 
-    def point(self, arena: Arena) -> None:
+    def use_arena(self, arena: Arena) -> None:
         """Let the next launches work on the buffers of `arena`, which the caller keeps alive."""
         for gpu in self.code.program.gpus:
             for k, buffer in enumerate("ios"):
@@ -111,7 +111,10 @@ class HostProgram:
                 self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))
 
     def function(self, kind: Dtype, op: str) -> tuple[Any, int]:
-        """Return the compiled function for elements of `kind`, and how many of its elements make one (see `launch`)."""
+        """Return the compiled function for `kind`, and the number of its elements in one element of `kind`.
+
+        That number is the size of the element if the function moves bytes, else 1: `scale` of `launch`.
+        """
         instance = sources.instance(self.code.program, kind, op, self.feature)
         return getattr(build_host.library(instance.group), instance.symbol), kind.size // instance.size
 
@@ -149,7 +152,7 @@ class HostProgram:
                 f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)"
             )
         if stopped:
-            raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, self.status)))
+            raise diagnose(halted_state(self.code, self.cut, waits(self.code, self.tables, self.status)))
         if self.clock is not None:
             self.timed = self.clock.read(image)._replace(stretch=stretch)
 
@@ -209,23 +212,23 @@ class Host(FifoOptions):
         machine.launch(function, self.threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[HostProgram, Arena]:
-        """Return `program`, ready to launch with `elements` elements a chunk, and its poisoned buffers."""
+        """Return `program`, ready to launch with `elements` elements a chunk, and its buffers, filled with poison."""
         parts = cut(program, elements, kind, self)
         arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
         arena.allocate(kind, elements)
-        code = compiled(program, arena, in_place=in_place)
-        self.fits(program, len(code.place))
+        code = compile_program(program, arena, in_place=in_place)
+        self.check_threads(program, len(code.place))
         timed = make_clock(self, code, parts, kind, in_place)
-        feature, tables = transports.tables(
+        feature, tables = transports.choose_transport(
             code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
         )  # fmt: skip
         loaded = KernelProgram(code, parts, feature, tables, kind.size)
         machine = HostProgram(loaded, timeout=self.timeout, on=self.ranks_on, clock=timed)
-        machine.point(arena)
+        machine.use_arena(arena)
         return machine, arena
 
-    def fits(self, program: Program, blocks: int) -> None:
-        """Raise UsageError where `blocks` blocks have too many threads, or the timeout is not greater than 0."""
+    def check_threads(self, program: Program, blocks: int) -> None:
+        """Raise UsageError if `blocks` blocks have too many threads for the host, or the timeout is not above 0."""
         if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
             raise UsageError(
                 f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 "

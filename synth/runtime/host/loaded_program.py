@@ -17,7 +17,7 @@ from synth.runtime.host.executor import Host, HostProgram, layout_of
 from synth.runtime.kernel import build_host, transports
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
-from synth.runtime.reference.op_tables import compiled
+from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import cut
 
 
@@ -34,9 +34,9 @@ class HostMachine:
         elements = self.elements = self.padding.elements
         parts = cut(program, elements, kind, host)
         self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
-        self.code = compiled(program, self.arena, in_place=in_place)
-        host.fits(program, len(self.code.place))
-        feature, tables = transports.tables(
+        self.code = compile_program(program, self.arena, in_place=in_place)
+        host.check_threads(program, len(self.code.place))
+        feature, tables = transports.choose_transport(
             self.code, parts, protocol=host.protocol, in_place=in_place, direct=host.direct
         )
         if not tables.balanced:
@@ -49,7 +49,7 @@ class HostMachine:
         self._scratch: list[np.ndarray] = []
         if self.padding.padded:
             self.arena.allocate(kind, elements)
-            self.machine.point(self.arena)
+            self.machine.use_arena(self.arena)
         else:
             self._scratch = [np.full((gpu.scratch, elements), poison(kind), kind.numpy) for gpu in program.gpus]
 

@@ -75,7 +75,7 @@ def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER) -> Path:
     return target
 
 
-def race(
+def find_races(
     program: Program,
     *,
     threads: int,
@@ -85,10 +85,11 @@ def race(
     limit: float = 300.0,
     **options: Any,
 ) -> RaceReport:
-    """Run `program` on int32 under ThreadSanitizer, out of place, with `threads` threads a block.
+    """Run `program` on int32 under ThreadSanitizer, out of place, and return the races that it reports.
 
-    `options`: those of `Host` (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's files. A run
-    longer than `limit` seconds counts as stuck. Raises SynthError where the program cannot run.
+    `threads`: of each block. `elements`: of a chunk. `launches`: runs one after the other. `options`: those of `Host`
+    (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's files. A run longer than `limit` seconds
+    counts as stuck. Raises SynthError where the program cannot run.
     """
     layout, kind = Layout(program.collective, program.chunks) if program.collective else None, dtype(KIND)
     if layout is None:
@@ -96,7 +97,7 @@ def race(
     machine, arena = Host(**{"threads": threads, "timeout": 5.0} | options).load(
         program, elements, kind, in_place=False
     )
-    given = reference_data.inputs(layout, elements, kind, "sum", 0)
+    given = reference_data.random_inputs(layout, elements, kind, "sum", 0)
     arena.fill(given, layout, len(machine.cut.bounds))
     tables, memory = machine.tables, arena.data or []
     starts = [

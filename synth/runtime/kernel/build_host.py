@@ -33,8 +33,8 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth" / "kernels"
 
 
-def keep(path: Path, content: bytes) -> None:
-    """Write `content` to `path` atomically, as other processes may write it too. Raises SynthError."""
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write `content` to the file `path` atomically, since other processes may write it too. Raises SynthError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -66,7 +66,7 @@ def build(source: str, target: Path, flags: tuple[str, ...] = (), folder: Path =
             lines = done.stderr.splitlines()
             errors = [line for line in lines if "error" in line]
             raise SynthError(f"{command} cannot compile the kernel: {(errors or lines or ['no message'])[0]}")
-        keep(target, binary.read_bytes())
+        write_atomically(target, binary.read_bytes())
 
 
 @cache

@@ -53,7 +53,7 @@ def plan_launches(code: Compiled, on: Sequence[int] | None, device: int = 0) -> 
 
 
 def local_dependencies(tables: flat.Tables, code: Compiled, launches: Sequence[Launch]) -> np.ndarray:
-    """Return the table of dependencies with blocks numbered within their launch."""
+    """Return the table `tables.deps` with each block numbered from 0 within its launch."""
     deps, at = tables.deps.copy(), 0  # the rows are in the order of the blocks that wait
     for launch in launches:
         count = sum(

@@ -20,7 +20,7 @@ from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
-from synth.runtime.reference.op_tables import Compiled, compiled
+from synth.runtime.reference.op_tables import Compiled, compile_program
 from synth.runtime.slicing import Cut
 
 SAYS = (
@@ -100,7 +100,9 @@ def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place
     arena = Arena(program, layout, in_place=in_place, slices=len(cut.bounds))
     arena.fill((), layout, len(cut.bounds))
     links = LinkSchedule(network)
-    engine = Engine(compiled(program, arena, in_place=in_place), arena, cut, size, None, Simulation(links, trace=True))
+    engine = Engine(
+        compile_program(program, arena, in_place=in_place), arena, cut, size, None, Simulation(links, trace=True)
+    )
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)

@@ -44,8 +44,8 @@ class Compiled(NamedTuple):
     used: dict[str, Used]
 
 
-def where(major: int | None = None) -> str | None:
-    """Return the path or name of the NVRTC library, of CUDA version `major` if given; None where there is none."""
+def library_path(major: int | None = None) -> str | None:
+    """Return the path or name of the NVRTC library of CUDA version `major` (None: any); None if there is none."""
     candidates: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
     for base in (spec.submodule_search_locations or ()) if spec else ():
@@ -61,7 +61,7 @@ def where(major: int | None = None) -> str | None:
 
 @cache
 def _library(major: int | None) -> ctypes.CDLL:
-    path = where(major)
+    path = library_path(major)
     if path is None:
         raise MissingDependencyError(f"compiling for a GPU {MISSING}")
     try:

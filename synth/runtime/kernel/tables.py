@@ -122,14 +122,14 @@ def tables(code: Compiled, cut: Cut, puts: Mapping[Place, Place] | None = None) 
 
 
 def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
-    """Return the bytes of one FIFO slot for slices of `step` elements of `size` bytes.
+    """Return the bytes of one FIFO slot if slices have `step` elements of `size` bytes.
 
-    A packet (`feature` LL) takes a line of 16 bytes for 8 bytes of data.
+    With the feature LL a slot holds packets: a line of 16 bytes for 8 bytes of data.
     """
     return tables.slot_chunks * (-(-step * size // 8) * 16 if feature == LL else step * size)
 
 
-def finer(cut: Cut, most: int) -> Cut:
+def with_smaller_slices(cut: Cut, most: int) -> Cut:
     """Return `cut` with slices of at most `most` elements of a chunk (at least 1).
 
     The new slices are multiples of 64 elements where `most` is at least 64. The parts of an op stay the same, so each

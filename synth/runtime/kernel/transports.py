@@ -12,7 +12,7 @@ from synth.runtime.slicing import Cut
 
 
 class KernelProgram(NamedTuple):
-    """A compiled program for elements of `size` bytes, with the kernel's feature and tables, which `tables` returns."""
+    """A compiled program for elements of `size` bytes, with the kernel's feature and tables (`choose_transport`)."""
 
     code: Compiled
     cut: Cut
@@ -25,14 +25,14 @@ class KernelProgram(NamedTuple):
         return arrays.slot_bytes(self.tables, elements, self.size, self.feature)
 
 
-def tables(
+def choose_transport(
     code: Compiled, cut: Cut, *, protocol: str | None, in_place: bool, direct: bool = True, clock: bool = False
 ) -> tuple[str, arrays.Tables]:
-    """Return the kernel's feature (of `sources.FEATURES`) for a compiled program, and its tables.
+    """Return the transport of a compiled program, as the kernel's feature (of `sources.FEATURES`), and its tables.
 
-    Logical time uses FIFOs. Protocol LL (`protocol`, or the program's own) uses packets, unless the program relies on
-    messages for the order of accesses to a rank's memory. `direct`: put messages directly into the receiver's buffer
-    where that is proved safe. Raises as `arrays.tables` does.
+    Logical time (`clock`) uses FIFOs. Protocol LL (`protocol`, by default the program's) uses packets, unless the
+    program relies on messages for the order of accesses to a rank's memory. `direct`: put messages directly into the
+    receiver's buffer where that is proved safe. Raises as `arrays.tables` does.
     """
     program = code.program
     if clock:

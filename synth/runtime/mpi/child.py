@@ -21,7 +21,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import dtype
 from synth.runtime.mpi import environment
-from synth.runtime.mpi.rank import Task, run_rank, unpacked
+from synth.runtime.mpi.rank import Task, error_of, run_rank
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError, Stuck
 
 
@@ -77,7 +77,7 @@ def error_json(error: SynthError) -> dict:
 def read_error(doc: dict) -> SynthError:
     """Return the error that `error_json` wrote as `doc`."""
     if "cycle" not in doc:
-        return unpacked((doc["kind"], doc["text"]))
+        return error_of((doc["kind"], doc["text"]))
     cycle = []
     for rank, block, op, text, waits_for, holder in doc["cycle"]:
         place = None if holder is None else (holder[0], holder[1])

@@ -96,7 +96,7 @@ def check_process_count(size: int, ranks: int) -> None:
 
 
 def set_agreed() -> None:
-    """Record that all processes of this job have the same results and errors from now on; see `reports_to_user`."""
+    """Record that all processes of this job have the same results from now on, so that only rank 0 reports them."""
     global _agreed
     _agreed = True
 

@@ -25,7 +25,7 @@ from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.executor import Execution
 from synth.runtime.mpi import environment as mpi_world
 from synth.runtime.mpi.child import Job, read_error
-from synth.runtime.mpi.rank import Task, gathered, run_rank
+from synth.runtime.mpi.rank import Task, gather_values, run_rank
 from synth.runtime.slicing import FifoOptions
 
 _comm: Any = None  # a communicator of this executor alone, so that no other messages are mixed with its own
@@ -35,8 +35,8 @@ _comm: Any = None  # a communicator of this executor alone, so that no other mes
 class Mpi(FifoOptions):
     """The executor that runs each rank as an MPI process.
 
-    `processes`: where given, it must be the number of ranks. `patience`: seconds without any message until a run counts
-    as stuck. `network` gives no times here.
+    `processes`: if given, it must be the number of ranks. `patience`: seconds without any message until a run is
+    reported as a deadlock. `network` is not used: a run has no times.
     """
 
     network: Network | None = None
@@ -48,7 +48,7 @@ class Mpi(FifoOptions):
         return mpi_world.missing()
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """Raise UsageError: the times of processes on one machine say nothing about another."""
+        """Raise UsageError, always: the times of processes on one machine say nothing about another."""
         raise UsageError("the mpi executor moves data and gives no times; use --executor reference for the time alone")
 
     def run(
@@ -89,7 +89,7 @@ def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         _comm = mpi.COMM_WORLD.Dup()
     mpi_world.check_process_count(_comm.size, task.program.ranks)
     try:
-        return gathered(_comm, run_rank(mpi, _comm, task, arrays[_comm.rank]))
+        return gather_values(_comm, run_rank(mpi, _comm, task, arrays[_comm.rank]))
     finally:
         mpi_world.set_agreed()
 

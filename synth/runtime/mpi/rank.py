@@ -27,8 +27,8 @@ from synth.runtime.dtypes import combiner, dtype, operator, poison
 from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Wait
-from synth.runtime.reference.op_tables import compiled
-from synth.runtime.reference.outputs import complete, output, unchanged
+from synth.runtime.reference.op_tables import compile_program
+from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import FifoOptions, cut
 
 HEADER = 16  # bytes before the data of a message: chunks and op, int64 each
@@ -75,7 +75,7 @@ def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, 
     sizes[rank] = arena.rows[rank]
     arena.data = [np.full((rows, task.elements), poison(kind), kind.numpy) for rows in sizes]
     arena.fill(inputs, layout, len(parts.bounds))
-    code = compiled(program, arena, in_place=task.in_place)
+    code = compile_program(program, arena, in_place=task.in_place)
     steps = []
     for (owner, _), row in zip(code.place, code.steps, strict=True):
         steps.append(row if owner == rank else ())
@@ -83,8 +83,11 @@ def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, 
     return Engine(code, arena, parts, kind.size, combiner(kind, operator(task.op))), arena, layout
 
 
-class State(NamedTuple):
-    """The state of one rank's blocks. `blocks`: (block, ended, op, wait). `held`: (connection, messages under way)."""
+class RankState(NamedTuple):
+    """The state of one rank's blocks, for the diagnosis of a deadlock.
+
+    `blocks`: (block, has ended, op, wait). `held`: (connection, messages sent and not yet received).
+    """
 
     blocks: tuple[tuple[int, bool, int, Any], ...]
     held: tuple[tuple[int, int], ...]
@@ -107,16 +110,19 @@ class Process:
         """Number of blocks of this rank that have not ended."""
         return sum(not self.engine.done[b] for b in self.mine)
 
-    def state(self) -> State:
+    def state(self) -> RankState:
         """Return the state of this rank's blocks."""
         engine = self.engine
-        return State(
+        return RankState(
             tuple((b, engine.done[b], engine.pc[b], engine.waiting[b]) for b in self.mine),
             tuple((w, engine.held[w]) for w in self.out),
         )
 
-    def go(self) -> None:
-        """Run the blocks until all wait, then send and receive. Raises VerificationError, SynthError."""
+    def advance(self) -> None:
+        """Run the blocks until all wait, then send and receive the messages that are due, without waiting for any.
+
+        Raises VerificationError, SynthError.
+        """
         with np.errstate(all="ignore"):
             self.engine.run()
         for w in self.out:
@@ -124,7 +130,7 @@ class Process:
             while queue:
                 _, value, count, _, op = queue.popleft()
                 self._send(w, value, count, op)
-        self.settle()
+        self.return_credits()
         self._take()
 
     def _send(self, w: int, value: np.ndarray, count: int, op: int) -> None:
@@ -135,8 +141,8 @@ class Process:
         self.sending.append((self.comm.Issend([message, self.mpi.BYTE], dest=wire.dst, tag=wire.channel), message, w))
         self.moved += 1
 
-    def settle(self) -> None:
-        """Return the credits of sends that have been received."""
+    def return_credits(self) -> None:
+        """Give back to the blocks the FIFO credits of sends that have been received."""
         pending = []
         for sent in self.sending:
             if not sent[0].Test():
@@ -196,13 +202,13 @@ class Process:
             found.Recv([np.empty(status.Get_count(self.mpi.BYTE), np.uint8), self.mpi.BYTE])
             found = self.comm.Improbe(source=self.mpi.ANY_SOURCE, tag=self.mpi.ANY_TAG, status=status)
         self.taking = [taking for taking in self.taking if not taking[0].Test()]
-        self.settle()
+        self.return_credits()
 
 
 def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
-    """Run the rank of this process; all processes of `comm` call it. Returns its output; rows are chunks.
+    """Run the rank of this process and return its output, whose rows are chunks; all processes of `comm` call it.
 
-    Raises the same error in every process: VerificationError, DeadlockError, SynthError.
+    `given`: the rank's input.     Raises the same error in every process: VerificationError, DeadlockError, SynthError.
     """
     process, failure, done = None, None, None
     try:
@@ -210,18 +216,18 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
         process = Process(mpi, comm, engine, comm.rank)
     except SynthError as error:
         failure = error
-    stuck: list[State] | None = None
-    if not any(gathered(comm, failure is not None)) and process is not None:
+    stuck: list[RankState] | None = None
+    if not any(gather_values(comm, failure is not None)) and process is not None:
         failure, stuck = _until_all_end(comm, process, task.patience)
         if failure is None and stuck is None:
             try:
                 done = _result(task, arena, layout, comm.rank, given)
             except SynthError as error:
                 failure = error
-    errors = gathered(comm, None if failure is None else _packed(failure))
+    errors = gather_values(comm, None if failure is None else _packed(failure))
     raised = [error for error in errors if error is not None]
     if raised:
-        raise unpacked(raised[0])
+        raise error_of(raised[0])
     if stuck is not None and process is not None:
         _merge(process.engine, stuck)
         raise diagnose(process.engine)
@@ -230,8 +236,8 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
     return done
 
 
-def gathered(comm: Any, value: Any) -> list:
-    """Return `value` of every process, in every process; sleeps until the last of them has called it."""
+def gather_values(comm: Any, value: Any) -> list:
+    """Return the `value` of each process, by rank; every process calls it, and sleeps until the last one has."""
     request, nap = comm.Ibarrier(), NAP
     while not request.Test():
         time.sleep(nap)
@@ -239,14 +245,14 @@ def gathered(comm: Any, value: Any) -> list:
     return comm.allgather(value)
 
 
-def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[State] | None]:
+def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[RankState] | None]:
     """Run until all processes have ended, one has failed, or all are stuck.
 
     Returns the failure of this process, if any, and the states of all ranks if all are stuck. It returns after the same
     sum in every process.
     """
     failure: SynthError | None = None
-    stuck: list[State] | None = None
+    stuck: list[RankState] | None = None
     last, since, rounds, leaving, nap = -1, time.monotonic(), 0, False, NAP
     mine, total = np.zeros(5, np.int64), np.zeros(5, np.int64)
     request = None
@@ -254,7 +260,7 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
         before = process.moved
         if failure is None and not leaving:
             try:
-                process.go()
+                process.advance()
             except SynthError as error:
                 failure = error
         else:
@@ -275,7 +281,7 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
             if failed or unfinished == 0 or bored == comm.size:
                 if not leaving and not failed and unfinished:
                     # states are gathered before any process drains, since draining ends the waits of others
-                    stuck = gathered(comm, process.state())
+                    stuck = gather_values(comm, process.state())
                 leaving = True
         if process.moved != before:
             nap = NAP
@@ -285,14 +291,14 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
 
 
 def _result(task: Task, arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> np.ndarray:
-    complete(task.program, arena, layout, rank)
+    check_complete(task.program, arena, layout, rank)
     done = output(arena, layout, dtype(task.dtype), task.op, rank)
     if not task.in_place:
-        unchanged(arena, layout, rank, given)
+        check_input_unchanged(arena, layout, rank, given)
     return done
 
 
-def _merge(engine: Engine, states: Sequence[State]) -> None:
+def _merge(engine: Engine, states: Sequence[RankState]) -> None:
     """Write the states of all ranks into `engine`, so that every process can name the cycle."""
     for state in states:
         for b, done, pc, wait in state.blocks:
@@ -305,7 +311,7 @@ def _packed(error: SynthError) -> tuple[str, str]:
     return type(error).__name__, str(error)
 
 
-def unpacked(packed: Sequence[str]) -> SynthError:
-    """Return the error of another process, from its kind and text."""
+def error_of(packed: Sequence[str]) -> SynthError:
+    """Return the error of another process from (name of its class, text)."""
     kinds = {kind.__name__: kind for kind in (VerificationError, UsageError)}
     return kinds.get(packed[0], SynthError)(packed[1])

@@ -48,8 +48,9 @@ def check_memory(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES)
 class Arena:
     """The memory of a run.
 
-    `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and row. `second`: the run is
-    a second launch, whose scratch is the upper half of a double one (MSCCL++'s, with packets).
+    `rows[rank]`: the number of rows, one for each chunk. `data[rank]`: an array with these rows; `data` is None in a
+    run without data. `written[rank]`: a byte for each slice and row. `second`: the run is a second launch, which uses
+    the upper half of a doubled scratch (MSCCL++'s, with packets).
     """
 
     def __init__(

@@ -51,10 +51,10 @@ class Halted(NamedTuple):
     held: Mapping[int, int]
 
 
-def halted(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
-    """Return the state of a stuck run.
+def halted_state(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
+    """Return the state of a run that was cut short, for `diagnose`.
 
-    `waits[b]`: None for a block that has ended, else its op and its wait as (kind, object), None where it was working.
+    `waits[b]`: None if block b has ended, else (op, wait). A wait is (kind, object), None if the block was working.
     """
     done, ops, waiting = [], [], []
     for entry in waits:
@@ -67,7 +67,11 @@ def halted(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] 
 
 
 def diagnose(engine: Engine | Halted) -> DeadlockError:
-    """Return a cycle of blocks that wait for each other; without one, a chain to an event that never comes."""
+    """Return the error of a run that cannot go on.
+
+    It names a cycle of blocks that wait for each other. If there is none, it names a chain of waits to an event that
+    never comes.
+    """
     seen: set[int] = set()
     dead_end: list[int] = []
     for start, done in enumerate(engine.done):
@@ -88,7 +92,7 @@ def _error(engine: Engine | Halted, path: list[int], closed: bool) -> DeadlockEr
 
 
 def _holder(engine: Engine | Halted, b: int) -> int | None:
-    """The block that block b waits for; None where there is none."""
+    """Return the block that block b waits for; None if no block could end its wait."""
     wait = engine.waiting[b]
     if wait is None:
         return None

@@ -177,7 +177,7 @@ class Engine:
         if self.random and not self.delayed[b]:
             self.delayed[b] = True
             if pause := self.pause(b):
-                return self.again(b, now + pause)
+                return self.resume_at(b, now + pause)
         if not (step.receives or step.sends):
             return self.one_sided.begin(b, step)
         into, out = self.code.into[b], self.code.out[b]
@@ -186,14 +186,14 @@ class Engine:
             if not queue:
                 return self.wait(b, "data", into)
             if queue[0][0] > now:
-                return self.again(b, queue[0][0])
+                return self.resume_at(b, queue[0][0])
         if step.sends:
             if self.held[out] >= self.cut.depth:
                 return self.wait(b, "credit", out)
             if self.links:
                 free = self.links.free(self.routes[out], now)
                 if free > now:
-                    return self.queue_up(b, now, free)
+                    return self.retry_at(b, now, free)
         return self._move(b, step, now, into, out)
 
     def _move(self, b: int, step: Step, now: int, into: int, out: int) -> int:
@@ -210,7 +210,7 @@ class Engine:
         if step.src:
             local = self.load(b, step.src[0], first, count)
             if step.receives:
-                value = self.reduced(value, local)
+                value = self.combine_values(value, local)
             elif local is not None:
                 value = local.copy()
         if step.dst:
@@ -244,7 +244,7 @@ class Engine:
         return self.slow[b] * self.random.choice((0, 0, 1, 16)) * self.random.randrange(JITTER) if self.random else 0
 
     def wait(self, b: int, kind: str, what: Any) -> None:
-        """Let block b wait until another block wakes it."""
+        """Record that block b waits for `what` until another block wakes it."""
         self.waiting[b] = Wait(kind, what)
 
     def wake(self, b: int, time: int) -> None:
@@ -252,18 +252,21 @@ class Engine:
         self.waiting[b] = None
         heappush(self.heap, (time, time, b))
 
-    def again(self, b: int, time: int) -> None:
+    def resume_at(self, b: int, time: int) -> None:
         """Resume block b at `time`, for an event whose time is known; its wait stays recorded until then."""
         heappush(self.heap, (time, time, b))
 
-    def queue_up(self, b: int, now: int, free: int) -> None:
-        """Resume block b at `free`, when the link that it requested becomes free, in the order of requests."""
+    def retry_at(self, b: int, now: int, free: int) -> None:
+        """Resume block b at `free`, when the link that it needs becomes free.
+
+        Of blocks that resume at one time the one that first requested its link goes first.
+        """
         asked = self.asked[b]
         if asked is None:
             asked = self.asked[b] = now
         heappush(self.heap, (free, asked, b))
 
-    def later(self, time: int, action: Callable[[], None]) -> None:
+    def call_at(self, time: int, action: Callable[[], None]) -> None:
         """Call `action` at `time`, before any block is resumed at that time."""
         self.actions.append(action)
         heappush(self.heap, (time, -1, -len(self.actions)))
@@ -271,10 +274,10 @@ class Engine:
     # ------------------------------------------------------------ memory
 
     def load(self, b: int, place: Place, first: int, count: int, late: tuple[int, int] | None = None) -> Any:
-        """Return a view of `count` rows from row `first` of a span; None without data.
+        """Return a view of `count` rows from row `first` of a span, in the slice of block b; None without data.
 
-        `late`: the op that reads them and its slice, where block b may have gone on since. Raises VerificationError
-        where a row is unwritten.
+        `late`: (op, slice) of a read that takes place after block b may have gone on. Raises VerificationError if a row
+        was never written.
         """
         row, rank = place.row + first, place.rank
         op, which = late or (self.pc[b], self.slice[b])
@@ -290,7 +293,7 @@ class Engine:
         return self.arena.data[rank][row : row + count, low:high]
 
     def store(self, b: int, place: Place, first: int, count: int, value: Any) -> None:
-        """Write `value` into `count` rows from row `first` of a span."""
+        """Write `value` into `count` rows from row `first` of a span, in the slice that block b works on."""
         self.put(place, first, count, value, self.slice[b])
 
     def put(self, place: Place, first: int, count: int, value: Any, which: int) -> None:
@@ -302,7 +305,7 @@ class Engine:
             low, high = self.cut.bounds[which]
             self.arena.data[rank][row : row + count, low:high] = value
 
-    def reduced(self, a: Any, b: Any) -> Any:
+    def combine_values(self, a: Any, b: Any) -> Any:
         """Return a ⊕ b as a new array; None without data."""
         return None if a is None or b is None or self.combine is None else self.combine(a, b)
 

@@ -20,8 +20,8 @@ from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
-from synth.runtime.reference.op_tables import compiled
-from synth.runtime.reference.outputs import complete, output, unchanged
+from synth.runtime.reference.op_tables import compile_program
+from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import Cut, FifoOptions, cut
 
 
@@ -61,7 +61,7 @@ class Reference(FifoOptions):
         return self._run(program, elements, _Call(kind, operator(op), in_place, arrays))
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """Run without data, for the time and the check that no memory is read before it is written."""
+        """Return the time of a run without data; it also checks that no memory is read before it is written."""
         return self._run(program, elements, _Call(element_type(dtype), "sum", in_place, None))
 
     def _run(self, program: Program, elements: int, call: _Call) -> Execution:
@@ -90,7 +90,7 @@ class Reference(FifoOptions):
         arena.fill(arrays or (), layout, len(parts.bounds))
         links = LinkSchedule(self.network) if self.network else None
         engine = Engine(
-            compiled(program, arena, in_place=in_place),
+            compile_program(program, arena, in_place=in_place),
             arena,
             parts,
             kind.size,
@@ -103,13 +103,13 @@ class Reference(FifoOptions):
             raise diagnose(engine)
         ranks = range(program.ranks)
         for rank in ranks:
-            complete(program, arena, layout, rank)
+            check_complete(program, arena, layout, rank)
         outputs = None
         if arrays is not None:
             outputs = tuple(output(arena, layout, kind, op, rank) for rank in ranks)
         if arrays is not None and not in_place:
             for rank in ranks:
-                unchanged(arena, layout, rank, arrays[rank])
+                check_input_unchanged(arena, layout, rank, arrays[rank])
         events = None
         if engine.events is not None:
             events = tuple(sorted(engine.events, key=lambda event: (event.start, event.rank, event.block, event.op)))

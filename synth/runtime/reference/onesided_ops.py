@@ -72,7 +72,7 @@ class OneSided:
                 times = yield from self._over(b, step, place.rank, rank, size, 0)
                 here = max(here, times[2])
         if here > engine.now:  # fetched data are read when they have arrived
-            yield engine.again(b, here)
+            yield engine.resume_at(b, here)
         far = step.code == "put" or any(place.rank != rank for place in (*step.src, *step.dst))
         end = engine.now
         value = None if step.code == "put" else self._value(b, step)
@@ -108,14 +108,14 @@ class OneSided:
             def depart() -> None:
                 self.leaving[port] -= 1
                 moved = self._copy(b, source, step.count, (op, which))
-                engine.later(arrival, lambda: self._land(place, step.count, moved, which))
+                engine.call_at(arrival, lambda: self._land(place, step.count, moved, which))
 
-            engine.later(left, depart)
+            engine.call_at(left, depart)
             return engine.now
         _, left, arrival = yield from self._over(b, step, rank, place.rank, size, port[3] if port else 0)
         self.landed[b, place.rank] = max(arrival, self.landed.get((b, place.rank), 0))
         moved = self._copy(b, source, step.count) if step.code == "put" else value
-        engine.later(arrival, lambda: self._land(place, step.count, moved, which))
+        engine.call_at(arrival, lambda: self._land(place, step.count, moved, which))
         return left
 
     def _over(
@@ -126,7 +126,7 @@ class OneSided:
         if engine.links:
             route = engine.links.route(src, dst, index)
             while (free := engine.links.free(route, engine.now)) > engine.now:
-                yield engine.queue_up(b, engine.now, free)
+                yield engine.retry_at(b, engine.now, free)
         return self._reserve(b, step, src, dst, size, index)
 
     def _reserve(self, b: int, step: Step, src: int, dst: int, size: int, index: int) -> tuple[int, int, int]:
@@ -144,9 +144,9 @@ class OneSided:
         engine = self.engine
         total = self._copy(b, step.src[0], step.count)
         if step.code == "re":
-            return engine.reduced(engine.load(b, step.dst[0], 0, step.count), total)
+            return engine.combine_values(engine.load(b, step.dst[0], 0, step.count), total)
         for place in step.src[1:] if step.code == "reduce" else ():
-            total = engine.reduced(total, engine.load(b, place, 0, step.count))
+            total = engine.combine_values(total, engine.load(b, place, 0, step.count))
         return total
 
     def _copy(self, b: int, place: Place, count: int, late: tuple[int, int] | None = None) -> Any:
@@ -183,7 +183,7 @@ class OneSided:
         for port in step.ports:
             while not (arrivals := self.signals.get(port)) or arrivals[0] > engine.now:
                 if arrivals:
-                    yield engine.again(b, arrivals[0])
+                    yield engine.resume_at(b, arrivals[0])
                 else:
                     self.waiters.setdefault(port, []).append(b)
                     yield engine.wait(b, "signal", port)
@@ -194,7 +194,7 @@ class OneSided:
     def _flush(self, b: int, step: Step) -> Job:
         engine = self.engine
         while any(self.leaving.get(port) for port in step.ports):  # also what leaves at this very moment
-            yield engine.again(b, max(self.left[port] for port in step.ports if self.leaving.get(port)))
+            yield engine.resume_at(b, max(self.left[port] for port in step.ports if self.leaving.get(port)))
         engine.record(b, step, engine.now, engine.now)
         return engine.now
 

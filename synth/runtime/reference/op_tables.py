@@ -94,8 +94,8 @@ _SPANS = {
 }
 
 
-def compiled(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
-    """Return the tables of `program`. Raises SynthError naming a malformed op."""
+def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
+    """Return the tables of `program`, with spans as rows of `arena`. Raises SynthError that names a malformed op."""
     first, place = _numbering(program)
     wires, into, out = _wires(program, first)
     steps = []

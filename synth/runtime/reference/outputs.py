@@ -11,8 +11,8 @@ from synth.runtime.dtypes import Dtype, divide
 from synth.runtime.reference.buffers import Arena
 
 
-def complete(program: Program, arena: Arena, layout: Layout, rank: int) -> None:
-    """Raise VerificationError where no op wrote some chunk of the rank's output; the error names the chunk."""
+def check_complete(program: Program, arena: Arena, layout: Layout, rank: int) -> None:
+    """Raise VerificationError, which names the chunk, if some chunk of the rank's output was never written."""
     hole = arena.unwritten(rank, "o", len(layout.outputs[rank]))
     if hole is not None:
         raise VerificationError(f"{program.name}: nothing writes chunk {hole} of the output of rank {rank}")
@@ -32,7 +32,7 @@ def output(arena: Arena, layout: Layout, kind: Dtype, op: str, rank: int) -> np.
     return view
 
 
-def unchanged(arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> None:
-    """Raise VerificationError where an out-of-place call changed the rank's input `given`."""
+def check_input_unchanged(arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> None:
+    """Raise VerificationError if the rank's input differs from `given`; to be called after a call out of place."""
     if arena.view(rank, "i", len(layout.inputs[rank])).tobytes() != np.ascontiguousarray(given).tobytes():
         raise VerificationError(f"the input of rank {rank} was changed by an out-of-place call")
