@@ -105,6 +105,11 @@ def test_pcie_boxes_have_one_stream_a_gpu_and_share_what_joins_their_halves():
     assert bound(topology("pcie-2x4"), "allreduce").bound_gbps == Fraction(4 * 24, 7)
 
 
+def test_the_uplinks_of_leaf_switches_bound_alltoall():
+    # Each of 32 ranks sends a 64th of its data to each of 32 ranks beyond the uplink of 4 x 8 x 50 / 2 = 800.
+    assert bound(topology("dgx-h100*8:pod=4,over=2"), "alltoall").bound_gbps == Fraction(64 * 800, 32 * 32)
+
+
 def test_tiers_of_switches():
     machine = topology("dgx-a100*8:pod=2x2,over=2x4")
     assert machine.switches == ("leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1", "core0")

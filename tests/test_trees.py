@@ -95,6 +95,16 @@ def test_no_tree_bound_where_flows_are_tight():
     assert tree_bound(net, collective("broadcast", 8), 4, Budget(Deadline.after(60))) is None
 
 
+def test_equal_limits_keep_their_order_under_symmetries():
+    """Two limits on the same links, twice: the NIC of one box sends what that of the other receives."""
+    net = network("line:2*2:nics=1")
+    assert [cap.routes for cap in net.caps] == [net.caps[k].routes for k in (3, 2, 1, 0)]
+    coll = collective("allgather", net.ranks)
+    folded = FoldedProblem(net, coll, 2, symmetry.generators(net, coll))
+    limits = folded.orbit[len(net.routes) :].tolist()
+    assert limits[0] == limits[1] != limits[2] == limits[3]
+
+
 def test_altered_tree_certificates_prove_no_more():
     net = network(TWO_BOXES)
     coll = collective("allgather", net.ranks)

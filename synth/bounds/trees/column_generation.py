@@ -21,6 +21,7 @@ from functools import partial
 
 import numpy as np
 
+from synth.bounds.cut_lp import cap_permutation
 from synth.bounds.trees.cheapest_trees import SteinerTreeDP, make_pricer
 from synth.bounds.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.collective import Collective
@@ -74,13 +75,9 @@ class FoldedProblem:
         routes = len(network.routes)
         self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)]
         self.constraints += [(c.routes, c.units) for c in network.caps]
-        cap_at = {(tuple(sorted(c.routes)), c.units): routes + k for k, c in enumerate(network.caps)}
         moves = []
         for g in self.generators:
-            image = list(g.routes)
-            for cap in network.caps:
-                image.append(cap_at[tuple(sorted(g.routes[i] for i in cap.routes)), cap.units])
-            moves.append(image)
+            moves.append([*g.routes, *(routes + k for k in cap_permutation(network, g))])
         least = orbits(len(self.constraints), moves)
         number = {k: o for o, k in enumerate(sorted(set(least)))}
         self.orbit = np.array([number[k] for k in least])
