@@ -8,11 +8,13 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
+from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
@@ -159,12 +161,12 @@ def clusters(draw):
 
 @settings(max_examples=15, deadline=None)
 @given(clusters(), st.sampled_from(COLLECTIVES), st.integers(0, 8))
-def test_random_clusters(machine, collective, root):
-    root %= machine.ranks
-    found = points(machine, collective, root, most_sends=1_000, most=5)
+def test_random_clusters(machine, collective, start):
+    start %= machine.ranks
+    found = points(machine, collective, start, most_sends=1_000, most=5)
     if not found:
         return
-    bound = search.bound(machine, collective, root).bound
+    bound = search.bound(machine, collective, start).bound
     for point in found:
         assert replayed(point).rounds_per_chunk >= bound
 
@@ -209,3 +211,12 @@ def test_an_exchange_without_roots_is_replayed():
     ):
         with pytest.raises(VerificationError, match=text):
             compressed_replay.replay(bad)
+
+
+def test_the_command_line_prints_composed_schedules_of_unequal_boxes(tmp_path):
+    found = CliRunner().invoke(
+        root, ["pareto", "--topo", "dgx1*2", "--ranks", "0,1,2,8-12", "--coll", "allreduce", "--time-limit", "1s",
+               "--max-steps", "6", "--fresh", "-o", str(tmp_path / "f.json")],
+    )  # fmt: skip
+    assert "boxes: " in found.output, found.output
+    assert CliRunner().invoke(root, ["verify", str(tmp_path / "f.json")]).exit_code == 0

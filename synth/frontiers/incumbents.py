@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from synth.model.scale_frontier import LargePoint
     from synth.scale.search import ScaleSearch
 
-# Up to this many ranks solvers answer sooner than the greedy methods are loaded.
+# Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
 FEW_RANKS = 8
 # Maximum number of sends of such a schedule, which is written out and replayed in this process.
 MAX_SENDS = 40_000
@@ -122,7 +122,7 @@ def find_incumbents(
     reach a rank.
     """
     points: tuple[LargePoint, ...] = ()
-    if search is not None and network.ranks > FEW_RANKS:
+    if search is not None and (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
         search.advance(quick=True)
         points = search.state.points()
     everyone = frozenset(range(network.ranks))
@@ -135,6 +135,11 @@ def find_incumbents(
     rates = [schedule.rounds_per_chunk for _, schedule in schedules]
     rates += [point.rounds_per_chunk for point in points]
     return Incumbents(bound, tuple(schedules), min(rates, default=None))
+
+
+def _has_boxes(machine: Topology) -> bool:
+    """Return True where the machine has several boxes, of which one has several ranks."""
+    return 1 < len(set(machine.nodes)) < machine.ranks
 
 
 def _schedules(
