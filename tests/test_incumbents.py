@@ -120,7 +120,7 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
         point is not None
         and point.schedule is short
         and point.status == "optimal"
-        and close_step_count.short(run, point, bound)
+        and close_step_count.has_few_chunks(run, point, bound)
     )
     assert close_step_count.seed(sweep(slow), 2, bound).status == "best-known"
     assert (
@@ -139,7 +139,7 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     )  # fmt: skip
     assert verify.schedule(many).rounds_per_chunk == 2
     run = sweep(many)
-    assert not close_step_count.short(run, close_step_count.seed(run, 2, bound), bound)
+    assert not close_step_count.has_few_chunks(run, close_step_count.seed(run, 2, bound), bound)
 
 
 def test_named_engines_are_not_helped():

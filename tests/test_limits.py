@@ -22,7 +22,7 @@ from synth.checker.certificates.process_groups import check as check_groups
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.encodings.step import Step as StepEncoding
-from synth.encodings.tight_cuts import full_wires, tight_cuts
+from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry
 from synth.model.collective import collective
@@ -235,7 +235,7 @@ def test_bounds_count_every_crossing():
 def test_tight_cuts_count_every_crossing():
     network, task = pair(0, 0, units=2), collective("broadcast", 2)
     assert tight_cuts(Problem(network, task, 1, 1, 1)) == [frozenset({1})]
-    assert full_wires(network, [frozenset({1})]) == (set(), {0})
+    assert full_resources(network, [frozenset({1})]) == (set(), {0})
     assert tight_cuts(Problem(network, task, 2, 1, 1)) == []
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from synth.encodings.round_variables import constrain
+from synth.encodings.round_variables import limit_loads
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
 from synth.solvers.boolean_model import Model
@@ -56,7 +56,7 @@ def encode(
         for moves in (chunk.total, chunk.raw):
             for (r, t), x in moves.items():
                 sends[t].setdefault(r, []).append(x)
-    constrain(model, translation.loads, sends, rounds)
+    limit_loads(model, translation.loads, sends, rounds)
     return model, lambda true: decode(translation, chunks, steps, true)
 
 

@@ -9,8 +9,8 @@ from synth.encodings.translated_chunks import Load
 from synth.solvers.boolean_model import Model
 
 
-def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, Sequence[int]]], rounds: int) -> None:
-    """Constrain the loads to `rounds` rounds over all steps, at least one in each.
+def limit_loads(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, Sequence[int]]], rounds: int) -> None:
+    """Add constraints to `model` by which the loads fit into `rounds` rounds over all steps, at least one in each.
 
     ``sends[t][route]`` are the literals of all representatives' sends on that route in step t. Step t has more than j
     rounds if its j-th unary bit holds. A load that j rounds do not carry forces that bit.
@@ -45,8 +45,9 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
             model.clause([-counts[rounds - steps]])
 
 
-def counting(loads: Iterable[Load], sends: int, steps: int, rounds: int) -> int:
-    """Return an estimate of the clauses that `constrain` adds if every route has `sends` literals in each step."""
+def estimate_clauses(loads: Iterable[Load], sends: int, steps: int, rounds: int) -> int:
+    """Return an estimate of the number of clauses that `limit_loads` adds if every route has `sends` literals in each
+    step."""
     maximum = max(1, rounds - steps + 1)
     clauses = _totalizer_clauses(steps * (maximum - 1), rounds - steps + 1)
     for load in loads:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from synth.encodings.decoding import assemble
 from synth.encodings.quotient_orbits import Orbits, orbits
-from synth.encodings.tight_cuts import full_wires, tight_cuts
+from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import UsageError
 from synth.model.schedule import Problem, Schedule
 from synth.solvers.boolean_model import Model
@@ -165,7 +165,7 @@ def _offset(clause: list[int], start: int) -> list[int]:
 def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]], cuts: list) -> None:
     """Add the load limits, for one route and one shared limit of each orbit: at most units times rounds a step."""
     net, copies = problem.network, quotient.copies
-    full_routes, full_caps = full_wires(net, cuts)
+    full_routes, full_caps = full_resources(net, cuts)
     resources = [((r,), net.routes[r].units, r in full_routes) for r in quotient.routes]
     resources += [(net.caps[k].routes, net.caps[k].units, k in full_caps) for k in quotient.caps]
     for routes, units, full in resources:

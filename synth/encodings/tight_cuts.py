@@ -40,8 +40,9 @@ def _members(mask: int, ranks: int) -> frozenset[int]:
     return frozenset(n for n in range(ranks) if mask >> n & 1)
 
 
-def full_wires(net: Network, cuts: list[frozenset[int]]) -> tuple[set[int], set[int]]:
-    """Return the routes and the shared limits that tight cuts make full in every step."""
+def full_resources(net: Network, cuts: list[frozenset[int]]) -> tuple[set[int], set[int]]:
+    """Return the numbers of the routes and of the shared limits that are full in every step, because of tight
+    `cuts`."""
     routes: set[int] = set()
     caps: set[int] = set()
     for cut in cuts:

@@ -46,13 +46,13 @@ SETTINGS = CloseStepCountSettings()
 
 
 def close(state: SweepState, steps: int, bound: LowerBound) -> None:
-    """Find a schedule that meets the bound at `steps`, or the best one that the time allows.
+    """Search for a schedule of `steps` steps that meets `bound`, and enter the result into `state`.
 
-    Its point is entered into `state`, and where it does not meet the bound an open interval with it.
+    The result is an optimal point, or the best one that the time allows with an open interval.
     """
     began, worked = time.monotonic(), state.work
     resumed = next((p for p in state.resumed() if p.steps == steps), None) or seed(state, steps, bound)
-    if resumed and short(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
+    if resumed and has_few_chunks(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
         state.keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
         return
     verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
@@ -78,7 +78,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
 
 
 def seed(state: SweepState, steps: int, bound: LowerBound) -> Point | None:
-    """Return the point of the best seed with `steps` steps, or None where there is none."""
+    """Return the point of the best schedule with `steps` steps among `state.seeds`, or None where there is none."""
     allowed = [
         (s.rounds_per_chunk, s.chunks, name, s) for name, s in state.seeds if len(s.steps) == steps and state.allowed(s)
     ]
@@ -90,7 +90,7 @@ def seed(state: SweepState, steps: int, bound: LowerBound) -> Point | None:
     )
 
 
-def short(state: SweepState, found: Point, bound: LowerBound) -> bool:
+def has_few_chunks(state: SweepState, found: Point, bound: LowerBound) -> bool:
     """Return True where a point that meets the bound has few enough chunks to be taken without a solver.
 
     Schedules of solvers have the fewest chunks, so those of an earlier run always count as short.

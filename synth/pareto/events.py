@@ -82,7 +82,7 @@ class Options:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits that only SCCL's encoding keeps, as `race.solve` takes them."""
+        """The limits that only SCCL's encoding keeps, by name, as `portfolio.solve` takes them."""
         return {} if self.extra_memory is None else {"extra_memory": self.extra_memory}
 
 

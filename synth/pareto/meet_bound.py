@@ -60,10 +60,10 @@ SETTINGS = MeetBoundSettings()
 def meet_bound(
     state: SweepState, steps: int, bound: LowerBound, work_limit: float
 ) -> tuple[Sat | None, str, LowerBound]:
-    """Return (schedule or None, reason why there is none, bound).
+    """Search for a schedule of `steps` steps that meets `bound`; return (schedule or None, reason why not, bound).
 
-    The bound is `bound`, or a higher one where no schedule meets that; the schedule meets the returned one. The search
-    ends when `state.work` is `work_limit`.
+    The returned bound is `bound`, or a higher one where no schedule meets that. The schedule meets the returned bound.
+    The search ends when `state.work` is `work_limit`, in CPU seconds.
     """
     from synth.encodings.tree_packing import search as trees
 
@@ -116,7 +116,7 @@ def _needed(chunks: int, units: int) -> str:
 
 
 def least_multiple(steps: int, bound: LowerBound) -> int:
-    """Return the least m with at least one round for every step."""
+    """Return the least m for which R = p·m rounds, where p/q is `bound`, are one or more for each of `steps` steps."""
     return max(1, ceil(Fraction(steps, bound.value.numerator)))
 
 

@@ -31,7 +31,7 @@ class ProblemBound(NamedTuple):
 
 
 def query_bounds(problem: Problem, budget: Budget) -> ProblemBound | None:
-    """Return the bounds of `problem`, or None where they are late."""
+    """Return the bound on R of `problem`, or its refutation; None where the time does not suffice."""
     try:
         least = single_chunk.steps(problem.network, problem.collective)
     except InfeasibleError as error:  # some rank cannot be reached at all

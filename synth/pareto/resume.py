@@ -17,7 +17,7 @@ from synth.pareto.acceptance import checked_point
 BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError)
 
 
-def resumed(network: Network, collective: Collective, records: Iterable[dict]) -> Iterator[Point]:
+def points_from_records(network: Network, collective: Collective, records: Iterable[dict]) -> Iterator[Point]:
     """Yield the points of an earlier run that replay and whose certificates check."""
     for record in records:
         if record.get("kind") == "point":
@@ -46,7 +46,7 @@ def frontier_from_records(
     least = bounds.steps(network, collective)
     floor = _floor(network, collective, records)
     points: list[Point] = []
-    for point in sorted(resumed(network, collective, records), key=lambda p: (p.steps, p.rounds_per_chunk)):
+    for point in sorted(points_from_records(network, collective, records), key=lambda p: (p.steps, p.rounds_per_chunk)):
         if not points or point.rounds_per_chunk < points[-1].rounds_per_chunk:
             points.append(point)
     last = points[-1] if points else None

@@ -18,7 +18,7 @@ from synth.pareto import prefetched_bounds
 from synth.pareto.acceptance import checked_point
 from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
-from synth.pareto.resume import resumed
+from synth.pareto.resume import points_from_records
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
 from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
@@ -59,7 +59,7 @@ class SweepState:
     # ------------------------------------------------------------ results
 
     def frontier(self) -> Frontier:
-        """Return the frontier so far, without dominated points."""
+        """Return the frontier of the points so far, without dominated ones."""
         best: list[Point] = []
         for point in sorted(self.points, key=lambda p: (p.steps, p.rounds_per_chunk)):
             if not best or point.rounds_per_chunk < best[-1].rounds_per_chunk:
@@ -82,12 +82,12 @@ class SweepState:
 
     @property
     def floor(self) -> Fraction:
-        """The static bound, 0 before there is one."""
+        """The bound on R/C for any number of steps, 0 before there is one."""
         return next((b.value for steps, b in self.bounds if steps is None), Fraction(0))
 
     def resumed(self) -> Iterator[Point]:
         """Yield the points of an earlier run of the same question, replayed and checked again."""
-        return resumed(self.network, self.collective, self.log.records)
+        return points_from_records(self.network, self.collective, self.log.records)
 
     def forwards(self) -> tuple[Network, Collective]:
         """Return the problem as one that copies: itself, or its time reversal where it combines."""

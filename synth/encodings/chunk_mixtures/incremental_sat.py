@@ -79,7 +79,10 @@ class OneChunk:
         return self.solver.get_model() if answer else None
 
     def avoiding(self, model: list[int], assumed: list[int], price: Mapping[Place, float]) -> list[int]:
-        """Return a model changed greedily to avoid expensive places, the most expensive first; appends to `assumed`."""
+        """Return a model without the most expensive places that it can avoid, found greedily.
+
+        `price`: of a send at each place. The literals that exclude places are appended to `assumed`.
+        """
         for at in sorted(self.moves, key=price.__getitem__, reverse=True):
             for x in self.moves[at]:
                 assumed.append(-x)

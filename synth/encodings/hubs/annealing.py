@@ -85,7 +85,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class LoadLimits:
-    """LoadLimits of limited load.
+    """Limits of loads: a row is a resource, or an orbit of resources, in one step.
 
     Attributes:
         rows: ``rows[route][step]`` are the rows to whose load a send adds one; steps begin at 1.

@@ -105,8 +105,10 @@ class HubPathPricer:
         return SteinerTreeDP.fits(network, ())
 
     def price(self, prices: np.ndarray) -> list[HubPath]:
-        """Return all paths at ``prices[route, step - 1]``, a cheapest first. `sends` reads one off until the next
-        call."""
+        """Return the cheapest pair of trees of each exchange and step, at ``prices[route, step - 1]``, cheapest first.
+
+        `sends` reads the sends of one off until the next call.
+        """
         steps = self.steps
         self.falling.price(prices)
         self.rising.price(prices[:, ::-1])

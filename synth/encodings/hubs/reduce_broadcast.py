@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from synth.encodings.round_variables import constrain
+from synth.encodings.round_variables import limit_loads
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -43,7 +43,7 @@ def encode(
         for moves in (chunk.up, chunk.down):
             for (r, t), x in moves.items():
                 sends[t].setdefault(r, []).append(x)
-    constrain(model, translation.loads, sends, rounds)
+    limit_loads(model, translation.loads, sends, rounds)
     return model, lambda true: _decode(translation, chunks, steps, true)
 
 

@@ -97,7 +97,7 @@ class Plan:
         return len(self.schedule.steps)
 
     def dominates(self, other: Plan) -> bool:
-        """Return True if this plan has no more steps, no more rounds and no greater load than the other one."""
+        """Return True if this plan has at most the steps, the rounds and the maximum load of `other`."""
         return (
             self.steps <= other.steps
             and self.schedule.rounds <= other.schedule.rounds

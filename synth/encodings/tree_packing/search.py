@@ -162,7 +162,10 @@ def near(
     budget: Budget = UNLIMITED,
     close: float = 0.0,
 ) -> Verdict:
-    """Search for a schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
+    """Search for a schedule of `steps` steps whose R/C is little above `value`, a bound on it; Unknown if none is
+    found.
+
+    `most`: maximum number of chunks of a unit.
 
     The rounds of the fractional solution, times C, are rounded up. The numbers of chunks that lose least by that are
     tried, the best first. Column generation stops within a share `close` of the bound.

@@ -64,7 +64,7 @@ class Outcome:
 
 
 def run_attempt(attempt: Attempt) -> Outcome:
-    """Run an attempt to its end, in this process."""
+    """Run an attempt to its end in this process, and return its outcome."""
     began = time.process_time()
     outcome = _ENGINES.get(attempt.engine, _sat)(attempt)
     spent = time.process_time() - began

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil, gcd, lcm
 
-from synth.encodings.round_variables import counting
+from synth.encodings.round_variables import estimate_clauses
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
@@ -73,7 +73,7 @@ class Candidate:
         """
         translation = self.translation
         chunks = translation.chunks * translation.collective.units * translation.network.ranks
-        clauses = counting(translation.loads, 2 * len(translation.representatives), self.steps, self.rounds)
+        clauses = estimate_clauses(translation.loads, 2 * len(translation.representatives), self.steps, self.rounds)
         return chunks + clauses <= SETTINGS.counted
 
     @property

@@ -19,7 +19,10 @@ SPENT = "the default effort ended its search"
 
 
 def sweep(state: SweepState) -> None:
-    """Enter points, bounds and intervals into `state` as they arrive, and at the end `complete` and `last`."""
+    """Sweep over the step counts of a combining collective, and enter points, bounds and open intervals into `state`.
+
+    At the end `state.complete` and `state.last` are set.
+    """
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.combining import combining_frontier
 

@@ -133,7 +133,7 @@ class SearchAtSteps:
         return self.next >= len(efforts(self.context.candidates.hub_steps is not None))
 
     def run(self) -> None:
-        """Set `schedule` and `construction` to the best result."""
+        """Run the remaining efforts; `schedule` and `construction` are then the best result."""
         try:
             with time_limited(self.deadline if self.context.budget.deadline.limited else NEVER):
                 self._run()

@@ -94,7 +94,7 @@ def _rank_when_large(member: Member, solver: str) -> int:
 
 
 def size(problem: Problem) -> int:
-    """Return the number of send variables, about, of the formula without symmetry."""
+    """Return an estimate of the number of send variables of the formula of `problem` without symmetry."""
     return problem.collective.units * problem.chunks * len(problem.network.routes) * problem.steps
 
 

@@ -126,7 +126,8 @@ def least_congestion_flows(
 
 
 def capacity_lengths(fabric: Fabric, group: Sequence[np.ndarray]) -> ConcurrentFlow:
-    """Return lengths without a search, and zero flows. The length of an edge is proportional to 1 / capacity."""
+    """Return a `ConcurrentFlow` of zero flows, whose lengths certify a quick bound: they are proportional to 1 /
+    capacity."""
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
     return ConcurrentFlow(
         fabric,

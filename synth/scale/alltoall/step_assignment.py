@@ -25,7 +25,7 @@ LOOK = 256
 
 
 class AlltoallPaths:
-    """The paths of all chunks of the sources of `made`. `longest` is their greatest length in hops."""
+    """The paths of all chunks of an alltoall, from the flows `made`. `longest`: hops of the longest path."""
 
     def __init__(self, made: ConcurrentFlow, chunks: int | None = None) -> None:
         self.made, self.topology = made, made.fabric.topology

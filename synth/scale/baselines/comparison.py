@@ -12,7 +12,7 @@ from synth.model.scale_frontier import Large
 from synth.model.topology import Network, Topology
 from synth.scale.baselines.allocations import RATED, RateBound, induced, rate_bound, ring_rate, tree_packing_bound
 from synth.scale.baselines.double_binary_tree import tree_rate
-from synth.scale.baselines.limit_sentences import Words, runs, units_of
+from synth.scale.baselines.limit_sentences import LimitSentences, runs, units_phrase
 from synth.scale.baselines.rings import ring_network
 from synth.scale.baselines.rings import search as rings
 from synth.scale.baselines.rings.rings import Rings
@@ -138,7 +138,7 @@ class _Comparison:
         self.labels, self.scale_bound, self.progress, self.root = (
             query.labels, query.scale_bound, query.progress, query.root
         )  # fmt: skip
-        self.words = Words(query.name, query.labels)
+        self.words = LimitSentences(query.name, query.labels)
         self.links = ring_network.of_machine(query.topology)
         self.open: list[str] = []
         self.scale_frontiers: dict[str, Large] = {}
@@ -260,12 +260,12 @@ class _Comparison:
             return [MethodRate("all disjoint rings", rate, remark), MethodRate("one ring", rate, remark)]
         if not found.complete:
             self.open.append("more rings")
-        remark = f"{units_of(found.units)} in all{self._reason(found)}"
+        remark = f"{units_phrase(found.units)} in all{self._reason(found)}"
         rates = [MethodRate("all disjoint rings", found.units * unit_rate, remark)]
         widest = max(units for _, units in found.rings)
         with suppress(TimeUp):
             widest = rings.widest_ring(self.topology, found, self.links)
-        rates.append(MethodRate("one ring", widest * unit_rate, f"{units_of(widest)} wide"))
+        rates.append(MethodRate("one ring", widest * unit_rate, f"{units_phrase(widest)} wide"))
         return rates
 
     def _reason(self, found: Rings) -> str:

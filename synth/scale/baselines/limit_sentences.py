@@ -19,7 +19,7 @@ Sentence = tuple[str, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
-class Words:
+class LimitSentences:
     """Sentences about collective `name` on ranks with `labels`, each with the labels of the ranks it is about."""
 
     name: str
@@ -34,7 +34,7 @@ class Words:
         label = np.array(cut)
         across = int(network.units[label[network.src] != label[network.dst]].sum())
         times = f"each byte crosses {len(parts)} parts at least {2 * (len(parts) - 1)} times"
-        return f"{self.listed(parts)}: {units_of(across // 2)} of links between them, and {times}", parts
+        return f"{self.listed(parts)}: {units_phrase(across // 2)} of links between them, and {times}", parts
 
     def listed(self, parts: tuple[tuple[int, ...], ...]) -> str:
         """Return ``the parts 0,1 | 2,3``; of many parts the first ones and their number."""
@@ -50,7 +50,7 @@ class Words:
         """Return the sentence of a cut; the units across it follow from the rate that it allows, in units."""
         ranks = len(self.labels)
         units = rate if self.name in ("broadcast", "allreduce") else rate * len(side) / ranks
-        across = units_of(int(units)) if units.denominator == 1 else f"{float(units):.6g} units"
+        across = units_phrase(int(units)) if units.denominator == 1 else f"{float(units):.6g} units"
         shown = self.ranks(side)
         labels = (tuple(self.labels[r] for r in sorted(side)),)
         one = len(side) == 1
@@ -71,7 +71,7 @@ class Words:
         return ("rank " if len(side) == 1 else "ranks ") + runs(labels)
 
 
-def units_of(n: int) -> str:
+def units_phrase(n: int) -> str:
     """Return ``1 unit``, ``2 units``."""
     return f"{n} unit{'' if n == 1 else 's'}"
 

@@ -63,7 +63,7 @@ def partitions(
     """Yield (ratio, part of each rank) with falling ratios below `ratio`. The last ratio is the minimum.
 
     The ratio of a partition is (sum of f over its parts) / (parts - 1). Nothing is yielded where no partition is below
-    `ratio`. `generators`: symmetries of the fabric. Raises TooLarge for capacities beyond 64 bits, TimeUp.
+    `ratio`. `generators`: symmetries of the fabric. Raises CapacityOverflowError for capacities beyond 64 bits, TimeUp.
     """
     search = _Greedy(fabric, generators)
     while ratio > 0 and (better := search.parts(ratio)) is not None:

@@ -16,7 +16,7 @@ from synth.errors import SynthError
 from synth.model.topology import Network
 
 # Limit on the ranks: 2^16 sets.
-MOST = 16
+MAX_RANKS = 16
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,18 @@ class Cut:
 
 def applies(network: Network) -> bool:
     """Return True if the network is small enough and has no limits besides its links."""
-    return 2 <= network.ranks <= MOST and not network.caps and sum(r.units for r in network.routes) < 1 << 62
+    return 2 <= network.ranks <= MAX_RANKS and not network.caps and sum(r.units for r in network.routes) < 1 << 62
 
 
-def leaving(network: Network) -> np.ndarray:
+def capacity_out_of_sets(network: Network) -> np.ndarray:
     """Return the units of the routes out of each set of ranks, indexed by its bit mask.
 
     Raises SynthError where `applies` is false.
     """
     if not applies(network):
-        raise SynthError(f"{network.name}: all cuts are listed for networks without limits of 2 to {MOST} ranks only")
+        raise SynthError(
+            f"{network.name}: all cuts are listed for networks without limits of 2 to {MAX_RANKS} ranks only"
+        )
     sets = np.arange(1 << network.ranks, dtype=np.int64)
     total = np.zeros(1 << network.ranks, dtype=np.int64)
     for route in network.routes:
@@ -47,8 +49,11 @@ def leaving(network: Network) -> np.ndarray:
 
 
 def broadcast(network: Network, root: int) -> Cut:
-    """Return the greatest rate of a broadcast from `root`: buffer bytes over time, in units of bandwidth."""
-    total = leaving(network)
+    """Return the greatest rate of a broadcast from `root` (bytes of the buffer over time), and the cut that limits it.
+
+    Raises SynthError where `applies` is false.
+    """
+    total = capacity_out_of_sets(network)
     sets = np.arange(len(total))
     candidates = np.flatnonzero((sets >> root & 1) & (sets != len(total) - 1))
     best = int(candidates[np.argmin(total[candidates])])
@@ -56,11 +61,11 @@ def broadcast(network: Network, root: int) -> Cut:
 
 
 def allgather(network: Network) -> Cut:
-    """Return the greatest rate of an allgather: gathered bytes over time, in units of bandwidth.
+    """Return the greatest rate of an allgather (gathered bytes over time), and the cut that limits it.
 
-    It is 0 where the network is not connected.
+    It is 0 where the network is not connected. Raises SynthError where `applies` is false.
     """
-    total = leaving(network)[1:-1]
+    total = capacity_out_of_sets(network)[1:-1]
     sizes = np.array([int(s).bit_count() for s in range(1, len(total) + 1)], dtype=np.int64)
     if not total.all():
         at = int(np.argmin(total))

@@ -34,8 +34,7 @@ class Throughput:
 
     `inside` marks the nodes of the cut, on `fabric` in the direction in which data spreads (reversed for reductions).
     `shards[r]` start at rank r. `flows` counts the maximum flows of the search. `proof` is the certificate if it needs
-    more than this cut. `whole` is False where a time limit ended the search: the bound holds, and a higher one may
-    exist.
+    more than this cut. `whole` is False where a time limit ended the search. Then a higher bound may exist.
     """
 
     fabric: Fabric
@@ -55,7 +54,8 @@ class Throughput:
 
     @cached_property
     def certificate(self) -> dict:
-        """The cut in terms of the topology, which `synth.checker.certificates.throughput_cuts.check` verifies."""
+        """Return the cut in terms of the topology, which `synth.checker.certificates.throughput_cuts.check`
+        verifies."""
         if self.proof is not None:
             return self.proof
         from synth.checker.certificates.throughput_cuts import digest

@@ -16,10 +16,10 @@ from synth.scale.fabric.graphs import distances
 
 
 def certificate(topology: Topology, collective: str, root: int = 0) -> dict | None:
-    """Return a certificate of kind ``unreachable`` (see `synth.checker.certificates.unreachable`).
+    """Return a certificate that `collective` has no schedule, of kind ``unreachable``, or None.
 
-    `topology` must be live, that is without links of bandwidth 0. None where every rank that needs data of another can
-    be reached from it.
+    `topology` must be live, that is without links of bandwidth 0. It is None where every rank that needs data
+    of another can be reached from it. `synth.checker.certificates.unreachable` checks it.
     """
     src, dst, _ = columns(topology.links)
     rooted = {"broadcast": (True,), "reduce": (False,)}.get(collective)

@@ -145,7 +145,7 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 
 def orbits(size: int, permutations: Iterable[np.ndarray]) -> np.ndarray:
-    """Return for each of 0..size-1 the least member of its orbit."""
+    """Return for each of 0..`size`-1 the least member of its orbit under the group that `permutations` generate."""
     label = np.arange(size)
     moves = list(permutations)
     while True:
@@ -241,7 +241,10 @@ def _order(basis: Sequence[np.ndarray], ranks: int) -> int:
 
 
 def group_images(basis: Sequence[np.ndarray], points: np.ndarray, most: int) -> list[np.ndarray]:
-    """Return distinct images of `points` under the group, the identity's first, at most `most` of them."""
+    """Return distinct images of the list `points` under the group that `basis` generates, at most `most`.
+
+    The first is `points` itself.
+    """
     images = {points.tobytes(): points}
     queue = [points]
     for image in queue:

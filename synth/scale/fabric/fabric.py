@@ -62,11 +62,6 @@ class Fabric:
         """The number of ranks, which are the first nodes."""
         return self.topology.ranks
 
-    @property
-    def compute(self) -> np.ndarray:
-        """Mask of the nodes that are ranks."""
-        return np.arange(self.nodes) < self.ranks
-
     def reversed(self) -> Fabric:
         """Return the fabric with reversed edges, on which reduce-scatter and reduce are allgather and broadcast."""
         return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)

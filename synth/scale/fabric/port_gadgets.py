@@ -39,7 +39,8 @@ class FabricBuilder:
         self.into = np.full(len(src), -1, np.int32)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-        """Return the rows, the gadget of each node, and the links of each gadget."""
+        """Return the rows of all edges, the gadget of each node (-1 for ranks and switches), and the links of each
+        gadget."""
         self._assign_sides()
         limited = (self.out >= 0) | (self.into >= 0)
         free = np.flatnonzero(~limited)

@@ -19,7 +19,7 @@ import numpy as np
 
 from synth.errors import SynthError
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.forests.edge_splitting import Ends, Logical, split
+from synth.scale.forests.edge_splitting import Ends, RankNetwork, split
 from synth.scale.forests.partial_trees import Branch, BranchForest, branches_at
 from synth.scale.forests.path_shortening import shorten_paths
 from synth.solvers.max_flow import MaxFlow
@@ -69,7 +69,7 @@ class _Packing:
     come.
     """
 
-    def __init__(self, logical: Logical, weight: int) -> None:
+    def __init__(self, logical: RankNetwork, weight: int) -> None:
         self.logical, self.weight = logical, weight
         self.ranks = logical.ranks
         self.left = logical.capacity

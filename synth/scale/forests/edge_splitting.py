@@ -27,7 +27,7 @@ Piece = tuple[int, tuple[int, ...]]
 
 
 @dataclass(eq=False)
-class Logical:
+class RankNetwork:
     """A network of ranks alone: ``pieces[a, b]`` lists (units, path of fabric edges) from rank a to rank b.
 
     `starts[r]`: units that rank r broadcasts.
@@ -43,7 +43,7 @@ class Logical:
         return {ends: _total(parts) for ends, parts in self.pieces.items()}
 
 
-def split(fabric: Fabric, scale: int, starts: np.ndarray) -> Logical | None:
+def split(fabric: Fabric, scale: int, starts: np.ndarray) -> RankNetwork | None:
     """Return the network of ranks that still carries `starts[r]` units from each rank r to all others.
 
     Capacities are those of the fabric times `scale`. None where a switch cannot be removed. This cannot happen where
@@ -59,12 +59,12 @@ def split(fabric: Fabric, scale: int, starts: np.ndarray) -> Logical | None:
 
 
 class _State:
-    """The network while switches are removed; `pieces` as in `Logical`, between all nodes that remain."""
+    """The network while switches are removed; `pieces` as in `RankNetwork`, between all nodes that remain."""
 
     def __init__(self, fabric: Fabric, scale: int, starts: np.ndarray) -> None:
         self.fabric, self.starts = fabric, starts
         self.total = int(starts.sum())
-        self.logical = Logical(fabric.ranks, starts)
+        self.logical = RankNetwork(fabric.ranks, starts)
         self.pieces: dict[Ends, list[Piece]] = {}
         for e, (a, b, cap) in enumerate(
             zip(fabric.src.tolist(), fabric.dst.tolist(), fabric.cap.tolist(), strict=True)

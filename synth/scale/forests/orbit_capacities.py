@@ -48,7 +48,9 @@ def _nested(a: set[int], b: set[int]) -> bool:
 
 
 class OrbitCapacities:
-    """`kinds[c]` are the orbits that a path of kind c uses, `capacity[o]` the units that orbit o carries.
+    """The capacities of edge orbits, to be distributed over kinds of paths.
+
+    `kinds[c]` are the orbits that a path of kind c uses, `capacity[o]` the units that orbit o carries.
 
     Only the kinds in `used` may be assigned. Of orbits with the same users the one with the least capacity counts.
     """
@@ -79,10 +81,10 @@ class OrbitCapacities:
                     self.first[c] = i
 
     def share(self, options: Mapping[Key, Mapping[int, object]], weight: int) -> Amounts[Key]:
-        """Return for each key the units, `weight` in all, that it takes by each of the kinds in ``options[key]``.
+        """Distribute `weight` units of each key over the kinds in ``options[key]``, within the capacities.
 
-        Where that is impossible, or the integer program has no answer, the first part of the result is None and the
-        second holds the orbits that a flow lacked (empty where unknown).
+        Returns (units of each key by kind, empty set). Where that is impossible, or the integer program has no answer,
+        the result is (None, orbits that a flow lacked, empty where unknown).
         """
         if any(not kinds for kinds in options.values()):
             return None, set()

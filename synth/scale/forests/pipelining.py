@@ -109,12 +109,12 @@ class Pipeline:
 
 
 def pipelined_schedule(forest: Forest, depth: int) -> CompressedSchedule:
-    """`Pipeline(forest).schedule(depth)`."""
+    """Return ``Pipeline(forest).schedule(depth)``."""
     return Pipeline(forest).schedule(depth)
 
 
 def rate(forest: Forest, depth: int) -> tuple[int, Fraction]:
-    """`Pipeline(forest).rate(depth)`."""
+    """Return ``Pipeline(forest).rate(depth)``: (S, R/C)."""
     return Pipeline(forest).rate(depth)
 
 

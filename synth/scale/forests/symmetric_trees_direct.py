@@ -21,7 +21,7 @@ from synth.solvers.max_flow import MaxFlow
 from synth.solvers.processes.deadline import check_deadline
 
 # Limit on (trees) x (ranks) of a forest: bounds the memory of its arrays.
-MOST = 1 << 26
+MAX_ENTRIES = 1 << 26
 
 
 def grow(
@@ -94,7 +94,7 @@ def _trees(
     for j, root in enumerate(roots):
         cuts = np.unique(np.r_[0, end_unit[who // ranks == j]])
         size += len(cuts) * ranks
-        if size > MOST:
+        if size > MAX_ENTRIES:
             return None
         others = np.delete(np.arange(ranks), root)
         for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):

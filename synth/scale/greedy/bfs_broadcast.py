@@ -43,7 +43,7 @@ class _Arrivals:
 
 
 def applies(fabric: Fabric) -> bool:
-    """Return whether ranks are joined by links alone, at most `MAXIMUM_LINKS` into each."""
+    """Return True if all nodes of the fabric are ranks, with at most `MAXIMUM_LINKS` edges into each."""
     return (
         fabric.nodes == fabric.ranks
         and int(np.bincount(fabric.dst, minlength=fabric.nodes).max(initial=0)) <= MAXIMUM_LINKS

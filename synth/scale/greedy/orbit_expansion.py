@@ -25,7 +25,7 @@ class TooManySendsError(UsageError):
 def expand_orbits(given: CompressedSchedule) -> CompressedSchedule:
     """Return the same schedule with every send listed and no generators.
 
-    Raises TooLarge above `MAXIMUM_SENDS` sends.
+    Raises TooManySendsError above `MAXIMUM_SENDS` sends.
     """
     if not given.generators:
         return given
@@ -72,7 +72,8 @@ def expand_orbits(given: CompressedSchedule) -> CompressedSchedule:
 def ordinary_schedule(given: CompressedSchedule) -> Schedule:
     """Return an ordinary schedule, which lowers, exports and runs like any other.
 
-    Raises TooLarge above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.
+    Raises TooManySendsError above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has
+    not.
     """
     full = expand_orbits(given)
     if len(full.step) > MAXIMUM_SENDS:

@@ -20,7 +20,7 @@ MAXIMUM_ENTRIES = 1 << 25
 
 
 def applies(fabric: Fabric) -> bool:
-    """Return whether ranks are joined by links alone, and not too many."""
+    """Return True if ranks are joined by links alone, and few enough for the tables of the method."""
     return fabric.nodes == fabric.ranks and fabric.ranks * fabric.ranks <= MAXIMUM_ENTRIES
 
 

@@ -74,7 +74,7 @@ class Resources:
 
 
 def pack_trees(network: Network, groups: Sequence[Group]) -> tuple[tuple[Shares, ...], bool]:
-    """Return packings, and True if the search ended by itself.
+    """Pack trees and paths of all groups; return (packings, True if no time limit cut the search short).
 
     The first packing has the least load. The second, of rings, stars and shortest paths alone, may be easier to
     schedule. A time limit leaves the best packing so far, or raises TimeUp where there is none. Sizes are in relative
@@ -396,7 +396,8 @@ def _plan(up: Sequence[int], down: Sequence[int]) -> Plan:
 
 
 def depth(plan: Plan, ends: Sequence[tuple[int, int]]) -> int:
-    """Steps of a plan from its first hop to its last; `ends[i]`: source and destination of route i."""
+    """Return the number of steps of a plan whose hops start as soon as they can; `ends[i]`: source and destination of
+    route i."""
     ready: dict[int, int] = {}
     for hop in plan:
         a, b = ends[hop.route]
