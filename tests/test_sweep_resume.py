@@ -38,7 +38,7 @@ def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
     def once(self: Sweep, steps: int, bound: LowerBound) -> None:
         tried.append(steps)
         if tried.count(steps) <= vain:
-            self.leave(Open(steps, bound.value, self.best, "time", bound.certificate))
+            self.add_open(Open(steps, bound.value, self.best, "time", bound.certificate))
         else:
             close(self, steps, bound)
 
@@ -84,7 +84,7 @@ def test_points_narrow_and_close_the_intervals_of_more_steps():
     some, floor = sweep(), bounds.flow(NETWORK, TASK, None)
     some.points = known()
     some.open = [Open(s, floor.value, None, "time", floor.certificate) for s in (1, 2, 3)]
-    some.narrow()
+    some.update_open()
     assert [(o.steps, o.upper) for o in some.open] == [(1, None), (2, Fraction(3, 2))]
     assert some.bounds == [(3, floor)]
 

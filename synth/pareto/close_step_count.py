@@ -53,17 +53,19 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     began, worked = time.monotonic(), state.work
     resumed = next((p for p in state.resumed() if p.steps == steps), None) or seed(state, steps, bound)
     if resumed and has_few_chunks(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
-        state.keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
+        state.add_point(
+            Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
+        )
         return
     verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
     if verdict is None and state.best is not None and bound.value >= state.best:
         state.bounds.append((steps, bound))
         return
     if verdict is not None:
-        state.keep(point(verdict, bound, "optimal", began))
+        state.add_point(point(verdict, bound, "optimal", began))
         return
     if resumed:
-        state.keep(resumed)
+        state.add_point(resumed)
     if not state.out_of_time and state.tree_search:
         _near(state, steps, bound, began)
     if not state.out_of_time:
@@ -73,7 +75,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     reached = [p.rounds_per_chunk for p in state.points if p.steps <= steps]
     if not any(p.steps == steps and p.status == "optimal" for p in state.points):
         reason = "time" if state.out_of_time else why
-        state.leave(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
+        state.add_open(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
         state.tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
 
 
@@ -115,7 +117,7 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
         and state.allowed(verdict.schedule)
         and (state.best is None or verdict.schedule.rounds_per_chunk < state.best)
     ):
-        state.keep(point(verdict, bound, "best-known", began))
+        state.add_point(point(verdict, bound, "best-known", began))
 
 
 def _search(state: SweepState, steps: int, bound: LowerBound, work_limit: float, began: float) -> None:
@@ -128,11 +130,11 @@ def _search(state: SweepState, steps: int, bound: LowerBound, work_limit: float,
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
     enough = bound.value * (1 + SETTINGS.close)
     for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
-        remaining_seconds = state.left(work_limit)
+        remaining_seconds = state.seconds_left(work_limit)
         if remaining_seconds <= 0 or (state.best is not None and state.best <= enough):
             break
         if ratio > bound.value and (state.best is None or ratio <= state.best * (1 - SETTINGS.worth)):
             problem = Problem(state.network, state.collective, chunks, steps, rounds)
             verdict = query_portfolio(state, problem, min(SETTINGS.search_slice * state.longer, remaining_seconds))
             if isinstance(verdict, Sat):
-                state.keep(point(verdict, bound, "best-known", began))
+                state.add_point(point(verdict, bound, "best-known", began))

@@ -83,14 +83,16 @@ def meet_bound(
         beside = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
     verdict, why = _query_multiples(state, steps, bound, first, work_limit, beside=beside)
     reached = False
-    if verdict is not None or (state.left(work_limit) <= 0 and not (beside and beside.result)):
+    if verdict is not None or (state.seconds_left(work_limit) <= 0 and not (beside and beside.result)):
         prefetched_bounds.end_job(beside)
     elif tree_search:
         verdict, reached, why = _on_trees(state, steps, bound, beside)
     else:
-        reached, multiples = _suggested(state, steps, bound, min(SETTINGS.suggested_slice, state.left(work_limit)))
+        reached, multiples = _suggested(
+            state, steps, bound, min(SETTINGS.suggested_slice, state.seconds_left(work_limit))
+        )
         verdict, why = _query_multiples(state, steps, bound, (SETTINGS.suggested_slice,), work_limit, multiples)
-    if verdict is None and state.left(work_limit) > 0:
+    if verdict is None and state.seconds_left(work_limit) > 0:
         higher = None if reached else _tree_bound(state, steps, bound, work_limit)
         if higher is not None:
             bound = higher
@@ -104,7 +106,7 @@ def meet_bound(
             verdict, why = _query_multiples(state, steps, bound, SETTINGS.first_slices[again:], work_limit, multiples)
     effort = bound.value.denominator * units <= SETTINGS.few_chunks
     for slices in SETTINGS.later_slices if effort else ():
-        if verdict is None and state.left(work_limit) > 0:
+        if verdict is None and state.seconds_left(work_limit) > 0:
             verdict, why = _query_multiples(state, steps, bound, slices, work_limit)
     return verdict, why, bound
 
@@ -146,7 +148,7 @@ def _query_multiples(
             return None, f"chunks are limited to {max_chunks}, {q * m} would be next"
         if p * m > state.options.max_rounds(steps):
             return None, f"rounds are limited to {state.options.max_rounds(steps)}, {p * m} would be next"
-        remaining_seconds = min(seconds * state.longer, state.left(work_limit))
+        remaining_seconds = min(seconds * state.longer, state.seconds_left(work_limit))
         if remaining_seconds <= 0:
             break
         problem = Problem(state.network, state.collective, q * m, steps, p * m)
@@ -208,7 +210,7 @@ def _tree_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: fl
     from synth.bounds.trees import tree_bound as trees
 
     network, collective = state.forwards()
-    seconds = max(2.0, state.left(work_limit) / 2)
+    seconds = max(2.0, state.seconds_left(work_limit) / 2)
     state.tell("query", f"S={steps}: tree bound", steps, bound.value)
     higher = trees.tree_bound(network, collective, steps, state.budget(seconds))
     if higher is None or higher.value <= bound.value:

@@ -56,7 +56,7 @@ class ScclSweep(Sweep):
                 self, Problem(self.network, self.collective, chunks, steps, rounds), self.point_seconds()
             )
             if isinstance(verdict, Sat):
-                self.keep(point(verdict, floor, "best-known", began))
+                self.add_point(point(verdict, floor, "best-known", began))
                 break
             if isinstance(verdict, Unknown):
                 undecided = verdict.reason

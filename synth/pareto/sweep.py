@@ -92,7 +92,7 @@ class Sweep(SweepState):
         ):
             lower = max((value for steps, value in bounds_here if steps is None or steps >= end), default=Fraction(0))
             upper = min(rounds_per_chunk for steps, rounds_per_chunk in points if steps <= end)
-            self.leave(Open(end, lower, upper, "time"))
+            self.add_open(Open(end, lower, upper, "time"))
             self.complete = False
 
     def _least_steps(self) -> int:
@@ -131,7 +131,7 @@ class Sweep(SweepState):
                     break
             if self.out_of_time and steps < end:
                 self._keep_seeds(range(steps + 1, steps + 2), floor)
-                self.leave(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
+                self.add_open(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
                 self._keep_seeds(range(steps + 2, end + 1), floor)
                 break
         self._return_to_open()
@@ -160,7 +160,7 @@ class Sweep(SweepState):
                 raise
             if time.monotonic() - began < self.share * SETTINGS.idle:  # more time would allow no further attempt
                 exhausted.add(widest.steps)
-            self.narrow()
+            self.update_open()
         self.upto = self.share = None
         self.open.sort(key=lambda o: o.steps)
         if not self.out_of_time:
@@ -194,4 +194,4 @@ class Sweep(SweepState):
         for s in steps:
             seed = close_step_count.seed(self, s, floor)
             if seed is not None and (self.best is None or seed.rounds_per_chunk < self.best):
-                self.keep(seed)
+                self.add_point(seed)

@@ -32,7 +32,7 @@ LEAST_SECONDS = 0.1
 
 @dataclass
 class SweepState:
-    """The state of a sweep. Seconds are wall time from `started` on, except in `spent`, `work` and `left`."""
+    """The state of a sweep. Seconds are wall time from `started` on, except in `spent`, `work` and `seconds_left`."""
 
     network: Network
     collective: Collective
@@ -49,10 +49,10 @@ class SweepState:
     bounds: list[tuple[int | None, LowerBound]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     complete: bool = False
-    last: int | None = None
+    last: int | None = None  # the greatest number of steps that the sweep followed, None where no more can gain
     started: float = field(default_factory=time.monotonic)
     spent: float = 0.0  # CPU seconds of each processor, in the processes of the queries
-    upto: int | None = None  # steps up to which points count for `best`, None for all
+    upto: int | None = None  # number of steps up to which points count for `best`, None for all
     share: float | None = None  # seconds for an open S that the sweep returns to
     longer: int = 1  # factor on all slices of time
 
@@ -72,12 +72,12 @@ class SweepState:
 
     @property
     def best(self) -> Fraction | None:
-        """The least R/C reached so far, with up to `upto` steps."""
+        """The least R/C of the points so far with up to `upto` steps, None where there is none."""
         return min((p.rounds_per_chunk for p in self.points if self.upto is None or p.steps <= self.upto), default=None)
 
     @cached_property
     def quick_bound(self) -> LowerBound:
-        """A bound for any number of steps that takes little time: that of another method, or the cut-set bound."""
+        """A quickly computed bound for any number of steps: that of another method, or the cut-set bound."""
         return self.first_bound or single_cut_bound(self.network, self.collective)
 
     @property
@@ -147,12 +147,12 @@ class SweepState:
         """CPU seconds so far, of this process and of the queries' processes on each processor that they used."""
         return time.process_time() + self.spent
 
-    def left(self, work_limit: float) -> float:
+    def seconds_left(self, work_limit: float) -> float:
         """Return the seconds until `work` is `work_limit`, or until the time limit, whichever is less."""
         return min(work_limit - self.work, self.deadline.remaining())
 
     def point_seconds(self) -> float:
-        """Return the seconds for the next point: its share of the time limit, where there is one."""
+        """Return the wall seconds for the next number of steps: its share of the time limit, where there is one."""
         if not self.deadline.limited:
             return self.options.point_seconds
         return max(0.5, self.deadline.remaining() / 2 if self.share is None else self.share)
@@ -171,7 +171,7 @@ class SweepState:
 
     # ------------------------------------------------------------ entries
 
-    def keep(self, point: Point) -> None:
+    def add_point(self, point: Point) -> None:
         """Replay a point, enter it, log it and announce it. Raises VerificationError."""
         document = point.to_json()
         trusted = checked_point(point, document["schedule"])
@@ -187,17 +187,17 @@ class SweepState:
         self.tell("point", text, point.steps, point.bound.value, point)
 
     def answered(self, answer: Answer) -> None:
-        """Record the answer of a solver, once for each question and verdict."""
+        """Record the answer of a solver, once for each query and verdict."""
         if not any(a.question == answer.question and a.verdict == answer.verdict for a in self.answers):
             self.answers.append(answer)
             self.tell("answer", str(answer), answer.steps)
 
-    def leave(self, item: Open) -> None:
+    def add_open(self, item: Open) -> None:
         """Enter an open interval. Without a time limit its reason is "effort" instead of "time"."""
         spent = item.reason == "time" and self.options.time_limit is None
         self.open.append(replace(item, reason="effort") if spent else item)
 
-    def narrow(self) -> None:
+    def update_open(self) -> None:
         """Lower the upper ends of open intervals to the points with as many steps or fewer, and close those that meet.
 
         A closed interval leaves its lower end as a bound.
@@ -214,5 +214,5 @@ class SweepState:
     def tell(
         self, kind: str, text: str, steps: int | None = None, bound: Fraction | None = None, point: Point | None = None
     ) -> None:
-        """Send one line of progress (`Event`) to the listener."""
+        """Send an `Event`, one line of progress, to the listener."""
         self.listen(Event(kind, text, steps, bound, point))

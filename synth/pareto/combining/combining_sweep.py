@@ -47,10 +47,10 @@ def sweep(state: SweepState) -> None:
                 state.notes += (item if limited else item.replace(LIMITED, SPENT),)
                 continue
             case Point():
-                state.keep(item)
+                state.add_point(item)
                 about: int | None = item.steps
             case Open():
-                state.leave(item)
+                state.add_open(item)
                 about = item.steps
             case (about, bound):
                 state.bounds = [(s, b) for s, b in state.bounds if s != about] + [(about, bound)]
