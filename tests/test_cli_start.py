@@ -48,3 +48,23 @@ def test_the_package_runs_as_the_command_does() -> None:
     wrong = ran("paretoo")
     assert wrong.returncode == 2
     assert "did you mean pareto" in wrong.stderr
+
+
+def test_verify_loads_no_solver_and_no_numerical_library(tmp_path) -> None:
+    file = tmp_path / "frontier.json"
+    made = subprocess.run(
+        [sys.executable, "-m", "synth", "pareto", "--topo", "ring:3", "--coll", "allgather", "-o", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    code = (
+        "import sys\nfrom synth.cli import main\nsys.argv = ['synth', 'verify', sys.argv[1]]\n"
+        "try: main()\nfinally: print(*sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True).stdout
+    assert "verified" in printed
+    loaded = set(printed.splitlines()[-1].split())
+    assert "synth.checker.schedule.replay" in loaded
+    assert not loaded & {"numpy", "scipy", "networkx", "z3", "pysat", "ortools"}

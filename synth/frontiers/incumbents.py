@@ -16,7 +16,6 @@ from math import inf, log
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
-from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
 from synth.errors import SynthError
 from synth.frontiers.direct_sends import direct_schedule
@@ -121,6 +120,8 @@ def find_incumbents(
     method ends at a time of its own, so that the result is the same each time. Raises InfeasibleError where data cannot
     reach a rank.
     """
+    from synth.bounds.single_cut import single_cut_bound
+
     points: tuple[LargePoint, ...] = ()
     if search is not None and (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
         search.advance(quick=True)
