@@ -38,7 +38,8 @@ OPTIONS = {
     "over": "oversubscription of each tier: bandwidth from below to bandwidth upwards, such as 2 or 2x4 (1)",
     "pod": "boxes below a leaf switch, and leaf switches below a spine switch: 4 for two tiers, 4x2 for three",
 }
-# From port to port of a switch above the leaves: NVIDIA states less than 150 ns for Quantum-2 (QM9700).
+# From port to port of a switch above the leaves: under 150 ns on a Quantum-2 QM9700 (a reseller's page,
+# router-switch.com/faq/nvidia-quantum-2-qm9700-vs-spectrum-4-sn5400.html; others give up to 330 ns).
 SWITCH_US = Fraction(3, 20)
 TIERS = ("leaf", "spine", "core")
 
