@@ -197,7 +197,7 @@ class _HubMixture:
         """Dive for `chunks` chunks in `rounds` rounds, up to the deadline."""
         known = {0: list(self.master.trees[0])}
         dive = Dive(self.folded, chunks, rounds, known, seed, {0: _Pricer(self)})
-        for vector, _ in zip(dive.settle(deadline), range(SETTINGS.vectors), strict=False):
+        for vector, _ in zip(dive.feasible_rounds(deadline), range(SETTINGS.vectors), strict=False):
             done = dive.run(vector, deadline, lambda partial, need: self._complete(dive, partial, need[0], seed))
             if done is not None:
                 return done.taken[0], vector

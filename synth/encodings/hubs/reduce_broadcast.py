@@ -33,8 +33,8 @@ def encode(
 ) -> tuple[Model, Callable[[set[int]], Schedule]]:
     """Return the formula, and the function that decodes the set of true variables of a model to a schedule.
 
-    With ``roots=1`` there is a single root. Either way all ranks end with the same bits: two roots that swap add the
-    same two operands.
+    `translation`: the symmetries that chunks have. `roots`: 2 admits chunks with two roots that swap, 1 only a single
+    root. Either way all ranks end with the same bits: two roots that swap add the same two operands.
     """
     model = Model()
     chunks = [_encode_chunk(model, translation.network, steps, roots) for _ in translation.representatives]

@@ -129,7 +129,7 @@ def schedules(
     both_ends = (s for pair in zip(ascending, reversed(ascending), strict=True) for s in pair)
     for steps in dict.fromkeys((*ascending[: SETTINGS.quick], *both_ends)):
         with time_limited(deadline):  # not around the yield: the time that the caller takes does not count
-            result = assembly.together(steps)
+            result = assembly.superpose(steps)
         if result is not None:
             yield result
 
@@ -241,7 +241,7 @@ class ChunkAssembly:
 
     # ------------------------------------------------------------ many chunks
 
-    def together(self, steps: int, chunks: int | None = None) -> tuple[str, Schedule] | None:
+    def superpose(self, steps: int, chunks: int | None = None) -> tuple[str, Schedule] | None:
         """Superpose shifted single-chunk plans in `steps` steps; return the construction's name and the schedule.
 
         The number of chunks is the one with the fewest rounds per chunk, or `chunks` of each unit, if given and if the

@@ -106,8 +106,8 @@ class Dive:
             for tree in mine:
                 self.master.add(u, tree)
 
-    def settle(self, deadline: Deadline) -> Iterator[list[int]]:
-        """Yield whole rounds of each step for which the linear program over trees has a solution, the likeliest first.
+    def feasible_rounds(self, deadline: Deadline) -> Iterator[list[int]]:
+        """Yield whole numbers of rounds of each step for which the linear program has a solution, the likeliest first.
 
         Rounds without a solution give a Benders cut, which excludes other rounds.
         """

@@ -36,7 +36,7 @@ class TreeOrbit:
 
 
 def move(tree: Tree, routes: Sequence[int]) -> Tree:
-    """Return the image of a tree under a permutation of routes."""
+    """Return the image of `tree`, where route i becomes ``routes[i]``."""
     return tuple(sorted((step, routes[route]) for step, route in tree))
 
 
@@ -80,8 +80,8 @@ class Packing:
         rep, path = self.origin[unit]
         return [move(self.columns.trees[rep][i], path) for i in _order(self.columns, rep)[:most]]
 
-    def bundles(self, most: int) -> list[TreeOrbit]:
-        """Return orbits of the trees that a schedule may use, under the stabilizer of their unit."""
+    def tree_orbits(self, most: int) -> list[TreeOrbit]:
+        """Return the orbits of known trees under the stabilizer of their unit, of at most `most` trees of each unit."""
         result = []
         for u, coset in self.cosets.items():
             seen: set[Tree] = set()
@@ -94,16 +94,20 @@ class Packing:
         return result
 
     def choose(
-        self, bundles: Sequence[TreeOrbit], rounds: Sequence[int], seconds: float, seed: int
+        self, tree_orbits: Sequence[TreeOrbit], rounds: Sequence[int], seconds: float, seed: int
     ) -> dict[int, list[Tree]] | None:
-        """Return trees of each unit that fit into `rounds` of each step; None if CP-SAT finds none."""
+        """Return `chunks` trees of each unit whose loads fit into `rounds[t]` rounds of each step; None if CP-SAT finds
+        none.
+
+        `seconds`: limit of CP-SAT, in its deterministic time.
+        """
         from synth.solvers.cp_sat import new_program, solve_program
 
         model = new_program()
-        use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
+        use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in tree_orbits]
         terms: dict[tuple[int, int], list] = {}
         for unit, weight in self.folded.weight.items():
-            mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
+            mine = [(b, x) for b, x in zip(tree_orbits, use, strict=True) if b.unit == unit]
             model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
             for b, x in mine:
                 loads = self.folded.loads(b.trees[0]) * (weight * len(b.trees))
@@ -115,7 +119,7 @@ class Packing:
         if solver is None:
             return None
         taken: dict[int, list[Tree]] = {u: [] for u in self.folded.units}
-        for b, x in zip(bundles, use, strict=True):
+        for b, x in zip(tree_orbits, use, strict=True):
             for tree in b.trees:
                 taken[b.unit] += [tree] * solver.value(x)
         return taken

@@ -227,7 +227,7 @@ def _whole(
     """
     columns = packings[0].columns
     whole = packings[0].diver(rounds, search.seed)
-    vectors, tried, turn = given or whole.settle(search.deadline), [], 0
+    vectors, tried, turn = given or whole.feasible_rounds(search.deadline), [], 0
     while turn < turns and not search.deadline.over:
         fresh = next(vectors, None) if turn < SETTINGS.vectors else None
         tried += [] if fresh is None else [fresh]
@@ -256,7 +256,7 @@ def _try(
                 return None
             end = deadline.within(slice_ if how == "choose" else SETTINGS.dive_slices * slice_)
             if how == "choose":
-                found = packing.choose(packing.bundles(SETTINGS.max_columns), rounds, end.remaining(), seed)
+                found = packing.choose(packing.tree_orbits(SETTINGS.max_columns), rounds, end.remaining(), seed)
             else:
                 found = packing.dive(rounds, end, seed)
             if found is not None:

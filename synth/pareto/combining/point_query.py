@@ -91,7 +91,7 @@ def _planned(problem: Problem, deadline: Deadline) -> Schedule | None:
         for single_chunk in assembly.single_chunk_plans:
             if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
                 return fitting
-        superposed = assembly.together(problem.steps, problem.chunks)
+        superposed = assembly.superpose(problem.steps, problem.chunks)
     return None if superposed is None else fit_to_query(superposed[1], problem)
 
 
