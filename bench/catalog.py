@@ -152,7 +152,7 @@ def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
         return "" if any((c.steps, c.rounds) == (best.steps, best.rounds) for c in found[:1]) else f"{found[:1]}"
 
     def has(store: Store) -> str:
-        return str(store.has(given.fingerprint)).removeprefix(DONE)
+        return str(store.state_of(given.fingerprint)).removeprefix(DONE)
 
     def get(store: Store) -> str:
         found = store.get(given.fingerprint).frontier

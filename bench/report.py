@@ -70,7 +70,7 @@ def fill(path: Path, entries: int, limit: float) -> None:
                 if len(store) >= entries:
                     return
                 mark = hashlib.sha256(f"{machine} {collective}".encode()).hexdigest()
-                if store.has(mark):
+                if store.state_of(mark):
                     continue
                 start = time.monotonic()
                 try:

@@ -167,22 +167,22 @@ def judged(given: Set) -> dict:
         known, held = given.sizes[first::2], list(given.sizes[1 - first :: 2])
         question = Question(given.collective, given.frontier.network.ranks, given.sizes)
         half = seen(given, set(known))
-        model = tuner.fitted(half, "")
+        model = tuner.fit_model(half, "")
         if model is None:
             raise ValueError("nothing to fit")
         fits.append({"rows": model.rows, "typical": model.typical, "greatest": model.greatest})
-        found = tuner.answer(question, half, model)
+        found = tuner.choose_algorithms(question, half, model)
         ranges = max(ranges, len(found.table.ranges))
         ways["measured"] += losses(given, found.table, found.algorithms, held)
         blank = [replace(c, samples=()) for c in half]
         # a model knows no protocol that it was not fitted to, and what was not timed at a size cannot be judged there
         alone = [c for c in blank if c.algorithm.protocol == "Simple"]
         for name, used in (("fit alone", model), ("nominal α, β", _plain(given.frontier))):
-            guess = tuner.answer(question, alone, used)
+            guess = tuner.choose_algorithms(question, alone, used)
             ways[name] += losses(given, guess.table, guess.algorithms, held)
         for seed in range(NOISES // 2):
             rough = noisy(half, Random(seed))
-            shaken = tuner.answer(question, rough, tuner.fitted(rough, ""))
+            shaken = tuner.choose_algorithms(question, rough, tuner.fit_model(rough, ""))
             ways["noise"] += losses(given, shaken.table, shaken.algorithms, held)
     return {
         "collective": given.collective,

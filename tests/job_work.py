@@ -71,5 +71,5 @@ def fill_log(text: str) -> None:
     found = json.loads(job_task.run(json.dumps(doc | {"log": None})))["frontier"]
     assert task.log is not None
     engine_choice.log_with_points(
-        task.log, task.topology, task.whole, job_task.sweep_options(task), found["points"][:1]
+        task.log, task.topology, task.collective_value, job_task.sweep_options(task), found["points"][:1]
     )

@@ -55,7 +55,7 @@ def test_what_is_equal_up_to_numbering_is_stored_once_and_found_relabelled(tmp_p
         tmp_path, "topologies: ['ring:4']\ncollectives: [{name: broadcast, roots: [2]}]\noptions: {max-steps: 3}\n"
     )[0]
     with Store.open(tmp_path / "catalog.db") as store:
-        entry, _ = store.find(third.network, third.whole, third.asked)
+        entry, _ = store.find(third.network, third.collective_value, third.answer_options)
     assert entry.frontier.collective.roots == (2,)
     assert exact_frontier.frontier(entry.frontier.to_json())
 

@@ -204,9 +204,9 @@ class Workers:
 def test_workers_with_another_synth_or_none_are_refused(found, message):
     client = Workers(found)
     with pytest.raises(SynthError, match=message):
-        cluster.same_version(client, "tcp://s")
+        cluster.check_versions(client, "tcp://s")
     assert client.closed
-    cluster.same_version(Workers([cluster.version()]), "tcp://s")
+    cluster.check_versions(Workers([cluster.version()]), "tcp://s")
 
 
 def test_nothing_is_left_when_a_runner_closes():

@@ -84,7 +84,7 @@ def test_what_is_put_comes_back(ring, path) -> None:
         assert isinstance(got.frontier, Frontier)
         assert got.frontier.to_json() == ring.to_json()
         assert replace(got, frontier=None) == replace(given, frontier=None)
-        assert (store.has(given.fingerprint), store.has("0" * 64), len(store)) == (DONE, None, 1)
+        assert (store.state_of(given.fingerprint), store.state_of("0" * 64), len(store)) == (DONE, None, 1)
         assert store.fingerprints() == [given.fingerprint]
         (row,) = rows(store)
         assert (row.id, row.state, row.points, row.steps, row.complete) == (given.id, DONE, 1, (2, 2), True)

@@ -193,7 +193,7 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
     other = replace(other, unit=2 * other.unit)
     with Store.open(tmp_path / "catalog.db", create=True) as store:
         store.put(_of(found))
-        assert store.has(fingerprint(other, found.collective)) is None
+        assert store.state_of(fingerprint(other, found.collective)) is None
         assert store.find(other, found.collective, labels=tuple(range(8))) is not None
         assert len(list(store.ls())) == 1, "nothing was to be remembered"
         for _ in range(2):
@@ -203,7 +203,7 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
             ("dgx1-v100", False),
             ("our box", True),
         ]
-        assert store.has(fingerprint(other, found.collective)) == DONE
+        assert store.state_of(fingerprint(other, found.collective)) == DONE
         got = store.get(rows[1].id)
         assert isinstance(got.frontier, Frontier)
         assert (got.topology, got.fingerprint, got.frontier.network) == ("our box", rows[1].fingerprint, other)
@@ -212,7 +212,7 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
         assert slow.steps == fast.steps
         assert 1.9 < (slow.seconds or 0) / (fast.seconds or 1) < 2.1
         store.delete(rows[1].id)
-        assert store.has(fingerprint(other, found.collective)) is None
+        assert store.state_of(fingerprint(other, found.collective)) is None
         assert len(list(store.ls())) == 1
 
 

@@ -203,7 +203,7 @@ def test_tasks_are_topologies_times_collectives_times_options(tmp_path):
     }
     sizes = next(t for t in found if t.name == "allgatherv").collective
     assert [len([u for u in sizes.pre if r in u]) for r in range(8)] == [2, 1] * 4
-    assert found[0].asked == (("max-steps", "8"), ("max-chunks", "64"))
+    assert found[0].answer_options == (("max-steps", "8"), ("max-chunks", "64"))
     assert len({t.fingerprint for t in found}) == len(found)
 
 

@@ -90,7 +90,7 @@ def through_switches() -> Schedule:
 
 def test_a_packed_schedule_is_the_schedule(dgx1, ring):
     for schedule in [*(p.schedule for p in (*dgx1.points, *ring.points)), through_switches()]:
-        doc = unpacked(animation_data.packed(schedule).data)
+        doc = unpacked(animation_data.pack_schedule(schedule).data)
         assert doc["rounds"] == [step.rounds for step in schedule.steps]
         assert doc["chunks"] == schedule.chunks and doc["combining"] == schedule.collective.combining
         assert sends(doc, schedule) == [
@@ -203,7 +203,7 @@ def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
     "kind", [*KEYS, "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"]
 )
 def test_each_kind_of_certificate_has_words(kind):
-    said = certificate_text.how({"kind": kind})
+    said = certificate_text.check_in_words({"kind": kind})
     assert f"Certificate: {kind}" in said and said.count(". ") >= 1
     assert ("checked without a solver" in said) == (kind != "lrat")
 
@@ -212,7 +212,7 @@ def test_each_kind_of_certificate_has_words(kind):
     "odd", [{}, {"kind": 7}, {"kind": None}, {"kind": "x" * 10_000}, {"kind": "distance", "pair": {"a": 1}}]
 )
 def test_words_for_odd_certificates_are_short(odd):
-    assert 0 < len(certificate_text.how(odd)) < 300
+    assert 0 < len(certificate_text.check_in_words(odd)) < 300
 
 
 def test_a_point_is_only_called_optimal_where_its_bound_is_met(dgx1):
@@ -345,7 +345,7 @@ def measured(**more) -> dict:
 
 
 def test_measured_times_belong_to_their_points(dgx1):
-    few, many = time_chart.series(measured(), dgx1)
+    few, many = time_chart.marks_of(measured(), dgx1)
     assert (few.of, many.of) == (0, 1)
     assert few.points == (
         (1024, 3e-6, 3e-6 * 0.9, 3e-6 * 3),
@@ -353,14 +353,14 @@ def test_measured_times_belong_to_their_points(dgx1):
     )  # out of place where both are there
     wrong = measured()
     wrong["programs"][0] |= {"steps": 9}
-    assert time_chart.series(wrong, dgx1)[0].of is None
-    assert time_chart.series(measured(), None)[0].of is None
+    assert time_chart.marks_of(wrong, dgx1)[0].of is None
+    assert time_chart.marks_of(measured(), None)[0].of is None
 
 
 def test_measured_wins_are_runs_of_sizes_that_more_than_one_was_measured_at(dgx1):
-    marks = time_chart.series(measured(), dgx1)
+    marks = time_chart.marks_of(measured(), dgx1)
     assert time_chart.measured_wins(marks) == ((1024.0, 1024.0, "few", 0), (4096.0, 4096.0, "many", 1))
-    assert time_chart.measured_wins(time_chart.series(measured(modelled=True), dgx1)) == ()
+    assert time_chart.measured_wins(time_chart.marks_of(measured(modelled=True), dgx1)) == ()
     assert time_chart.measured_wins(marks[:1]) == ()
 
 

@@ -44,7 +44,7 @@ def test_a_wrong_choice_costs_what_it_takes_longer(small):
     """A tuner that reads the opposite of every time loses, and the bench says how much."""
     found, _ = small
     upside = [replace(c, samples=tuple(s._replace(seconds=1e-9 / s.seconds) for s in c.samples)) for c in found.found]
-    answer = tune.answer(Question("allgather", 4, found.sizes), upside, None)
+    answer = tune.choose_algorithms(Question("allgather", 4, found.sizes), upside, None)
     lost = tuning.losses(found, answer.table, answer.algorithms, list(found.sizes))
     size, loss = max(lost, key=lambda row: row[1])
     at = sorted(times[size] for times in found.times.values() if size in times)

@@ -49,11 +49,11 @@ def test_sizes_as_text(size, text):
 
 def test_spans_cover_every_size_and_agree_with_best():
     found = made((2, 8, 2), (3, 9, 3), (4, 11, 4), (9, 11, 10))
-    spans = [span for span in frontier_text.spans(found) if span]
+    spans = [span for span in frontier_text.fastest_sizes(found) if span]
     assert spans[0][0] == 0
     assert spans[-1][1] is None
     assert all(a[1] == b[0] for a, b in itertools.pairwise(spans))
-    for point, span in zip(found.points, frontier_text.spans(found), strict=True):
+    for point, span in zip(found.points, frontier_text.fastest_sizes(found), strict=True):
         if span:
             middle = span[0] * 2 + 1 if span[1] is None else (span[0] + span[1]) / 2
             assert found.best(int(middle)) is point
@@ -61,7 +61,7 @@ def test_spans_cover_every_size_and_agree_with_best():
 
 def test_a_point_that_is_best_nowhere_says_so():
     found = made((2, 8, 2), (3, 39, 10), (4, 4, 4))
-    assert frontier_text.spans(found)[1] is None
+    assert frontier_text.fastest_sizes(found)[1] is None
     assert frontier_text.choice(found, 1024).rows[1][-1] == "no size"
 
 
@@ -70,7 +70,7 @@ def test_without_latency_the_last_point_is_best_everywhere():
     network = replace(network, routes=tuple(replace(route, latency=Fraction(0)) for route in network.routes))
     base = made((2, 8, 2), (3, 9, 3))
     found = Frontier(network, base.collective, base.points, complete=True)
-    assert frontier_text.spans(found) == [None, (0, None)]
+    assert frontier_text.fastest_sizes(found) == [None, (0, None)]
     assert any("no latency of this topology is known" in line for line in frontier_text.sentences(found))
 
 

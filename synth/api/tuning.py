@@ -151,7 +151,7 @@ def _answer(
         own = [one for one in schedules if one.name in LIBRARY]
         offered += [c for one in own for c in candidates.nccl_candidates(one.name, one.schedule, facts, prefix)]
     says = "; ".join(dict.fromkeys(m.says for m in measured))
-    model = tune.fitted(found.candidates, says)
+    model = tune.fit_model(found.candidates, says)
     if model is None and not measured and work.network is not None:
         model = cost_model.nominal(work.network)
     ranks = work.ranks or measured[0].ranks
@@ -159,7 +159,7 @@ def _answer(
     if tolerance is None:
         tolerance = tune.TOLERANCE if measured else 0.0
     question = tune.Question(work.name, ranks, request.sizes, request.element, tolerance, work.root)
-    answer = tune.answer(question, offered, model)
+    answer = tune.choose_algorithms(question, offered, model)
     return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 

@@ -24,8 +24,9 @@ Options = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Provenance:
-    """The origin of an entry: versions of synth, Python and the solvers by name, the seed, the options, the time (UTC,
-    ISO 8601).
+    """The origin of an entry.
+
+    `versions`: of synth, Python and the solvers, by name. `machine`: the computer. `created`: UTC, ISO 8601.
 
     `time_limit` (wall seconds) and `memory` (bytes) are the limits of the task, None for no limit.
     """

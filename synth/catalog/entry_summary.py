@@ -23,8 +23,10 @@ Interval = tuple[int, Fraction, Fraction | None]
 class EntrySummary:
     """The figures of one entry.
 
-    Of exact synthesis `rows` holds an interval for each number of steps. Of flow methods `bound` is the lower bound on
-    rounds per chunk for any number of steps, and `reached` holds steps and rounds per chunk of each point.
+    `row`: its columns in the catalog. `versions`: of synth and the solvers. Exact synthesis sets `complete`,
+    `max_steps` and `rows`: (steps, least, greatest rounds per chunk) by growing steps; greatest None: no schedule
+    known. Flow methods set `bound`, the lower bound on rounds per chunk for any number of steps, and `reached`: (steps,
+    rounds per chunk) of each point.
     """
 
     row: Row

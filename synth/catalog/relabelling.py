@@ -18,51 +18,52 @@ from synth.model.topology import Network, Route
 
 @dataclass(frozen=True)
 class ProblemMap:
-    """The isomorphism `map` from the problem of a stored entry, `kept`, to the problem of a query, `asked`.
+    """The isomorphism `map` from the problem of a `stored` entry to the problem of a `query`.
 
-    Its methods take values in the numbering of `kept` and return values in the numbering of `asked`.
+    Its methods take values in the numbering of `stored` and return values in the numbering of `query`.
     """
 
-    kept: tuple[Network, Collective]
-    asked: tuple[Network, Collective]
+    stored: tuple[Network, Collective]
+    query: tuple[Network, Collective]
     map: Relabelling
 
     @cached_property
     def digest(self) -> str:
         """The fingerprint of the query's problem, which its certificates name."""
-        return problem_fingerprint(*self.asked)
+        return problem_fingerprint(*self.query)
 
     @cached_property
     def caps(self) -> tuple[int, ...]:
-        """The index of the image of each shared limit; equal limits in their order."""
+        """The query's index of each shared limit of the stored problem; equal limits keep their order."""
         indices: dict[tuple, list[int]] = {}
-        for k, cap in enumerate(self.asked[0].caps):
+        for k, cap in enumerate(self.query[0].caps):
             indices.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
         images = []
-        for cap in self.kept[0].caps:
+        for cap in self.stored[0].caps:
             routes = tuple(sorted(self.map.routes[i] for i in cap.routes))
             images.append(indices[routes, cap.units].pop(0))
         return tuple(images)
 
     @cached_property
     def route(self) -> dict[tuple, Route]:
-        """The image of each route, by the ends and switches of the route."""
+        """The query's route for each route of the stored problem, by (src, dst, via)."""
         return {
-            (r.src, r.dst, r.via): self.asked[0].routes[i]
-            for r, i in zip(self.kept[0].routes, self.map.routes, strict=True)
+            (r.src, r.dst, r.via): self.query[0].routes[i]
+            for r, i in zip(self.stored[0].routes, self.map.routes, strict=True)
         }
 
-    def ranked(self, row: Sequence[Any]) -> list[Any]:
-        """Return a list of one item for each rank in the new order of the ranks."""
+    def reordered(self, row: Sequence[Any]) -> list[Any]:
+        """Return `row`, which has one item for each stored rank, in the order of the query's ranks."""
         return [row[r] for r in inverse(self.map.ranks)]
 
 
 def frontier(
     source: Frontier, network: Network, collective: Collective, map: Relabelling, labels: Sequence[int] = ()
 ) -> Frontier:
-    """Return `source` for `network` and `collective`, the image of its own problem under `map`.
+    """Return `source` relabelled for the problem (`network`, `collective`), to which `map` leads from its own.
 
-    Its schedules replay there, and its certificates prove the same bounds.
+    `labels`: the numbers of the ranks on the whole machine. The schedules replay on `network`, and the certificates
+    prove the same bounds there; the caller checks both.
     """
     move = ProblemMap((source.network, source.collective), (network, collective), map)
     points = tuple(_point(p, move) for p in source.points)
@@ -104,11 +105,14 @@ def schedule(source: Schedule, move: ProblemMap) -> Schedule:
         return Send(units[unit] * chunks + i, route.src, route.dst, s.kind, route.via)
 
     steps = tuple(Step(step.rounds, tuple(sorted(map(send, step.sends)))) for step in source.steps)
-    return Schedule(*move.asked, chunks, steps)
+    return Schedule(*move.query, chunks, steps)
 
 
 def certificate(source: dict, move: ProblemMap) -> dict:
-    """Return the certificate for the query's problem (kinds: docs/proofs.md). Raises KeyError for an unknown kind."""
+    """Return the certificate `source` rewritten for the query's problem (kinds: docs/proofs.md).
+
+    Raises KeyError for an unknown kind.
+    """
     moved = source | {"problem": move.digest}
     match source["kind"]:
         case "distance":
@@ -147,7 +151,7 @@ def _cut_fields(source: dict, move: ProblemMap) -> dict:
         moved["roots"] = {
             str(ranks[int(name)]): {
                 "before": _cuts(part["before"], move),
-                "after": move.ranked(part["after"]),
+                "after": move.reordered(part["after"]),
                 "overall": _cuts(part["overall"], move),
             }
             for name, part in source["roots"].items()
@@ -178,11 +182,11 @@ def _conjugate(pi: Sequence[int], relabel: Sequence[int]) -> list[int]:
 def _cuts(part: Any, move: ProblemMap) -> Any:
     """Return cuts in the new numbering: rows of a weight and a time for each rank, or a case tree with such leaves."""
     if isinstance(part, list):
-        return [[row[0], *move.ranked(row[1:])] for row in part]
+        return [[row[0], *move.reordered(row[1:])] for row in part]
     if "cuts" in part:
         return {"cuts": _cuts(part["cuts"], move)}
     if "dead" in part:
-        return {"dead": move.ranked(part["dead"])}
+        return {"dead": move.reordered(part["dead"])}
     rank, time = part["node"]
     return {"node": [move.map.ranks[rank], time], "has": _cuts(part["has"], move), "not": _cuts(part["not"], move)}
 
@@ -191,8 +195,8 @@ def _numbering(before: dict | None, move: ProblemMap) -> dict:
     """Return the map of ranks, links, limits, units and switches from the query's problem to the problem that the proof
     was written for. `before`: the map from the stored problem, None where the proof was written for it."""
     switches = {}
-    for route, i in zip(move.kept[0].routes, move.map.routes, strict=True):
-        switches.update(zip(move.asked[0].routes[i].via, route.via, strict=True))
+    for route, i in zip(move.stored[0].routes, move.map.routes, strict=True):
+        switches.update(zip(move.query[0].routes[i].via, route.via, strict=True))
     back = {
         "ranks": inverse(move.map.ranks),
         "links": inverse(move.map.routes),

@@ -59,7 +59,7 @@ def collect(sources: Sequence[ReportSource], wanted: ReportSelection = ReportSel
     makers: list[SheetMaker] = []
     for k, source in enumerate(sources, 1):
         if not isinstance(source, str | Path):
-            makers.append(partial(report_sheets.of_value, source, str(k), ()))
+            makers.append(partial(report_sheets.value_sheets, source, str(k), ()))
         elif (maker := _of_file(Path(source), wanted, context, result)) is not None:
             makers.append(maker)
     for make in makers:  # after all files are read, so that `context` holds all measurements
@@ -89,11 +89,11 @@ def _of_file(path: Path, wanted: ReportSelection, context: SheetContext, result:
     rows = (("file", name),)
     match doc.get("schema"):
         case "synth.frontier/1":
-            return partial(report_sheets.of_value, read(name, lambda: Frontier.from_json(doc)), name, rows)
+            return partial(report_sheets.value_sheets, read(name, lambda: Frontier.from_json(doc)), name, rows)
         case "synth.schedule/1":
-            return partial(report_sheets.of_value, read(name, lambda: Schedule.from_json(doc)), name, rows)
+            return partial(report_sheets.value_sheets, read(name, lambda: Schedule.from_json(doc)), name, rows)
         case "synth.plan/1":
-            return partial(report_sheets.of_value, read(name, lambda: Plan.from_json(doc)), name, rows)
+            return partial(report_sheets.value_sheets, read(name, lambda: Plan.from_json(doc)), name, rows)
         case "synth.large/1":
             return partial(report_sheets.of_large_document, doc, name, rows)
         case "synth.measured/1":
@@ -120,6 +120,6 @@ def _of_catalog(path: Path, wanted: ReportSelection, result: Sheets, context: Sh
                 entry = store.get(row.fingerprint)
             except FormatError as error:
                 provenance = (("catalog", path.name),)
-                yield report_sheets.wrong(row.id, row.topology, row.collective, row.ranks, error, provenance)
+                yield report_sheets.failed_sheet(row.id, row.topology, row.collective, row.ranks, error, provenance)
             else:
-                yield from report_sheets.of_value(entry, row.id, (), context)
+                yield from report_sheets.value_sheets(entry, row.id, (), context)

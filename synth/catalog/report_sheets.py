@@ -54,7 +54,10 @@ class SheetContext:
         return [row for k, row in enumerate(self.measured) if k not in self.used]
 
     def about(self, name: str, rows: Rows, measured: tuple[dict, ...] = (), checked: str = CHECKED) -> EntryContext:
-        """Return the text that stands beside a value."""
+        """Return the context of the value called `name`: its measurements, `rows` of provenance, and its check.
+
+        `checked`: the sentence for a value that was checked.
+        """
         about = EntryContext(name, measured, rows)
         return replace(about, checked=checked) if self.verify else about
 
@@ -67,14 +70,14 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
         raise FormatError(f"is malformed: {error!r}"[:200], name) from None
 
 
-def wrong(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
+def failed_sheet(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
     """Return the sheet of a value that failed its check: the error, and nothing of the value."""
     problem = sections.ProblemNames(topology, collective, ranks)
     says = str(error), "nothing of it is shown"
     return sections.of_nothing(EntryContext(name, provenance=rows), problem, WRONG, says)
 
 
-def of_value(
+def value_sheets(
     value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, context: SheetContext
 ) -> Iterator[Sheet]:
     """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
@@ -97,7 +100,7 @@ def _of_frontier(frontier: Frontier, name: str, rows: Rows, context: SheetContex
         try:
             exact_frontier.document(frontier.to_json())
         except VerificationError as error:
-            return wrong(name, network.name, collective.name, network.ranks, error, rows)
+            return failed_sheet(name, network.name, collective.name, network.ranks, error, rows)
     root = collective.roots[0] if len(collective.roots) == 1 else None
     measured = attached + context.measurements_of(network.name, collective.name, collective.ranks, root)
     return read(name, lambda: sections.of_frontier(frontier, context.about(name, rows, measured)))
@@ -111,7 +114,7 @@ def _of_large(frontier: Large, name: str, rows: Rows, context: SheetContext, att
             if proved < frontier.bound:
                 raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
         except VerificationError as error:
-            return wrong(name, topology.name, frontier.collective, topology.ranks, error, rows)
+            return failed_sheet(name, topology.name, frontier.collective, topology.ranks, error, rows)
     measured = attached + context.measurements_of(topology.name, frontier.collective, topology.ranks, frontier.root)
     return read(name, lambda: sections.of_large(frontier, context.about(name, rows, measured, BOUND_CHECKED)))
 
@@ -172,7 +175,7 @@ def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContex
             exact_frontier.document(schedule.to_json())
         except VerificationError as error:
             network = schedule.network
-            return wrong(name, network.name, schedule.collective.name, network.ranks, error, rows)
+            return failed_sheet(name, network.name, schedule.collective.name, network.ranks, error, rows)
     return read(name, lambda: sections.of_schedule(schedule, context.about(name, rows)))
 
 
@@ -186,7 +189,7 @@ def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[S
             except VerificationError as error:
                 labelled = VerificationError(str(error), algorithm.label)
                 topology = plan.topology.name if plan.topology else ""
-                return [wrong(name, topology, "plan", max(t.ranks for t in plan.tables), labelled, rows)]
+                return [failed_sheet(name, topology, "plan", max(t.ranks for t in plan.tables), labelled, rows)]
     abouts = [EntryContext(f"{name} {table.collective}", provenance=rows) for table in plan.tables]
     return read(name, lambda: plans.of_plan(plan, abouts))
 
@@ -206,7 +209,7 @@ def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
         try:
             cuts.check(certificate, frontier.network.document, frontier.collective.document)
         except VerificationError as error:
-            return wrong(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
+            return failed_sheet(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()
     status = "impossible, proved" if entry.state == INFEASIBLE else entry.state
     about = EntryContext(entry.id, provenance=rows)

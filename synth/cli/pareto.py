@@ -96,9 +96,9 @@ def pareto(**flags: Any) -> int:
     collective = collective_or_name(flags, topology)
     if flags["plot"]:
         from synth.frontiers.engine_choice import engine_of
-        from synth.view.plot import drawable
+        from synth.view.plot import image_format
 
-        drawable(flags["plot"].suffix)
+        image_format(flags["plot"].suffix)
         if engine_of(flags["method"].lower(), topology, collective) == "flow":
             raise UsageError(
                 "--plot draws exact frontiers; add --engine exact, or take `synth report`, which draws any frontier"

@@ -64,7 +64,9 @@ def frontier(found: Frontier) -> Report:
             row += [point.construction, "yes" if point.same_bits else "no"]
         elif engines:
             row.append(point.construction if point.construction.startswith("flow: ") else "exact")
-        row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
+        row += [number(seconds_per_byte(found, point) * MB * 10**6)] + [
+            number(found.gbps(point, size)) for size in SIZES
+        ]
         rows.append(tuple(row))
     return Report(
         title(found.network, found.collective, found.labels), tuple(columns), tuple(rows), tuple(sentences(found))
@@ -101,7 +103,7 @@ def table_title(
 
 
 def sentences(found: Frontier) -> list[str]:
-    """Return sentences: proofs, open intervals, the recommended point at 128 MB, and notes."""
+    """Return the sentences below a frontier's table: proofs, open intervals, the best point at 128 MB, and notes."""
     lines = _proved(found)
     lines += _open(found.open) + _gap(found)
     if found.points:
@@ -132,7 +134,7 @@ def choice(found: Frontier, size: int) -> Report:
     )
     best = found.best(size) if found.points else None
     rows = []
-    for point, span in zip(found.points, spans(found), strict=True):
+    for point, span in zip(found.points, fastest_sizes(found), strict=True):
         mark = "> " if point is best else ""
         time, rate = number(found.seconds_at(point, size) * 10**6), number(found.gbps(point, size))
         sizes = _range(*span) if span else "no size"
@@ -140,7 +142,7 @@ def choice(found: Frontier, size: int) -> Report:
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
-        beta = float(slope(found, best)) * size * 10**6
+        beta = float(seconds_per_byte(found, best)) * size * 10**6
         lines.insert(
             0,
             (
@@ -162,20 +164,23 @@ def _against(found: Frontier, best: Point, size: int) -> list[str]:
     return advice(size, wire, list(points.values()), points[id(best)])
 
 
-def slope(found: Frontier, point: Point) -> Fraction:
-    """Return predicted seconds per byte, without latencies: (R/C) · share of the size in one unit / unit bandwidth."""
+def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
+    """Return the predicted seconds per byte of the size, without latencies.
+
+    They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
+    """
     return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
 
 
-def spans(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
-    """Return, for each point, the sizes in bytes [from, to) where it is predicted fastest.
+def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
+    """Return for each point the half-open range [from, to) of sizes in bytes at which it is predicted fastest.
 
-    None for a point that never is. `to` is None where there is no end.
+    `to` None: without end. The entry is None for a point that is fastest at no size.
     """
     alpha = found.network.latency / 10**6
 
     def crossing(few: Point, many: Point) -> Fraction:
-        gain = slope(found, few) - slope(found, many)
+        gain = seconds_per_byte(found, few) - seconds_per_byte(found, many)
         return (many.steps - few.steps) * alpha / gain
 
     result: list[tuple[Fraction, Fraction | None] | None] = []

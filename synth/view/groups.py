@@ -23,9 +23,9 @@ COLUMNS = (
 
 
 def report(found: Any) -> Report:
-    """Return the table: a row for all groups that are alike in collective, size, name and bound.
+    """Return the table of `synth groups`, with one row for groups of equal name, collective, size and bound.
 
-    It shows the ranks of the first one, the bounds alone and together, and the rate that was reached.
+    A row shows the ranks of the first of its groups, the bounds alone and together, and the rate of the schedule.
     """
     kinds: dict[tuple, list[int]] = {}
     for g, group in enumerate(found.groups):
@@ -48,7 +48,10 @@ def report(found: Any) -> Report:
 
 
 def document(found: Any) -> dict:
-    """Return the same as JSON: seconds per GB of relative size 1, the joint bound's certificate, and the schedule."""
+    """Return the document ``synth.groups/1``: bounds with their certificates, and the schedule.
+
+    Times are seconds if the relative size 1 is 1 GB.
+    """
     groups = []
     for g, (group, alone, proof) in enumerate(zip(found.groups, found.alone, found.proofs, strict=True)):
         row = {"ranks": list(group.ranks), "collective": group.collective, "bytes": show(group.size)}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "png", "pdf")
 
 
-def drawable(suffix: str) -> str:
-    """Return the format of a file with that suffix, one of `FORMATS`. Raises UsageError for others."""
+def image_format(suffix: str) -> str:
+    """Return the format of an image file with `suffix`, one of `FORMATS`. Raises UsageError for other suffixes."""
     kind = suffix.lower().lstrip(".")
     if kind not in FORMATS:
         raise UsageError(
@@ -72,7 +72,7 @@ def image(figure: Any, suffix: str) -> bytes:
     """
     import io
 
-    kind = drawable(suffix)
+    kind = image_format(suffix)
     need("matplotlib", "a plot", "pip install 'ccl-synth[plot]'").rcParams["svg.hashsalt"] = "synth"
     buffer = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]

@@ -14,8 +14,8 @@ from synth.model.topology import Topology
 from synth.view.frontier_text import Report, table_title
 
 
-def gbps(units: Fraction, unit: Fraction) -> str:
-    """Return units of algorithmic bandwidth in GB/s, as text."""
+def gbps_text(units: Fraction, unit: Fraction) -> str:
+    """Return the algorithmic bandwidth of `units` units of `unit` GB/s each, as text without the unit's name."""
     return number(units * unit)
 
 
@@ -25,9 +25,9 @@ def allocations(
 ) -> Report:  # fmt: skip
     """Return the table of `synth allocations`, with a row per class of isomorphic allocations.
 
-    A row shows the least member of the class, its number of members, its rings, and each collective's rate. `rows`:
-    (allocation, rates). `slow`: GB/s with PCIe, by ranks and collective. `missing`: work that a time limit cut, in
-    words.
+    A row shows the least member of the class, its number of members, its rings, and each collective's rate. `unit`:
+    GB/s of one unit. `names`: the collectives. `rows`: (allocation, rates). `slow`: GB/s with PCIe, by ranks and
+    collective. `missing`: the rates that a time limit left out, in words.
     """
     columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
     for name in names:
@@ -41,7 +41,7 @@ def allocations(
         for name in names:
             best = rates.best[name]
             mark = "" if name in rates.attained else "<= "
-            row += [mark + show(best), mark + gbps(best, unit), _ratio(best, rates.ring[name])]
+            row += [mark + show(best), mark + gbps_text(best, unit), _ratio(best, rates.ring[name])]
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
             row += [number(slow[allocation.ranks][name])] if slow is not None else []
         table.append(tuple(row))
@@ -94,7 +94,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     for algorithm in made.rates:
         rate = ("-", "-", "-")
         if algorithm.units is not None:
-            rate = (show(algorithm.units), gbps(algorithm.units, unit), _part(algorithm.units, top))
+            rate = (show(algorithm.units), gbps_text(algorithm.units, unit), _part(algorithm.units, top))
         rows.append((algorithm.name, *rate, algorithm.remark))
     lines = [
         f"limited by: {made.limit}",

@@ -16,7 +16,7 @@ ELEMENT = 4  # bytes of a float32, in which messages are counted
 
 
 class PointCost(NamedTuple):
-    """A point: S, C, predicted seconds."""
+    """A point of a frontier: its steps S, its chunks C, and its predicted seconds at the size in question."""
 
     steps: int
     chunks: int
@@ -35,7 +35,7 @@ class CostModel(NamedTuple):
         return size * self.share / chunks
 
     def divides(self, size: int, chunks: int) -> bool:
-        """Return True where each chunk has whole elements."""
+        """Return True if a message of `size` bytes divides into chunks of whole elements."""
         return (self.chunk(size, chunks) / ELEMENT).denominator == 1
 
     def microseconds(self, size: int, chunks: int) -> Fraction:

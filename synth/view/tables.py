@@ -69,7 +69,7 @@ def choice_document(frontier: Frontier, size: int) -> dict:
     best = frontier.best(size) if frontier.points else None
     wire = CostModel(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
     points = []
-    for point, span in zip(frontier.points, frontier_text.spans(frontier), strict=True):
+    for point, span in zip(frontier.points, frontier_text.fastest_sizes(frontier), strict=True):
         low, high = (None, None) if span is None else span
         points.append(
             {
@@ -124,7 +124,10 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
-    """Return the content of `print_bounds`, with complete certificates."""
+    """Return the content of `print_bounds` as JSON, with complete certificates.
+
+    `found`: (steps, bound); steps None: a bound for any number of steps.
+    """
     bounds = [{"steps": steps} | bound.to_json() for steps, bound in found]
     return {
         "schema": "synth.bounds/1",

@@ -23,7 +23,7 @@ def topology_svg(topology: Topology) -> str:
     The colour of a line shows the kind of its links.
     """
     ends = topology.ranks + len(topology.switches)
-    spots, width, height = places(topology)
+    spots, width, height = positions(topology)
     lines = [_line(link, both, spots, _widest(topology)) for link, both in _paired(topology)]
     dots = [_node(topology, end, *spots[end]) for end in range(ends)]
     present = {link.kind for link in topology.links}
@@ -43,7 +43,7 @@ def topology_svg(topology: Topology) -> str:
     ))  # fmt: skip
 
 
-def places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
+def positions(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
     """Return the position of each rank and switch, and the width and height of the drawing.
 
     The ranks of a box form a circle, the boxes stand on a circle, and switches in the middle.

@@ -46,8 +46,11 @@ class Item:
 
 
 def items(tasks: Sequence[Task], store: Store, *, retry_open: bool = False, retry_failed: bool = False) -> list[Item]:
-    """Return every task with the answer of the catalog, if it has one. Repeated tasks are listed once."""
-    costs = costs_of(store)
+    """Return an item for each task, with the answer of the catalog if it has one; repeated tasks have one item.
+
+    `retry_open`, `retry_failed`: see `look_up`.
+    """
+    costs = cost_estimator(store)
     unique: dict[str, Item] = {}
     for task in tasks:
         if task.fingerprint not in unique:
@@ -57,8 +60,8 @@ def items(tasks: Sequence[Task], store: Store, *, retry_open: bool = False, retr
     return list(unique.values())
 
 
-def costs_of(store: Store) -> CostEstimator:
-    """Return estimates from the times of the entries of a catalog."""
+def cost_estimator(store: Store) -> CostEstimator:
+    """Return the estimator of task times that is based on all entries of `store` that have not failed."""
     rows = [row for row in store.ls() if isinstance(row, Row) and row.state != FAILED]
     return CostEstimator(EntryTime(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
 
@@ -66,14 +69,15 @@ def costs_of(store: Store) -> CostEstimator:
 def look_up(
     item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False, go_on: bool = True
 ) -> None:
-    """Fill in the answer of the catalog, if it has one. A task that is to be tried again receives the known points.
+    """Set the fate and the answer of `item` from the catalog, if it has an entry or an isomorphic one.
 
-    A failed entry is tried again with `retry_failed`, an open one with `retry_open`, and also where the task has a
-    longer time limit than the entry had, unless `go_on` is false.
+    A task that is to be tried again receives the points of the entry. A failed entry is tried again with
+    `retry_failed`, an open one with `retry_open`, and also where the task has a longer time limit than the entry had,
+    unless `go_on` is false.
     """
     task = item.task
     fate: Fate = "known"
-    state = store.has(task.fingerprint)
+    state = store.state_of(task.fingerprint)
     if state in (DONE, INFEASIBLE):
         item.fate, item.state, item.entry, item.seconds = "known", state, task.fingerprint[:12], 0.0
         return
@@ -96,7 +100,7 @@ def look_up(
 def _isomorphic_entry(task: Task, store: Store) -> Entry | None:
     if task.engine == "flow" or not len(store):
         return None
-    match = store.find(task.network, task.whole, task.asked, task.topology.labels)
+    match = store.find(task.network, task.collective_value, task.answer_options, task.topology.labels)
     return None if match is None else match[0]
 
 
@@ -116,7 +120,7 @@ class Queue:
             if task.engine == "flow":
                 item.kind = task.fingerprint
             else:
-                item.kind = isomorphism.invariant(task.network, task.whole, task.asked)
+                item.kind = isomorphism.invariant(task.network, task.collective_value, task.answer_options)
         cost: dict[str, float] = {}
         for item in self.waiting:
             cost[item.kind] = max(cost.get(item.kind, 0.0), item.seconds)

@@ -53,7 +53,7 @@ def markdown(fleet: JobFile, store: Store, title: str) -> str:
 
 def _answer(task: Task, store: Store) -> TaskAnswer:
     name = task.fingerprint
-    if store.has(name) is None:  # the entry of an isomorphic problem may answer it
+    if store.state_of(name) is None:  # the entry of an isomorphic problem may answer it
         item = Item(0, task)
         look_up(item, store, go_on=False)
         name = item.entry
@@ -124,7 +124,11 @@ def _name(task: Task) -> str:
 
 
 def figures(entry: EntrySummary | None) -> str:
-    """Return steps and the rounds per chunk, or the interval that contains them, as in ``2: 3/2, 3: 7/6``."""
+    """Return the figures of an entry as text: steps and rounds per chunk, as in ``2: 3/2, 3: 1 to 7/6``.
+
+    An interval contains the least rounds per chunk. Without an entry, without a schedule or without points the text
+    says so.
+    """
     if entry is None:
         return MISSING
     if entry.row.state == INFEASIBLE:

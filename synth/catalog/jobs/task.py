@@ -94,19 +94,19 @@ class Task:
         """The fingerprint of the task's problem, the key of its entry."""
         if self.engine == "flow":
             root = self.roots[0] if self.name in ROOTED and self.roots else None
-            return large_fingerprint(self.topology, self.name, root, self.asked)
-        return fingerprint(self.network, self.whole, self.asked)
+            return large_fingerprint(self.topology, self.name, root, self.answer_options)
+        return fingerprint(self.network, self.collective_value, self.answer_options)
 
     @cached_property
-    def whole(self) -> Collective:
-        """The collective as a value, with all its units of data."""
+    def collective_value(self) -> Collective:
+        """The collective as a value, also if the task has only its name."""
         if isinstance(self.collective, Collective):
             return self.collective
         return named_collective(self.collective, self.topology.ranks, self.roots)
 
     @property
-    def asked(self) -> tuple[tuple[str, str], ...]:
-        """The options that change the answer, in the form of an entry."""
+    def answer_options(self) -> tuple[tuple[str, str], ...]:
+        """The options that change the answer, as (name, value) pairs as in `Entry.options`."""
         o = self.options
         rows = [
             ("max-steps", o.max_steps),
@@ -148,10 +148,10 @@ class Task:
 
 
 def run(text: str) -> str:
-    """Return the answer to a task, both as JSON. A SynthError becomes an answer; any other exception is a crash.
+    """Carry out the task in the JSON `text` and return its answer as JSON.
 
-    In a document with "cut" ("time" or "memory") the task was ended from outside for lack of it: the answer is made of
-    the results in its log.
+    A SynthError becomes an answer; any other exception is a crash. If the document has the key "cut" ("time" or
+    "memory"), an earlier run of the task was killed for lack of it, and the answer consists of the results in its log.
     """
     doc, began = json.loads(text), time.monotonic()
     task = Task.from_json(doc)
@@ -175,7 +175,7 @@ def run(text: str) -> str:
 def _exact(task: Task) -> dict:
     from synth.frontiers import engine_choice
 
-    options, collective = sweep_options(task), task.whole
+    options, collective = sweep_options(task), task.collective_value
     log = (
         None
         if task.log is None
@@ -195,7 +195,7 @@ def _from_log(task: Task, why: str) -> dict:
     if task.engine == "flow":
         raise SynthError(f"stopped for want of {why}; flow methods have no part of an answer")
     return answer_of(
-        task, engine_choice.frontier_from_log(task.topology, task.whole, sweep_options(task), task.log, why)
+        task, engine_choice.frontier_from_log(task.topology, task.collective_value, sweep_options(task), task.log, why)
     )
 
 
@@ -292,7 +292,7 @@ def entry_of(task: Task, text: str) -> Entry:
         task.topology.name,
         task.name,
         task.topology.ranks,
-        task.asked,
+        task.answer_options,
         state,
         frontier,
         doc.get("certificate") or {},
@@ -309,7 +309,7 @@ def failure(task: Task, reason: str, seconds: float) -> Entry:
         task.topology.name,
         task.name,
         task.topology.ranks,
-        task.asked,
+        task.answer_options,
         FAILED,
         None,
         {},

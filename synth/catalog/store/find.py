@@ -76,7 +76,7 @@ class Alias:
         return replace(entry, topology=self.network.name, frontier=moved, certificate=proof)
 
 
-def search(
+def find_isomorphic(
     network: Network,
     collective: Collective,
     options: Options,

@@ -48,7 +48,7 @@ def removable_rows(store: Store) -> list[RemovableRows]:
 
 
 def collect(store: Store) -> tuple[list[RemovableRows], int]:
-    """Remove these rows and shrink the file; return the removed rows and the bytes by which the file is smaller.
+    """Remove `removable_rows` and shrink the file; return these rows and the bytes by which the file is smaller.
 
     Raises SynthError.
     """
@@ -147,7 +147,7 @@ def _is_valid_program(store: Store, number: int, fingerprint: str, point: int, b
 def _has_program(store: Store, number: int, blob: Blob, programs: set[tuple[int, str]]) -> bool:
     """Return True if a program of a measured document is stored, or is the lowering of a point of the entry."""
     try:
-        rows = store_programs.measured(unpack(blob))
+        rows = store_programs.measured_programs(unpack(blob))
         if any((number, row["fingerprint"]) in programs for row in rows):
             return True
         entry = store.entry(number, measurements=False)

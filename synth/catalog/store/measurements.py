@@ -37,7 +37,7 @@ def attach(store: Store, doc: dict) -> list[AttachedDocument]:
 
     Raises FormatError for another document, SynthError where no program belongs to any entry.
     """
-    rows = store_programs.measured(doc)
+    rows = store_programs.measured_programs(doc)
     matches: dict[str, list[Match]] = {}
     for row in rows:
         for match in _matches(store, doc, row):
@@ -65,7 +65,7 @@ def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
         except FormatError:  # a damaged entry has no programs; `verify` names it
             continue
         if match is not None:
-            return [Match(store.entry_of(name), *match)]
+            return [Match(store.fingerprint_of(name), *match)]
     return []
 
 

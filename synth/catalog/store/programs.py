@@ -62,7 +62,7 @@ def read(blob: Blob, expected: str) -> Program:
     return program
 
 
-def measured(doc: Any) -> list[dict]:
+def measured_programs(doc: Any) -> list[dict]:
     """Return the programs of a document ``synth.measured/1``, whose form is checked. Raises FormatError with the
     place."""
     if not isinstance(doc, dict) or doc.get("schema") != MEASURED:
@@ -142,9 +142,9 @@ def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
 
 
 def candidates(base: sqlite3.Connection, doc: dict, program: dict) -> list[str]:
-    """Return the fingerprints of entries and aliases with a point like `program`; the measured machine's come first.
+    """Return the fingerprints of entries and aliases with a point of the steps and R/C of a measured program.
 
-    `doc`: the measured document. `program`: its row of the program.
+    Those of the measured machine come first. `doc`: the measured document. `program`: the program's entry in it.
     """
     steps, bandwidth = program.get("steps"), program.get("bandwidth")
     text = (

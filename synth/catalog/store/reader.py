@@ -16,7 +16,7 @@ from synth.catalog.isomorphism import invariant
 from synth.catalog.store.blobs import Blob, check_checksum, unpack
 from synth.catalog.store.find import Alias
 from synth.catalog.store.programs import StoredProgram, read
-from synth.catalog.store.rows import LIGHT, Choice, Row, entry, light
+from synth.catalog.store.rows import LIGHT, Choice, Row, entry, row_of_columns
 from synth.catalog.store.sqlite_file import connect, snapshot, sqlite_errors
 from synth.errors import FormatError, UsageError
 from synth.model.frontier import Frontier
@@ -65,8 +65,8 @@ class Reader:
         """Close the file."""
         self.base.close()
 
-    def has(self, fingerprint: str) -> str | None:
-        """Return the state of the entry of this very problem, or of the entry that answers it by an alias, or None."""
+    def state_of(self, fingerprint: str) -> str | None:
+        """Return the state of the entry with this fingerprint or alias; None if there is no such entry."""
         with sqlite_errors(self.path):
             row = self.base.execute(
                 "SELECT state FROM entries WHERE fingerprint = ?1 UNION ALL"
@@ -108,7 +108,7 @@ class Reader:
             points = self.base.execute(
                 "SELECT steps, bandwidth, status FROM points WHERE entry = ?", (number,)
             ).fetchall()
-        return summarize(light(row), provenance, None if document is None else Blob(*document), points)
+        return summarize(row_of_columns(row), provenance, None if document is None else Blob(*document), points)
 
     def entry(self, number: int, *, measurements: bool = True) -> Entry:
         """Return the entry in row `number`. Raises FormatError where it is damaged."""
@@ -145,8 +145,8 @@ class Reader:
         """Return the row number of the entry or alias whose fingerprint begins with `name`. Raises UsageError."""
         return self._find_row(name)[0]
 
-    def entry_of(self, name: str) -> str:
-        """Return the fingerprint of the entry in the row of `row_of`. Raises UsageError."""
+    def fingerprint_of(self, name: str) -> str:
+        """Return the fingerprint of the entry whose fingerprint, or alias, begins with `name`. Raises UsageError."""
         return str(self.columns(self.row_of(name))["fingerprint"])
 
     def programs(self, name: str) -> list[StoredProgram]:
@@ -211,7 +211,7 @@ class Reader:
             rows.sort(key=lambda values: tuple(map(str, values)))
         for values in rows:
             try:
-                row = light(values)
+                row = row_of_columns(values)
                 if row.fingerprint in damaged:
                     raise FormatError(f"entry {row.id} is damaged: its {damaged[row.fingerprint]}")
                 yield row

@@ -194,8 +194,8 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
         raise FormatError(f"entry {name} is damaged: its {part} cannot be read: {error!r}"[:300]) from None
 
 
-def light(columns: tuple) -> Row:
-    """Return the row of a query `LIGHT`. Raises FormatError where it is damaged."""
+def row_of_columns(columns: tuple) -> Row:
+    """Return the row in the `columns` of a query in `LIGHT`. Raises FormatError if it is damaged."""
     try:
         (
             fingerprint,

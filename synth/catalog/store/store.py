@@ -14,7 +14,7 @@ from synth.catalog.entry import FAILED, Entry, Options, fingerprint
 from synth.catalog.isomorphism import Relabelling, invariant
 from synth.catalog.store import programs as store_programs
 from synth.catalog.store.blobs import Blob, pack
-from synth.catalog.store.find import Alias, search
+from synth.catalog.store.find import Alias, find_isomorphic
 from synth.catalog.store.reader import Reader
 from synth.catalog.store.rows import WORTH, Packed, packed
 from synth.catalog.store.sqlite_file import sqlite_errors, transaction
@@ -103,7 +103,7 @@ class Store(Reader):
         The answer has the numbering, name, GB/s and latencies of `network`. The entry of an isomorphic problem is
         relabelled, and its schedules and certificates are checked again. The relabelling is None where the entry has
         this very numbering. A failed entry is no answer. With `remember` the machine is stored as an alias of the
-        entry: `has`, `get`, `ls` and `lookup` find it from then on.
+        entry: `state_of`, `get`, `ls` and `lookup` find it from then on.
         """
         problem = fingerprint(network, collective, options)
         known = self._known(problem)
@@ -118,7 +118,7 @@ class Store(Reader):
                 text = "SELECT id FROM entries WHERE invariant = ? AND state != ? ORDER BY id"
                 rows = self.base.execute(text, (invariant(network, collective, options), FAILED)).fetchall()
             candidates = ((row[0], partial(self.entry, row[0])) for row in rows)
-            match = search(network, collective, options, labels, candidates)
+            match = find_isomorphic(network, collective, options, labels, candidates)
             if match is None:
                 return None
             number, alias, answer = match
@@ -161,7 +161,7 @@ class Store(Reader):
         Raises FormatError for another document, SynthError where none of its programs was lowered from the entry's
         points.
         """
-        rows, entry = store_programs.measured(document), self.get(name)
+        rows, entry = store_programs.measured_programs(document), self.get(name)
         matches = [match for row in rows if (match := store_programs.lowered(entry, row)) is not None]
         if not matches:
             raise SynthError(f"none of its {len(rows)} programs was lowered from a point of entry {entry.id}")

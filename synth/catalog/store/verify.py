@@ -42,7 +42,7 @@ REPEATED = (
 
 
 class Checked(NamedTuple):
-    """The result for one entry with its aliases: a line for each verified claim, or the error."""
+    """The result for one entry with its aliases: `lines`, one for each verified claim, or the `error`."""
 
     fingerprint: str
     name: str
@@ -162,7 +162,7 @@ def _programs(store: Store, number: int) -> list[str]:
             raise VerificationError(f"program {key[:12]} is wrong: {report.errors[0].message}")
         lines.append(f"program {key[:12]} of point {point}: {report.outputs} outputs followed, no race, no deadlock")
     for doc in store.documents(number):
-        programs.measured(doc)
+        programs.measured_programs(doc)
     return lines
 
 

@@ -111,9 +111,10 @@ def _chunks(block: Block) -> int:
 
 
 def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the terms of a call of `size` bytes by name, of its chain and of its links.
+    """Return the terms by name of a call of `size` bytes: those of its chain, and those of its links.
 
-    The time of each is the sum of its terms times their coefficients, and the time of the call is the greater one.
+    The chain and the links take the sum of their terms times the coefficients of a `Model`. The call takes the longer
+    of the two.
     """
     chunk = float(size * found.share)
     slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))

@@ -63,6 +63,6 @@ def _tame(slope: float, at: Sample) -> float:
     return min(max(slope, 0.0), at.seconds / at.size)
 
 
-def remembered(curve: Curve) -> Predict:
+def cached_seconds(curve: Curve) -> Predict:
     """Return `curve.seconds` with a cache."""
     return cache(curve.seconds)

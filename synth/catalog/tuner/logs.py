@@ -33,9 +33,9 @@ def load(
     text = text_of(path, MOST)
     kind, options = backend(name)
     rows = [(i, _untagged(line)) for i, line in enumerate(text.splitlines(), 1)]
-    if any(nccl_tests_log.heads(line) for _, line in rows):
+    if any(nccl_tests_log.is_header(line) for _, line in rows):
         measurements = nccl_tests_log.read(rows, str(path), collective, ranks, in_place)
-    elif any(osu_log.heads(line) for _, line in rows):
+    elif any(osu_log.is_header(line) for _, line in rows):
         measurements = osu_log.read(rows, str(path), collective, ranks, in_place)
     else:
         raise FormatError(

@@ -25,7 +25,7 @@ _RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*(?:Pid|device)", re.IGNORECASE)
 _TEST = re.compile(r"#\s*Collective test starting:\s*(\w+)", re.IGNORECASE)
 
 
-def heads(line: str) -> bool:
+def is_header(line: str) -> bool:
     """Return True if the line is the header that names the columns."""
     words = line.lstrip("# ").split()
     return line.startswith("#") and words[:1] in (["size"], ["bytes"]) and "algbw" in words and "busbw" in words
@@ -43,7 +43,7 @@ def read(
             _is_of(test[1], collective, file, number)
         elif listed := _RANK.match(line):
             seen.add(int(listed[1]))
-        elif heads(line):
+        elif is_header(line):
             columns = line.lstrip("# ").split()
         elif columns and (words := line.split()) and words[0].isdecimal() and not line.startswith("#"):
             sample = _row(words, columns, file, number, collective, in_place)

@@ -36,7 +36,7 @@ _TITLE = re.compile(r"#\s*OSU\s+(\S+)\s+(.+?)\s+Latency\s+Test", re.IGNORECASE)
 _SIZE = re.compile(r"#\s*Size\s+.*Lat", re.IGNORECASE)
 
 
-def heads(line: str) -> bool:
+def is_header(line: str) -> bool:
     """Return True if the line is the header that names the columns."""
     return bool(_SIZE.match(line))
 
@@ -52,7 +52,7 @@ def read(
     for number, line in rows:
         if title := _TITLE.match(line):
             _is_of(title[2], collective, file, number)
-        elif heads(line):
+        elif is_header(line):
             columns = len(re.split(r"\s{2,}", line.lstrip("# ").strip()))
         elif columns and (words := line.split()) and words[0].isdecimal():
             samples.append(_row(words, columns, times, file, number))

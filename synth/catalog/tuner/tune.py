@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import Model, Row, fit
 from synth.catalog.tuner.cost_terms import Shape
-from synth.catalog.tuner.curves import BEYOND, Curve, remembered
+from synth.catalog.tuner.curves import BEYOND, Curve, cached_seconds
 from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, ranges
 from synth.errors import SynthError
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     notes: tuple[str, ...]
 
 
-def fitted(candidates: Sequence[Candidate], says: str) -> Model | None:
+def fit_model(candidates: Sequence[Candidate], says: str) -> Model | None:
     """Return the model fitted to the measured times of algorithms with a schedule; None where there are none."""
     rows = []
     for candidate in candidates:
@@ -69,9 +69,12 @@ def fitted(candidates: Sequence[Candidate], says: str) -> Model | None:
     return fit(rows, says) if rows else None
 
 
-def answer(question: Question, candidates: Sequence[Candidate], model: Model | None) -> Answer:
-    """Return the table of ranges with the expected time at each size. Raises SynthError where no candidate has a
-    time."""
+def choose_algorithms(question: Question, candidates: Sequence[Candidate], model: Model | None) -> Answer:
+    """Return the table of ranges for `question`, with the expected time at each size.
+
+    Candidates without measurements are predicted by `model` (None: they have no time). Raises SynthError if no
+    candidate has a time.
+    """
     notes: list[str] = []
     considered = _considered(candidates, model, notes)
     reach = _reach(considered)
@@ -145,7 +148,7 @@ def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Opt
 def _option(algorithm: Algorithm, curve: Curve, element: int) -> Option:
     """Return the option of an algorithm. A schedule takes the time of the next size that its chunks divide: it is
     padded."""
-    divisor, known = algorithm.divisor * element, remembered(curve)
+    divisor, known = algorithm.divisor * element, cached_seconds(curve)
     if algorithm.backend != OURS:
         return Option(known, curve.spread, divisor)
     needs = frozenset({"schedules", *({algorithm.protocol} & {"LL128"})})

@@ -102,7 +102,7 @@ def _document(item: Item) -> dict:
         "collective": task.name,
         "roots": list(task.roots),
         "ranks": task.topology.ranks,
-        "options": dict(task.asked),
+        "options": dict(task.answer_options),
         "time_limit": task.options.time_limit,
         "fate": item.fate,
         "state": item.state or None,

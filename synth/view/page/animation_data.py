@@ -23,7 +23,7 @@ from synth.model.collective import Collective
 from synth.model.rational import show
 from synth.model.schedule import SEND_KINDS, Schedule
 from synth.model.topology import Network, Topology
-from synth.view.topology_svg import places
+from synth.view.topology_svg import positions
 
 MOST_SENDS = 50_000  # maximum sends of a schedule that is animated
 MOST_RANKS = 256  # maximum ranks of a machine that is drawn
@@ -93,7 +93,7 @@ def machine(network: Network) -> MachineDrawing:
     """Return the drawing of `network`: a circle of ranks, or one for each box where its name names several."""
     switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
     several = boxes(network.name, network.ranks)
-    spots, width, height = places(Topology(network.name, network.ranks, (), (), switches, several))
+    spots, width, height = positions(Topology(network.name, network.ranks, (), (), switches, several))
     wider = 1.35 if several else 1.0  # space for chunks that travel between ranks of a box
     spots, width, height = [(x * wider, y * wider) for x, y in spots], round(width * wider), round(height * wider)
     names = [*map(str, range(network.ranks)), *switches]
@@ -143,8 +143,8 @@ def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
     return f"limit {k} ({len(set(routes))} links)"
 
 
-def packed(schedule: Schedule) -> PackedSchedule:
-    """Return `schedule` in few bytes. Raises KeyError where a send uses no route of its network."""
+def pack_schedule(schedule: Schedule) -> PackedSchedule:
+    """Return `schedule` packed as the module's head says. Raises KeyError if a send uses no route of its network."""
     index = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     ranks = schedule.network.ranks
     index |= {(n, n, ()): len(index) + n for n in range(ranks)}

@@ -56,10 +56,10 @@ _HOW = {
 }
 
 
-def how(certificate: dict) -> str:
-    """Return the kind of a certificate, its contents and its check in words.
+def check_in_words(certificate: dict) -> str:
+    """Return a sentence on the kind of `certificate`, its contents, and how it is checked.
 
-    Any JSON object is accepted: an unknown kind is named.
+    Any JSON object is accepted: a kind that is not known is named as such.
     """
     kind = str(certificate.get("kind", ""))
     if kind not in _HOW:
@@ -122,11 +122,12 @@ def of_point(point: Point) -> tuple[str, str]:
         return (
             f"{claim} This one takes just that: it is "
             f"optimal{'' if point.status == 'optimal' else ' at this number of chunks'}.",
-            how(point.bound.certificate),
+            check_in_words(point.bound.certificate),
         )
     gap = f", {number(100 * (point.rounds_per_chunk / value - 1))}% more" if value else ""
-    return f"{claim} The best known takes {show(point.rounds_per_chunk)}{gap}: it is not proved optimal.", how(
-        point.bound.certificate
+    return (
+        f"{claim} The best known takes {show(point.rounds_per_chunk)}{gap}: it is not proved optimal.",
+        check_in_words(point.bound.certificate),
     )
 
 
@@ -134,9 +135,9 @@ def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
     """Return the claim of a bound that belongs to no point, and its proof, in words."""
     value = show(bound.value)
     if steps == 0:
-        return f"No schedule takes fewer than {_steps(int(bound.value))}.", how(bound.certificate)
+        return f"No schedule takes fewer than {_steps(int(bound.value))}.", check_in_words(bound.certificate)
     what = "any number of steps" if steps is None else f"{_steps(steps)} or fewer"
-    return f"With {what}, and any number of chunks, at least {value} rounds per chunk are needed.", how(
+    return f"With {what}, and any number of chunks, at least {value} rounds per chunk are needed.", check_in_words(
         bound.certificate
     )
 
@@ -146,7 +147,7 @@ def of_open(interval: Open) -> tuple[str, str]:
     upper = "nothing was found" if interval.upper is None else f"the best known takes {show(interval.upper)}"
     claim = f"Open: with {_steps(interval.steps)} at least {show(interval.lower)} rounds per chunk are needed, {upper}."
     why = f"Not decided: {WHY.get(interval.reason, interval.reason)}."
-    return claim, f"{why} {how(interval.certificate)}" if interval.certificate else why
+    return claim, f"{why} {check_in_words(interval.certificate)}" if interval.certificate else why
 
 
 def completeness(found: Frontier) -> tuple[str, str]:
@@ -181,18 +182,18 @@ def of_large(
     """Return the claims proved for a frontier at scale, with their proofs."""
     return (
         (
-            f"No {collective} in this model, with any steps and chunks, takes fewer than {short(bound)} rounds per "
-            f"chunk:"
+            f"No {collective} in this model, with any steps and chunks, takes fewer than "
+            f"{fraction_text(bound)} rounds per chunk:"
             f" {number(gbps)} GB/s at most.",
-            how(certificate),
+            check_in_words(certificate),
         ),
         (f"No schedule takes fewer than {_steps(least_steps)}.", "Distances in the machine's links are counted."),
         ("Between the points the frontier is not proved; each row says how far it lies above the bound.", ""),
     )
 
 
-def short(value: Fraction) -> str:
-    """Return a fraction as in ``7/6``, or a decimal where that would be long."""
+def fraction_text(value: Fraction) -> str:
+    """Return a fraction as text, such as ``7/6``, or as a decimal number if that would be long."""
     return show(value) if len(show(value)) <= 16 else f"{float(value):.6g}"
 
 

@@ -117,7 +117,7 @@ def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
     lack = animation_data.reason_not_drawn(schedule)
     if not lack and network is not None and schedule.network.routes != network.routes:
         lack = "it is for a network of other links than the plan's"
-    move = None if lack else animation_data.packed(schedule)
+    move = None if lack else animation_data.pack_schedule(schedule)
     return Algorithm(chosen.label, row, "", len(schedule.steps), move, lack)
 
 

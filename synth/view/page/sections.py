@@ -55,8 +55,10 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
 
 def _algorithm(point: Point, row: tuple[str, ...]) -> Algorithm:
     lack = animation_data.reason_not_drawn(point.schedule)
-    move = None if lack else animation_data.packed(point.schedule)
-    return Algorithm(time_chart.name(point.steps), row, certificate_text.of_point(point)[0], point.steps, move, lack)
+    move = None if lack else animation_data.pack_schedule(point.schedule)
+    return Algorithm(
+        time_chart.point_name(point.steps), row, certificate_text.of_point(point)[0], point.steps, move, lack
+    )
 
 
 def _called(collective: str, roots: Sequence[int]) -> str:
@@ -80,10 +82,10 @@ def of_large(found: Large, about: EntryContext) -> Sheet:
         "writes them out"
     )
     algorithms = tuple(
-        Algorithm(f"{time_chart.name(p.steps)}, {p.engine}", row, _gap(found.gap(p)), p.steps, None, lack)
+        Algorithm(f"{time_chart.point_name(p.steps)}, {p.engine}", row, _gap(found.gap(p)), p.steps, None, lack)
         for p, row in zip(found.points, table.rows, strict=True)
     )
-    marks = tuple(mark for doc in about.measured for mark in time_chart.series(doc))
+    marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
     floor = ((found.least_steps * alpha, float(found.bound) * share),)
     times = Times(
         lines, floor, time_chart.envelope(lines, [a.name for a in algorithms]), time_chart.measured_wins(marks), marks
@@ -140,13 +142,13 @@ def of_large_document(doc: dict, about: EntryContext) -> Sheet:
         dots.append((row["steps"], rate))
         cells = (
             *(str(row[key]) for key in ("steps", "rounds", "chunks")),
-            certificate_text.short(rate),
+            certificate_text.fraction_text(rate),
             "optimal" if not gap else f"{float(gap):.2%}",
             str(row["engine"]),
             number_text.number(unit / (rate * share)),
         )
         algorithms.append(
-            Algorithm(f"{time_chart.name(row['steps'])}, {row['engine']}", cells, _gap(gap), row["steps"])
+            Algorithm(f"{time_chart.point_name(row['steps'])}, {row['engine']}", cells, _gap(gap), row["steps"])
         )
     called = _called(collective, () if root is None else (root,))
     rate = max((float(unit / (rate * share)) for _, rate in dots), default=None)
@@ -194,16 +196,16 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.rounds_per_chunk))
     lack = animation_data.reason_not_drawn(given)
     only = Algorithm(
-        time_chart.name(len(given.steps)),
+        time_chart.point_name(len(given.steps)),
         row,
         "",
         len(given.steps),
-        None if lack else animation_data.packed(given),
+        None if lack else animation_data.pack_schedule(given),
         lack,
     )
     alpha = len(given.steps) * float(given.network.latency) * 1e-6
     slope = float(given.rounds_per_chunk * given.collective.unit_share / (given.network.unit * 10**9))
-    marks = tuple(mark for doc in about.measured for mark in time_chart.series(doc))
+    marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
     return Sheet(
         about.id,
         given.network.name,
@@ -227,7 +229,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
 
 def of_measured(doc: dict, about: EntryContext) -> Sheet:
     """Return the sheet of a ``synth.measured/1`` document that belongs to no frontier of the report."""
-    marks = tuple(time_chart.series(doc))
+    marks = tuple(time_chart.marks_of(doc))
     called = _called(str(doc["collective"]), () if doc["root"] is None else (doc["root"],))
     columns = (("program", "left"), ("protocol", "left"), ("channels", "right"), ("chunks", "right"))
     rows = [(str(p["label"]), str(p["protocol"]), str(p["channels"]), str(p["chunks"])) for p in doc["programs"]]
@@ -263,7 +265,7 @@ def of_nothing(
     """Return the sheet of an entry without a frontier: proved impossible, or not found."""
     topology, collective, ranks = names
     proofs = (
-        ((f"There is no schedule for {collective} on {topology}.", certificate_text.how(certificate)),)
+        ((f"There is no schedule for {collective} on {topology}.", certificate_text.check_in_words(certificate)),)
         if certificate
         else ()
     )

@@ -54,14 +54,14 @@ def stairs(found: Frontier) -> Stairs:
 def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
     """Return predicted lines, the lower bound of every schedule in the cost model, and measured times."""
     alpha = float(found.network.latency) * 1e-6
-    slopes = [float(frontier_text.slope(found, p)) for p in found.points]
+    slopes = [float(frontier_text.seconds_per_byte(found, p)) for p in found.points]
     lines = tuple((i, p.steps * alpha, slope) for i, (p, slope) in enumerate(zip(found.points, slopes, strict=True)))
-    names = [name(p.steps) for p in found.points]
+    names = [point_name(p.steps) for p in found.points]
     wins: list[Win] = []
-    for i, span in enumerate(frontier_text.spans(found)):
+    for i, span in enumerate(frontier_text.fastest_sizes(found)):
         if span:
             wins.append((float(span[0]), None if span[1] is None else float(span[1]), names[i], i))
-    marks = tuple(mark for doc in measured for mark in series(doc, found))
+    marks = tuple(mark for doc in measured for mark in marks_of(doc, found))
     notes = []
     if found.points and not found.network.latency:
         notes.append("No latency of this topology is known: the predictions count bandwidth alone.")
@@ -75,8 +75,8 @@ def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
     )
 
 
-def name(steps: int) -> str:
-    """Return the name of a point on the page."""
+def point_name(steps: int) -> str:
+    """Return the name of the point with `steps` steps, such as ``3 steps``."""
     return f"{steps} step{'' if steps == 1 else 's'}"
 
 
@@ -93,8 +93,10 @@ def _floor(found: Frontier, stair: Stairs) -> tuple[tuple[float, float], ...]:
     return tuple((start * alpha, value * share) for start, value, _ in stair.floor)
 
 
-def series(doc: dict, found: Frontier | None = None) -> list[Mark]:
-    """Return a mark for each program of a ``synth.measured/1`` document; out of place where both were timed.
+def marks_of(doc: dict, found: Frontier | None = None) -> list[Mark]:
+    """Return a mark for each program of a ``synth.measured/1`` document, by its times out of place if it has them.
+
+    `found`: the frontier whose points the programs are matched with.
 
     Raises KeyError, TypeError, ValueError on a malformed document.
     """
@@ -167,9 +169,10 @@ def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
 def large_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fraction]]) -> Stairs:
     """Return one tread from the least number of steps on, and the points above it."""
     dots = tuple(
-        (steps, float(rate), certificate_text.short(rate), rate == bound, i) for i, (steps, rate) in enumerate(points)
+        (steps, float(rate), certificate_text.fraction_text(rate), rate == bound, i)
+        for i, (steps, rate) in enumerate(points)
     )
-    return Stairs(((least, float(bound), certificate_text.short(bound)),), None, dots)
+    return Stairs(((least, float(bound), certificate_text.fraction_text(bound)),), None, dots)
 
 
 def envelope(lines: Sequence[tuple[int, float, float]], names: Sequence[str]) -> tuple[Win, ...]:

@@ -45,7 +45,7 @@ class Runner(Protocol):
 
     @property
     def slots(self) -> int:
-        """The number of calls that are worth running at a time."""
+        """The number of calls that can run at a time."""
         ...
 
     def start(self, call: Call) -> None:

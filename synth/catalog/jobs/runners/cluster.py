@@ -134,7 +134,7 @@ def connect(work: Work, address: str, jobs: int) -> Cluster:
         raise SynthError(
             f"no Dask scheduler answers at {address} within {CONNECT_SECONDS:g} s ({why}); is one running?"
         ) from None
-    same_version(client, address)
+    check_versions(client, address)
     return Cluster(work, client)
 
 
@@ -177,9 +177,8 @@ def version() -> str:
     return metadata.version("ccl-synth")
 
 
-def same_version(client: Any, address: str) -> None:
-    """Check that all workers have this version of synth. Raises SynthError, and closes the client, where they do
-    not."""
+def check_versions(client: Any, address: str) -> None:
+    """Close `client` and raise SynthError unless all workers have this version of synth."""
     try:
         versions = set(client.run(version).values())
     except Exception as error:
