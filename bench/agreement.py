@@ -41,7 +41,7 @@ from synth import api
 from synth.errors import InfeasibleError, SynthError
 from synth.model.frontier import Frontier
 from synth.model.outcome import Sat, Unsat
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
 from synth.scale.greedy import orbit_expansion
 from synth.solvers.processes import pool
@@ -156,7 +156,7 @@ class Case:
     def compare_flow(self) -> tuple[list[Known], list[Proved]]:
         """The same of the flow methods, whose bounds hold for longer ways through switches too."""
         found = self._ask("flow", self._flow) if self.name in FLOWS else None
-        if not isinstance(found, Large) or self.least is None:
+        if not isinstance(found, ScaleFrontier) or self.least is None:
             return [], []
         self._replay_flow(found)
         self._verified("flow", found.to_json())
@@ -174,7 +174,7 @@ class Case:
             if within and not any(p.steps <= steps and p.rounds_per_chunk <= value for p in exact.points):
                 self.wrong.append(f"the complete frontier {exact!r} lacks {other}'s {value} in {steps} steps")
 
-    def _ask(self, who: str, what: Callable[[], Frontier | Large]) -> Frontier | Large | None:
+    def _ask(self, who: str, what: Callable[[], Frontier | ScaleFrontier]) -> Frontier | ScaleFrontier | None:
         try:
             found = what()
         except InfeasibleError:
@@ -202,9 +202,9 @@ class Case:
         assert isinstance(found, Frontier)
         return found
 
-    def _flow(self) -> Large:
+    def _flow(self) -> ScaleFrontier:
         found = api.frontier(self.topology, self.name, roots=self.roots, engine="flow", time_limit=SECONDS)
-        assert isinstance(found, Large)
+        assert isinstance(found, ScaleFrontier)
         return found
 
     def _verified(self, who: str, doc: dict) -> None:
@@ -226,10 +226,10 @@ class Case:
     def _move(self, send) -> tuple | None:
         return None if send.local else (send.chunk, self.truth.way(send.src, send.dst, send.via), send.kind)
 
-    def _replay_flow(self, found: Large) -> None:
+    def _replay_flow(self, found: ScaleFrontier) -> None:
         at = {(a, b): i for i, (a, b, _) in enumerate(self.truth.links)}
         for p in found.points:
-            made = orbit_expansion.expand_orbits(p.make())
+            made = orbit_expansion.expand_orbits(p.schedule)
             links = made.topology.links
             ways = [tuple(at[links[i].src, links[i].dst] for i in path) for path in made.paths]
             steps: list[tuple[int, list]] = [(int(r), []) for r in made.rounds]
@@ -240,11 +240,11 @@ class Case:
                     raise small.Wrong(f"it is no point of {p.steps} steps and R/C {p.rounds_per_chunk}")
                 small.replay(self.truth, self.name, self.root, made.chunks, steps)
             except small.Wrong as error:
-                self.wrong.append(f"flow's schedule by {p.engine}: {error}")
+                self.wrong.append(f"flow's schedule by {p.construction}: {error}")
             ends = [(self.truth.links[way[0]][0], self.truth.links[way[-1]][1]) for way in ways]
             if not all(way in self.truth.ways[pair] for pair, way in zip(ends, ways, strict=True)):
                 self.wrong.append(
-                    f"flow's schedule by {p.engine} takes a way through switches that is not a shortest one"
+                    f"flow's schedule by {p.construction} takes a way through switches that is not a shortest one"
                 )
 
     def _below(self, who: str, values: Iterable[Fraction], least: float | None) -> None:

@@ -86,7 +86,7 @@ def entry(found: Frontier, number: int) -> Entry:
     """The frontier under a machine name and options of its own."""
     options = (("seed", str(number // len(PROBLEMS))),)
     network = replace(found.network, name=f"machine-{number // len(PROBLEMS) % MACHINES}")
-    points = tuple(replace(p, schedule=replace(p.schedule, network=network)) for p in found.points)
+    points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in found.points)
     key = fingerprint(network, found.collective, options)
     made = Provenance((("synth", "0.1.0"),), number, "auto", "auto", "x86_64", "2026-01-01T00:00:00Z")
     moved = replace(found, network=network, points=points)

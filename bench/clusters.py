@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from bench.measure import command, markdown, seconds, setting
 from bench.rowwise import drive
-from synth.model.scale_frontier import LargePoint
+from synth.scale.candidate import Candidate
 
 # Limits on the sends of schedules that are written out, and of those that are stored by orbits.
 WRITTEN, BY_ORBITS = 200_000, 1 << 24
@@ -107,9 +107,9 @@ def inside(collective: str, name: str) -> dict:
     group = free_group(symmetries(graph), graph.ranks)
     first = None
 
-    def replayed(point: LargePoint) -> LargePoint:
+    def replayed(point: Candidate) -> Candidate:
         if replay(point.make()).rounds_per_chunk != point.rounds_per_chunk or point.rounds_per_chunk < bound:
-            raise ValueError(f"{point.engine} in {point.steps} steps is wrong")
+            raise ValueError(f"{point.construction} in {point.steps} steps is wrong")
         return point
 
     rows, best = [], None
@@ -117,7 +117,7 @@ def inside(collective: str, name: str) -> dict:
     for point in composed_points(machine, collective, 0, group, same_bits=False, most_sends=most):
         best = replayed(point)
         first = first or time.process_time() - began
-        rows.append({"steps": point.steps, "value": str(point.rounds_per_chunk), "engine": point.engine})
+        rows.append({"steps": point.steps, "value": str(point.rounds_per_chunk), "engine": point.construction})
     if group:
         longer = list(composed_points(machine, collective, 0, group, same_bits=False, most_sends=BY_ORBITS))
         best = replayed(longer[-1]) if longer else None

@@ -220,7 +220,7 @@ def written(clock: Clock, name: str) -> dict:
 
     machine = clock("solve", topology, name)
     found = clock("solve", frontier, machine, "allgather")
-    point = max((p for p in found.points if "forest" in p.engine), key=lambda p: p.steps if p.steps <= 65 else 0)
+    point = max((p for p in found.points if "forest" in p.construction), key=lambda p: p.steps if p.steps <= 65 else 0)
     made = clock("solve", point.make)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.npz"
@@ -243,7 +243,7 @@ def _spread(clock: Clock, name: str):
 
     machine = topology(name)
     found = clock("solve", frontier, machine, "alltoall")
-    return machine, found, found.points[-1].make()
+    return machine, found, found.points[-1].schedule
 
 
 def orbits(clock: Clock, name: str) -> dict:
@@ -293,7 +293,7 @@ def inside(kind: str, name: str) -> dict:
     from synth.topologies import topology
 
     for warm in ("allgather", "alltoall", "allreduce"):
-        compressed_replay.replay(frontier(topology("dgx1"), warm).points[0].make())
+        compressed_replay.replay(frontier(topology("dgx1"), warm).points[0].schedule)
     clock = Clock()
     found = KINDS[kind](clock, name)
     return found | {"seconds": clock.spent, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

@@ -56,7 +56,7 @@ def test_what_is_equal_up_to_numbering_is_stored_once_and_found_relabelled(tmp_p
     )[0]
     with Store.open(tmp_path / "catalog.db") as store:
         entry, _ = store.find(third.network, third.collective_value, third.answer_options)
-    assert entry.frontier.collective.roots == (2,)
+    assert entry.frontier.roots == (2,)
     assert exact_frontier.frontier(entry.frontier.to_json())
 
 
@@ -170,7 +170,7 @@ def test_flow_methods_answer_in_the_same_way(tmp_path):
     with Store.open(tmp_path / "catalog.db") as store:
         found = {e.collective: e for e in map(store.get, store.fingerprints())}
     assert found["allgather"].frontier.points[-1].rounds_per_chunk == found["allgather"].frontier.bound
-    assert found["allgather"].frontier.points[-1].make().steps == found["allgather"].frontier.points[-1].steps
+    assert found["allgather"].frontier.points[-1].schedule.steps == found["allgather"].frontier.points[-1].steps
     assert counts(run(tmp_path, text, nobody)) == {"done": {"known": 2}}
 
 

@@ -21,7 +21,7 @@ from synth.catalog.store.rows import Row
 from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.frontier import Frontier
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 
 OLD = Path(__file__).parent / "fixtures" / "catalog-v1.sql"
 
@@ -34,9 +34,9 @@ def ring() -> Frontier:
 
 
 @pytest.fixture(scope="session")
-def large() -> Large:
+def large() -> ScaleFrontier:
     found = synth.frontier("ring:5", "allgather", engine="flow")
-    assert isinstance(found, Large) and found.points
+    assert isinstance(found, ScaleFrontier) and found.points
     return found
 
 
@@ -64,9 +64,9 @@ def entry(found: Frontier, state: str = DONE, **options: str) -> Entry:
     )
 
 
-def large_entry(found: Large) -> Entry:
-    key = large_fingerprint(found.topology, found.collective, found.root)
-    return Entry(key, found.topology.name, found.collective, found.topology.ranks, (), DONE, found)
+def large_entry(found: ScaleFrontier) -> Entry:
+    key = large_fingerprint(found.topology, found.collective_name, found.root)
+    return Entry(key, found.topology.name, found.collective_name, found.topology.ranks, (), DONE, found)
 
 
 def rows(store: Store) -> list[Row]:
@@ -96,10 +96,10 @@ def test_a_frontier_by_flow_methods_comes_back_with_its_schedules(large, path) -
     with Store.open(path, create=True) as store:
         store.put(given)
         got = store.get(given.id).frontier
-    assert isinstance(got, Large)
+    assert isinstance(got, ScaleFrontier)
     assert got.topology == large.topology
     assert got.to_json() == large.to_json()
-    assert [p.make().digest() for p in got.points] == [p.make().digest() for p in large.points]
+    assert [p.schedule.digest() for p in got.points] == [p.schedule.digest() for p in large.points]
 
 
 def test_a_topology_that_no_file_can_hold_comes_with_its_schedules(large, path) -> None:
@@ -111,14 +111,14 @@ def test_a_topology_that_no_file_can_hold_comes_with_its_schedules(large, path) 
         return replace(
             large,
             topology=machine,
-            points=tuple(replace(p, make=lambda p=p: replace(p.make(), topology=machine)) for p in large.points),
+            points=tuple(replace(p, source=lambda p=p: replace(p.schedule, topology=machine)) for p in large.points),
         )
 
     odd = of(twice)
     with Store.open(path, create=True) as store:
         store.put(large_entry(odd))
         got = store.get(large_entry(odd).id).frontier
-        assert isinstance(got, Large)
+        assert isinstance(got, ScaleFrontier)
         assert list(got.topology.links) == list(twice.links)
         unnamed = replace(twice, name="a\nb", unit=twice.unit_bandwidth() / 2)  # a name that no document may have
         for wrong in (replace(odd, points=(), topology=unnamed), of(unnamed)):

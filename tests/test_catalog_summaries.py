@@ -14,7 +14,7 @@ from synth.catalog.store.store import Store
 from synth.errors import FormatError
 from synth.model.frontier import Frontier
 from synth.model.rational import show
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 
 FLEET = """
@@ -41,7 +41,7 @@ def made(tmp_path_factory):
 def figures(entry: Entry) -> str:
     """By the values of the whole entry."""
     found = entry.frontier
-    if isinstance(found, Large):
+    if isinstance(found, ScaleFrontier):
         return f"≥ {show(found.bound)}; " + ", ".join(f"{p.steps}: {show(p.rounds_per_chunk)}" for p in found.points)
     assert isinstance(found, Frontier)
     rows = {p.steps: (p.bound.value, p.rounds_per_chunk) for p in found.points}
@@ -65,7 +65,7 @@ def test_summaries_agree_with_their_entries(made):
             if isinstance(entry.frontier, Frontier):
                 assert (summary.complete, summary.max_steps) == (entry.frontier.complete, entry.frontier.max_steps)
             kinds.add((entry.state, type(entry.frontier).__name__))
-        assert {("done", "Frontier"), ("open", "Frontier"), ("done", "Large")} <= kinds, kinds
+        assert {("done", "Frontier"), ("open", "Frontier"), ("done", "ScaleFrontier")} <= kinds, kinds
 
 
 def test_flow_methods_keep_to_the_steps_that_were_asked_for(made):

@@ -67,7 +67,7 @@ def line(ranks: int = 3) -> Frontier:
     network = api.topology(f"line:{ranks}").network()
     steps = tuple(Step(1, (Send(0, i, i + 1),)) for i in range(ranks - 1))
     schedule = Schedule(network, api.collective("broadcast", ranks), 1, steps)
-    point = Point(schedule, LowerBound(Fraction(ranks - 1), {"kind": "none"}), "best-known", "by hand")
+    point = Point.of(schedule, LowerBound(Fraction(ranks - 1), {"kind": "none"}), "best-known", "by hand")
     open_ = (Open(ranks, Fraction(1), Fraction(ranks - 1), "time"),)
     return Frontier(network, schedule.collective, (point,), open_, notes=("a note",))
 

@@ -16,8 +16,8 @@ from synth.topologies import topology
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("bulk")
-    frontier(topology("torus:3x3"), "allgather").points[0].make().save(made / "torus.npz")
-    frontier(topology("dgx1"), "allreduce").points[0].make().save(made / "dgx1.npz")
+    frontier(topology("torus:3x3"), "allgather").points[0].schedule.save(made / "torus.npz")
+    frontier(topology("dgx1"), "allreduce").points[0].schedule.save(made / "dgx1.npz")
     (made / "wrong.npz").write_bytes(b"PK no archive")
     return made
 

@@ -58,7 +58,7 @@ def slow_schedule():
 def frontier():
     """2 steps at R/C 2 with one chunk, 3 steps at 3/2 with two: the second is better for large sizes."""
     two, three = slow_schedule(), ring_schedule(4)
-    points = tuple(Point(s, BOUND, "best-known", "", True, 0.0) for s in (two, three))
+    points = tuple(Point.of(s, BOUND, "best-known", "", True, 0.0) for s in (two, three))
     return Frontier(two.network, two.collective, points)
 
 
@@ -170,7 +170,7 @@ def test_msccl_gets_two_files_a_point_and_no_more_than_four():
         assert read(content, name).in_place == ("in" if "in-place" in name else "out")
     three = replace(found, points=(*found.points, found.points[1]))
     assert len(api.export_program(three, runtime="msccl", every=True).files) == 4
-    slow = Point(
+    slow = Point.of(
         replace(found.points[1].schedule, steps=(*found.points[1].schedule.steps, Step(1, ()))), BOUND, "best-known", ""
     )
     assert any(

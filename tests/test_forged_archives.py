@@ -34,7 +34,7 @@ def ring(ranks: int, switches: int = 0) -> Topology:
 
 
 def allgather(machine: str = "ring:4") -> CompressedSchedule:
-    return frontier(topology(machine), "allgather").points[0].make()
+    return frontier(topology(machine), "allgather").points[0].schedule
 
 
 def verified(path) -> tuple[int, str]:
@@ -294,7 +294,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
     paths = tuple((i,) for i in range(12)) + ((6, 8, 10),)
     assert [(k.src, k.dst) for k in (small.links[i] for i in paths[-1])] == [(3, 4), (4, 5), (5, 0)]
     found = frontier(small, "allgather")
-    made = found.points[-1].make()
+    made = found.points[-1].schedule
     certificate = {
         "kind": "throughput-cut",
         "topology": digest(ring(6)),
@@ -361,7 +361,7 @@ def test_nothing_but_synth_errors(tmp_path):
 
 
 def test_a_field_of_the_header_is_not_given_twice(tmp_path):
-    made = api.frontier("ring:4", "allgather", engine="flow").points[0].make()
+    made = api.frontier("ring:4", "allgather", engine="flow").points[0].schedule
     made.save(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as archive:
         arrays = dict(archive)
@@ -374,7 +374,7 @@ def test_a_field_of_the_header_is_not_given_twice(tmp_path):
 
 @pytest.mark.parametrize("boxes", [[0, 0, 1, -7], [0, 0, 1, 1 << 40]])
 def test_boxes_are_numbers_of_boxes(tmp_path, boxes):
-    made = api.frontier("ring:2*2:nics=1", "allgather", engine="flow").points[0].make()
+    made = api.frontier("ring:2*2:nics=1", "allgather", engine="flow").points[0].schedule
     made.save(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as archive:
         arrays = dict(archive)

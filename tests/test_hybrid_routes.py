@@ -91,4 +91,4 @@ def test_ranks_that_all_have_links_have_the_switch_beside():
 
 def test_what_flow_methods_find_there_is_an_ordinary_schedule():
     point = search.frontier(MACHINE, "allgather", 0).points[2]
-    assert replay.schedule(orbit_expansion.ordinary_schedule(point.make())).rounds_per_chunk == point.rounds_per_chunk
+    assert replay.schedule(orbit_expansion.ordinary_schedule(point.schedule)).rounds_per_chunk == point.rounds_per_chunk

@@ -79,7 +79,7 @@ def test_a_certificate_for_none_that_is_known():
 
 def test_a_file_for_another_machine(tmp_path):
     large = frontier(topology("ring:4"), "allgather", 0)
-    made = large.points[-1].make()
+    made = large.points[-1].schedule
     links = (replace(made.topology.links[0], bandwidth=Fraction(3)), *made.topology.links[1:])
     replace(made, topology=replace(made.topology, links=links)).save(tmp_path / "p.npz")
     doc = large.to_json()

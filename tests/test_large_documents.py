@@ -220,7 +220,7 @@ def test_tables_of_links_are_compared_by_what_they_hold():
 def kept(tmp_path):
     """A frontier with its schedule beside it, and both as they are."""
     large = frontier(topology("ring:4"), "allgather", 0)
-    made = large.points[-1].make()
+    made = large.points[-1].schedule
     doc = json.loads(json.dumps(large.to_json()))
     doc["points"] = [doc["points"][-1] | {"file": "p.npz"}]
 

@@ -12,7 +12,7 @@ from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay, replay
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.scale.frontier_points import compressed
 from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
@@ -34,11 +34,11 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     )
     assert found.points[0].steps >= found.least_steps
     for point in found.points[:4]:
-        made = point.make()
+        made = point.schedule
         assert (made.steps, made.rounds_per_chunk, made.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
         assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
-    replay.schedule(orbit_expansion.ordinary_schedule(found.points[0].make()))
+    replay.schedule(orbit_expansion.ordinary_schedule(found.points[0].schedule))
 
 
 @pytest.mark.parametrize(("name", "collective", "gbps"), [
@@ -60,7 +60,7 @@ def test_trees_up_and_down_beat_the_halves_on_an_allocation():
     machine = modify.apply(topology("dgx1"), ranks="0,1,2,5")
     found = frontier(machine, "allreduce")
     assert found.bound == 1
-    assert any(p.engine.startswith("spanning trees") for p in found.points)
+    assert any(p.construction.startswith("spanning trees") for p in found.points)
     assert found.gap(found.points[-1]) < Fraction(1, 10)
 
 
@@ -73,9 +73,9 @@ def test_a_schedule_compressed_is_the_same():
 
 
 def test_the_engine_is_chosen_by_size():
-    assert isinstance(synth.frontier("ring:6", "allgather", engine="flow"), Large)
-    assert not isinstance(synth.frontier("ring:6", "allgather"), Large)
-    assert isinstance(synth.frontier("torus:9x9", "allgather"), Large)
+    assert isinstance(synth.frontier("ring:6", "allgather", engine="flow"), ScaleFrontier)
+    assert not isinstance(synth.frontier("ring:6", "allgather"), ScaleFrontier)
+    assert isinstance(synth.frontier("torus:9x9", "allgather"), ScaleFrontier)
     for wrong in ({"engine": "quick"}, {"engine": "flow", "sizes": [1] * 6}, {"engine": "flow", "roots": [0, 1]}):
         with pytest.raises(UsageError):
             synth.frontier("ring:6", "allgather", **wrong)
@@ -117,7 +117,7 @@ def test_a_certificate_is_for_its_machine_alone():
     }
     with pytest.raises(VerificationError):
         scale_frontier.bound(joined, topology("dgx1"))
-    made = found.points[-1].make()
+    made = found.points[-1].schedule
     with pytest.raises(VerificationError):
         scale_frontier.schedule(replace(made, rounds=made.rounds - (made.rounds == made.rounds.max())))
 

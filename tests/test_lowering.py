@@ -28,7 +28,7 @@ def files(tmp_path):
     """A wrong schedule, a frontier whose second point is wrong, and a plan that names a wrong schedule beside good
     ones."""
     good = test_export.frontier()
-    points = (good.points[0], replace(good.points[1], schedule=WRONG))
+    points = (good.points[0], replace(good.points[1], source=WRONG))
     documents = {
         "schedule": WRONG,
         "frontier": replace(good, points=points),

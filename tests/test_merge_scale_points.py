@@ -32,7 +32,7 @@ def left_open(name, coll, *points):
     least = bounds.steps(network, task)
     floor = (bounds.combining if task.combining and not task.reversible else bounds.flow)(network, task, None)
     made = tuple(
-        Point(s, floor, "optimal" if s.rounds_per_chunk == floor.value else "best-known", "exact", same_bits(s))
+        Point.of(s, floor, "optimal" if s.rounds_per_chunk == floor.value else "best-known", "exact", same_bits(s))
         for s in points
     )
     steps = int(least.value)
@@ -145,7 +145,7 @@ def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
     machine, found = left_open("torus:3x3", coll)
     large_points = search.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
     for point in large_points[:2]:
-        made = expanded(point.make())
+        made = expanded(point.schedule)
         assert 0 < incumbents.least_sends(point, found.collective) <= sum(len(step.sends) for step in made.steps)
 
 

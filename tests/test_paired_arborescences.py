@@ -42,7 +42,7 @@ def unequal(draw) -> tuple[int, dict[tuple[int, int], Fraction]]:
 
 
 def best(found, kind: str) -> Fraction:
-    return min((p.rounds_per_chunk for p in found.points if p.engine.startswith(kind)), default=Fraction(10**9))
+    return min((p.rounds_per_chunk for p in found.points if p.construction.startswith(kind)), default=Fraction(10**9))
 
 
 def test_a_line_that_is_narrow_one_way_reaches_the_cut(tmp_path):
@@ -59,9 +59,9 @@ def test_every_send_is_replayed_and_no_bound_is_beaten(tmp_path_factory, drawn):
     found = frontier(read(machine(tmp_path_factory.mktemp("unequal"), *drawn)), "allreduce")
     for point in found.points:
         assert point.rounds_per_chunk >= found.bound
-        if point.engine.startswith("paired arborescences"):
-            checked = compressed_replay.replay(point.make())
-            made = point.make()
+        if point.construction.startswith("paired arborescences"):
+            checked = compressed_replay.replay(point.schedule)
+            made = point.schedule
             assert checked and (made.steps, made.rounds_per_chunk, made.chunks) == (
                 point.steps,
                 point.rounds_per_chunk,
@@ -104,7 +104,7 @@ def test_where_it_is_not_for(tmp_path):
         fabric(topology("torus:8x8"))
     )
     assert not any(
-        p.engine.startswith("paired arborescences") for p in frontier(topology("dgx1"), "allreduce").points
+        p.construction.startswith("paired arborescences") for p in frontier(topology("dgx1"), "allreduce").points
     )  # both ways alike
 
 

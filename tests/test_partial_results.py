@@ -70,8 +70,8 @@ def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
 
     monkeypatch.setattr(concurrent_flow, "least_congestion_flows", late)
     found = search.frontier(topology("torus:3x4"), "alltoall", time_limit=1000)
-    assert found.points and all(p.engine == "flows, shortest ways" for p in found.points)
-    assert found.open == ("a higher bound: ended by the time limit", "paths of least congestion: not tried")
+    assert found.points and all(p.construction == "flows, shortest ways" for p in found.points)
+    assert found.unfinished == ("a higher bound: ended by the time limit", "paths of least congestion: not tried")
     assert not any("within" in note for note in found.notes)
 
 
@@ -87,7 +87,7 @@ def test_a_stronger_bound_is_kept_when_the_search_for_a_forest_ends(error, monke
     monkeypatch.setattr(build, "balance_switches", late)  # what comes after the higher bound
     found = search.frontier(machine, "allgather", time_limit=1000)
     assert found.bound == whole.bound == scale_frontier.bound(found.certificate, machine)
-    assert any(line.startswith("forest: ") for line in found.open)
+    assert any(line.startswith("forest: ") for line in found.unfinished)
 
 
 @pytest.mark.parametrize("name", ["random-regular:24", "line:9", "dgx-a100*2:net=odd-even"])
@@ -113,8 +113,8 @@ def test_a_stage_is_named_once():
         found.stage("a higher bound", lambda: None)
     assert found.open == ["a higher bound: ended by the time limit"]
     made = search.bound(topology("random-regular:24"), "allgather", time_limit=0)
-    assert len([line for line in made.open if line.startswith("a higher bound")]) == 1
-    assert replace(made, bound=Fraction(1)).open == made.open
+    assert len([line for line in made.unfinished if line.startswith("a higher bound")]) == 1
+    assert replace(made, bound=Fraction(1)).unfinished == made.unfinished
 
 
 def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):

@@ -201,7 +201,7 @@ def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None
     network = topology("line:3").network()
     task, floor = collective("scan", 3), LowerBound(Fraction(1), {})
     known = [
-        Point(Schedule(network, task, c, (Step(1, ()),) * s), floor, "best-known", "")
+        Point.of(Schedule(network, task, c, (Step(1, ()),) * s), floor, "best-known", "")
         for s, c in ((3, 3), (5, 2), (6, 1), (8, 6), (9, 9), (12, 4))
     ]
     found = list(unvisited_steps.items(known, 3, 6, Fraction(4), floor, reason))

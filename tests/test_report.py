@@ -68,7 +68,7 @@ def sends(doc: dict, schedule: Schedule) -> list[list[tuple]]:
 def named(found: Frontier, name: str) -> Frontier:
     """The same on a machine of another name."""
     network = replace(found.network, name=name)
-    points = tuple(replace(p, schedule=replace(p.schedule, network=network)) for p in found.points)
+    points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in found.points)
     return replace(found, network=network, points=points)
 
 
@@ -249,7 +249,7 @@ def made(*points: tuple[int, int], bounds=(), latency: Fraction = Fraction(1), *
             :steps
         ]
         found.append(
-            Point(
+            Point.of(
                 Schedule(network, task, 1, tuple(rows)),
                 LowerBound(Fraction(rounds), {"kind": "test"}),
                 "optimal",

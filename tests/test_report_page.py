@@ -25,7 +25,7 @@ HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked
 
 def named(found: Frontier, name: str) -> Frontier:
     network = replace(found.network, name=name)
-    points = tuple(replace(p, schedule=replace(p.schedule, network=network)) for p in found.points)
+    points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in found.points)
     return replace(found, network=network, points=points, notes=(name,))
 
 
@@ -47,7 +47,9 @@ def allreduce() -> Frontier:
     )
     made = Schedule(network, task, 2, steps)
     replayed(made.to_json())  # it is right, or this raises
-    return Frontier(network, task, (Point(made, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand"),))
+    return Frontier(
+        network, task, (Point.of(made, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand"),)
+    )
 
 
 MEASURED = {

@@ -56,7 +56,7 @@ def _right(machine, name):
     assert scale_frontier.bound(found.certificate, found.topology) == found.bound > 0
     assert found.points
     for point in found.points[:5]:
-        assert compressed_replay.replay(point.make()).rounds_per_chunk == point.rounds_per_chunk >= found.bound
+        assert compressed_replay.replay(point.schedule).rounds_per_chunk == point.rounds_per_chunk >= found.bound
     assert bound(machine, name).bound == found.bound
     return found
 

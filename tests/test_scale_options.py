@@ -12,7 +12,7 @@ from synth.cli import root
 from synth.errors import InfeasibleError, UsageError
 from synth.frontiers import engine_choice
 from synth.model.bitwise_equality import same_bits
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.pareto.events import SweepInterrupted
 from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
@@ -28,7 +28,7 @@ def synth(*words: str):
 def test_steps_and_chunks_are_bounded():
     whole = api.frontier(MACHINE, "allgather", engine="flow")
     few = api.frontier(MACHINE, "allgather", engine="flow", max_steps=3)
-    assert isinstance(whole, Large) and isinstance(few, Large)
+    assert isinstance(whole, ScaleFrontier) and isinstance(few, ScaleFrontier)
     assert (
         [p.steps for p in few.points]
         == [p.steps for p in whole.points if p.steps <= 3]
@@ -84,7 +84,9 @@ def test_engines_of_exact_synthesis_are_refused(given, message):
 def test_an_alltoall_of_many_pairs_is_for_flow_methods():
     """Exact synthesis took minutes for the same points on 64 ranks, with a weaker bound."""
     found = api.frontier("torus:6x7", "alltoall")
-    assert isinstance(found, Large) and found.bound == 36 and min(p.rounds_per_chunk for p in found.points) <= 37
+    assert (
+        isinstance(found, ScaleFrontier) and found.bound == 36 and min(p.rounds_per_chunk for p in found.points) <= 37
+    )
     large = api.large_bound("torus:6x7", "alltoall", engine="auto")
     assert large is not None and large.bound == 36
     assert engine_choice.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"
@@ -119,7 +121,7 @@ def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
 @pytest.mark.parametrize("machine", ["dgx1", "ring:5", "dgx-a100*2"])
 def test_sums_of_flow_methods_have_the_same_bits_on_all_ranks(machine):
     for point in frontier(topology(machine), "allreduce").points[:4]:
-        assert same_bits(orbit_expansion.ordinary_schedule(point.make()))
+        assert same_bits(orbit_expansion.ordinary_schedule(point.schedule))
 
 
 def test_a_document_of_some_points_is_verified(tmp_path):

@@ -60,7 +60,7 @@ def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
     # never lower.
     assert found.bound <= exact
     for point in (*found.points[:2], *found.points[-1:]):
-        made = point.make()
+        made = point.schedule
         checked = compressed_replay.replay(made)
         assert (checked.steps, checked.rounds_per_chunk) == (point.steps, point.rounds_per_chunk)
         assert point.rounds_per_chunk >= found.bound and point.steps >= found.least_steps

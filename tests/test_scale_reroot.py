@@ -87,10 +87,10 @@ def test_a_frontier_of_them_is_verified_send_by_send(collective):
     machine = topologies.topology("dgx-a100*8")
     found = frontier(machine, collective, 3)
     assert throughput_cuts.check(found.certificate, machine) * fabric(machine).unit == found.bound
-    points = [p for p in found.points if p.engine.startswith("re-rooted")]
+    points = [p for p in found.points if p.construction.startswith("re-rooted")]
     assert len(points) > 3 and points[-1].rounds_per_chunk < found.bound * Fraction(11, 10)
     for point in points[:2]:
-        assert "every rank ends with what it must" in scale_frontier.schedule(point.make())
+        assert "every rank ends with what it must" in scale_frontier.schedule(point.schedule)
 
 
 def test_too_many_hops_are_not_looked_at(monkeypatch):

@@ -47,7 +47,7 @@ def test_trees_in_a_fat_tree_reach_the_bound_over_shortest_ways(name, collective
         built = build(fabric(machine), collective, root)
         assert verify(built.forest).time == built.forest.time and built.gap == 0
         orbit_expansion.ordinary_schedule(
-            search.frontier(machine, collective, root).points[-1].make()
+            search.frontier(machine, collective, root).points[-1].schedule
         )  # refuses other ways
 
 

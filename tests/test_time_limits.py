@@ -79,7 +79,7 @@ def made(*links):
 def test_alltoall_without_time_is_never_called_impossible_where_it_is_slow():
     slow = made((0, 1, 400), (1, 0, 400), (1, 2, 400), (2, 1, 400), (0, 2, "1/10000"))
     found = search.frontier(slow, "alltoall", time_limit=0)
-    assert found.open
+    assert found.unfinished
     assert 0 < found.bound <= search.bound(slow, "alltoall").bound
     apart_ = made((0, 1, 1), (1, 0, 1), (1, 2, 1))
     for limit in (0, None):
@@ -145,11 +145,11 @@ def test_without_time_there_is_a_bound_that_holds_and_no_claim_beyond_it(name):
     machine = topology(HARD)
     whole = search.bound(machine, name)
     for found in (search.frontier(machine, name, time_limit=0), search.bound(machine, name, time_limit=0)):
-        assert found.open
+        assert found.unfinished
         assert 0 < scale_frontier.bound(found.certificate, found.topology) == found.bound <= whole.bound
         assert all(point.rounds_per_chunk >= whole.bound for point in found.points)
-        assert found.to_json()["open"] == list(found.open)
-    assert not whole.open
+        assert found.to_json()["open"] == list(found.unfinished)
+    assert not whole.unfinished
     assert "open" not in whole.to_json()
 
 
@@ -164,7 +164,7 @@ def test_ctrl_c_loses_the_stage_in_flight_alone(name):
 
     found = search.frontier(topology("torus:3x4"), name, progress=stop)
     assert found.interrupted
-    assert any("interrupted" in line for line in found.open)
+    assert any("interrupted" in line for line in found.unfinished)
     assert name == "alltoall" or found.points
     assert not search.frontier(topology("torus:3x4"), name).interrupted
 

@@ -10,7 +10,8 @@ from synth.api.inputs import named_topology
 from synth.api.tuning_inputs import Search
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
 from synth.model.collective import collective
-from synth.model.scale_frontier import Large, LargePoint
+from synth.model.frontier import LowerBound, Point
+from synth.model.scale_frontier import ScaleFrontier, scale_point
 from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 from synth.view import plans
@@ -19,7 +20,7 @@ MACHINE = named_topology("dgx1")
 TASK = collective("allgather", 8)
 
 
-def large() -> Large:
+def large() -> ScaleFrontier:
     found = frontier(MACHINE, "allgather")
     return replace(found, points=found.points[:3])
 
@@ -27,7 +28,7 @@ def large() -> Large:
 def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
     """It was an error that lost the whole plan."""
     found = large()
-    sends = [len(orbit_expansion.expand_orbits(point.make()).step) for point in found.points]
+    sends = [len(orbit_expansion.expand_orbits(point.schedule).step) for point in found.points]
     assert min(sends) < max(sends)
     monkeypatch.setattr(orbit_expansion, "MAXIMUM_SENDS", max(sends) - 1)
     made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search())
@@ -55,14 +56,14 @@ def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
     predicting them."""
     now, one = [100.0], large().points[0]
 
-    def point(steps: int, chunks: int) -> LargePoint:
+    def point(steps: int, chunks: int) -> Point:
         def make():
             now[0] += chunks
-            return one.make()
+            return one.schedule
 
-        return LargePoint(steps, Fraction(1), chunks, "by hand", make)
+        return scale_point(steps, chunks, chunks, "by hand", make, LowerBound(Fraction(1), {}))
 
-    found = Large(MACHINE, "allgather", None, Fraction(1), {}, 1, tuple(point(k, 1 << k) for k in range(4)))
+    found = ScaleFrontier(MACHINE, "allgather", None, Fraction(1), {}, 1, tuple(point(k, 1 << k) for k in range(4)))
     made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search(end=116.0, clock=lambda: now[0]))
     assert len(made.points) == 2 and now[0] == 103.0
     assert notes == ("the time limit left no time to write out the points of 2, 3 steps: not candidates",)

@@ -17,9 +17,9 @@ DOOR = "synth.checker.documents.dispatch"
 VALUES = {
     "synth", "synth.errors", "synth.model", "synth.model.bitwise_equality", "synth.model.collective",
     "synth.model.compressed_schedule", "synth.model.documents", "synth.model.documents.json_diff",
-    "synth.model.documents.json_reader", "synth.model.documents.link_columns",
-    "synth.model.gc_pause", "synth.model.latency", "synth.model.link_table",
-    "synth.model.process_groups", "synth.model.rational", "synth.model.scale_frontier", "synth.model.schedule",
+    "synth.model.documents.json_reader",
+    "synth.model.gc_pause", "synth.model.link_table",
+    "synth.model.process_groups", "synth.model.rational", "synth.model.scale_collectives", "synth.model.schedule",
     "synth.model.topology",
 }  # fmt: skip
 LIBRARIES = {"numpy"}

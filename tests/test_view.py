@@ -27,7 +27,7 @@ def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = 
             :steps
         ]
         schedule = Schedule(network, collective, chunks, tuple(empty))
-        found.append(Point(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), status, "by hand"))
+        found.append(Point.of(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), status, "by hand"))
     return Frontier(network, collective, tuple(found), **more)
 
 

@@ -393,7 +393,7 @@ def scale() -> Iterator[Case]:
             found: Any = api.frontier(machine, what, engine="flow")
             beside = {}
             for i, point in enumerate(found.points):
-                point.make().save(Path(folder) / f"{i}.npz")
+                point.schedule.save(Path(folder) / f"{i}.npz")
                 beside[f"{i}.npz"] = archive((Path(folder) / f"{i}.npz").read_bytes())
         yield Case(
             f"bulk {name}", "generators" if beside["0.npz"]["arrays"]["generators"] else "sends", beside["0.npz"]

@@ -150,4 +150,4 @@ def schedule(entry: Entry, point: int | None = None, size: int | None = None) ->
         raise UsageError(f"point {point}: the frontier has points 1 to {len(found.points)}")
     from synth.scale.greedy.orbit_expansion import ordinary_schedule as written
 
-    return written((found.points[point - 1] if point else found.best(size or 1 << 20)).make())
+    return written((found.points[point - 1] if point else found.best(size or 1 << 20)).schedule)

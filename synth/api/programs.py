@@ -84,7 +84,7 @@ def lowered(
     return given, None
 
 
-def chosen_point(frontier: Frontier, point: int | None, size: int | None) -> Point:
+def chosen_point(frontier: Frontier, point: int | None, size: int | None) -> Point[Schedule]:
     """The point of that number, from 1, or the best at `size` (default 1 MiB)."""
     if not frontier.points:
         raise SynthError("this frontier has no point")

@@ -18,7 +18,7 @@ from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.model.process_groups import Group
-    from synth.model.scale_frontier import Large
+    from synth.model.scale_frontier import ScaleFrontier
     from synth.scale.baselines.allocations import Allocation, Rates
     from synth.scale.baselines.comparison import Explanation
     from synth.scale.fabric.fabric import Fabric
@@ -36,11 +36,11 @@ def large_bound(
     roots: Sequence[int] = (),
     engine: str = "flow",
     time_limit: float | None = None,
-) -> Large | None:
+) -> ScaleFrontier | None:
     """Return the lower bound of a machine of any size by flow methods, with its certificate.
 
     None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
-    bound so far, and `Large.open` says that there may be a higher one.
+    bound so far, and `ScaleFrontier.unfinished` says that there may be a higher one.
     """
     from synth.scale.search import bound as flow_bound
 
@@ -54,7 +54,7 @@ def large_bound(
         raise with_machine_ranks(error, machine.labels) from None
 
 
-def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
+def large_document(found: ScaleFrontier, files: dict[int, str] | None = None) -> dict:
     """Return `found` as a JSON document that `synth verify` checks alone.
 
     It holds the links of the machine unless the machine's name gives the same machine.
@@ -102,7 +102,7 @@ def explain(
 
     read: dict[str, Fabric] = {}
 
-    def by_flows(name: str) -> Large:
+    def by_flows(name: str) -> ScaleFrontier:
         from synth.scale.search import bound
 
         return bound(machine, name, root, read=read)

@@ -21,7 +21,7 @@ from synth.pareto.events import Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
-    from synth.model.scale_frontier import Large
+    from synth.model.scale_frontier import ScaleFrontier
 
 
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
@@ -72,11 +72,11 @@ def frontier(
     cross_check: bool = False,
     on_event: Listener | None = None,
     engine: str = "auto",
-) -> Frontier | Large:
+) -> Frontier | ScaleFrontier:
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
-    `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or
-    "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact
+    `engine`: "exact" synthesis, "flow" methods (for any size: a `ScaleFrontier`, every point with its certified gap),
+    or "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact
     synthesis with the points of flow methods where these improve on it (`Point.construction` says so).
 
     `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank
@@ -85,7 +85,7 @@ def frontier(
     what.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or
-    `Large.open`. It is one for all engines (`synth.frontiers.engine_choice.synthesize`). Raises
+    `ScaleFrontier.unfinished`. It is one for all engines (`synth.frontiers.engine_choice.synthesize`). Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
@@ -171,7 +171,7 @@ def _flow(
     time_limit: float | None,
     most: int | None,
     chunks: int | None,
-) -> Large:
+) -> ScaleFrontier:
     """Return the frontier of flow methods, limited to so many steps and chunks.
 
     Their sums end with the same bits on all ranks in any case.

@@ -15,9 +15,9 @@ from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.frontier import Frontier, Point
 from synth.model.outcome import Sat
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 
@@ -218,12 +218,14 @@ def _kept(
     if entry is None or entry.frontier is None or not entry.frontier.points:
         return [], (), False
     held = entry.frontier
-    found, notes = (held, ()) if isinstance(held, Frontier) else _written_out(held, machine.network(), task, search)
-    return (
-        [frontier(found)],
-        (f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})", *notes),
-        isinstance(held, Large),
-    )
+    said = f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})"
+    match held:
+        case ScaleFrontier():
+            found, notes = _written_out(held, machine.network(), task, search)
+            return [frontier(found)], (said, *notes), True
+        case Frontier():
+            return [frontier(held)], (said,), False
+    return [], (), False
 
 
 def _synthesized(
@@ -241,13 +243,14 @@ def _synthesized(
     return *_written_out(made, machine.network(), task, replace(search, end=end)), True
 
 
-def _written_out(found: Large, network: Network, task: Collective, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+def _written_out(
+    found: ScaleFrontier, network: Network, task: Collective, search: Search
+) -> tuple[Frontier, tuple[str, ...]]:
     """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that
     are too large to be written out, or for which no time is left, judged by what the one before took for each of its
     chunks."""
     from synth.scale.greedy.orbit_expansion import TooManySendsError, ordinary_schedule
 
-    bound = LowerBound(found.bound, found.certificate)
     points: list[Point] = []
     notes: list[str] = []
     late: list[int] = []
@@ -259,7 +262,7 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
             continue
         start = search.clock()
         try:
-            one = replace(ordinary_schedule(point.make()), network=network)
+            one = replace(ordinary_schedule(point.schedule), network=network)
         except TooManySendsError as error:
             notes.append(
                 f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate"
@@ -267,9 +270,7 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
         except SynthError as error:
             notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
         else:
-            points.append(
-                Point(one, bound, "optimal" if one.rounds_per_chunk == found.bound else "best-known", point.engine)
-            )
+            points.append(Point.of(one, point.bound, point.status, point.construction))
         took = search.clock() - start
         pace, spent = took / point.chunks, spent + took
     if late:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier
-from synth.model.scale_frontier import Large
+from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Network, Topology
 
@@ -73,7 +73,7 @@ class Entry:
     ranks: int
     options: tuple[tuple[str, str], ...]
     state: str
-    frontier: Frontier | Large | None = None
+    frontier: ParetoFrontier | None = None
     certificate: dict = field(default_factory=dict)
     reason: str = ""
     seconds: float = 0.0
@@ -88,9 +88,17 @@ class Entry:
     @property
     def roots(self) -> tuple[int, ...]:
         """The roots of the collective; () where it has none or the entry has no frontier."""
-        if isinstance(self.frontier, Frontier):
-            return self.frontier.collective.roots
-        return () if self.frontier is None or self.frontier.root is None else (self.frontier.root,)
+        return () if self.frontier is None else self.frontier.roots
+
+
+def frontier_fingerprint(frontier: ParetoFrontier, options: Options = ()) -> str:
+    """Return the fingerprint of the problem that `frontier` answers."""
+    match frontier:
+        case Frontier():
+            return fingerprint(frontier.network, frontier.collective, options)
+        case ScaleFrontier():
+            return large_fingerprint(frontier.topology, frontier.collective_name, frontier.root, options)
+    raise TypeError(f"no fingerprint of a {type(frontier).__name__}")
 
 
 def fingerprint(network: Network, collective: Collective, options: Options = ()) -> str:

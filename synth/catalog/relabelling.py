@@ -86,7 +86,7 @@ def frontier(
 def _point(point: Point, move: ProblemMap) -> Point:
     moved = schedule(point.schedule, move)
     # The order of additions does not depend on the numbering, but it is cheap to compute again.
-    return replace(point, schedule=moved, bound=_bound(point.bound, move), same_bits=same_bits(moved))
+    return replace(point, source=moved, bound=_bound(point.bound, move), same_bits=same_bits(moved))
 
 
 def _bound(bound: LowerBound, move: ProblemMap) -> LowerBound:

@@ -18,7 +18,7 @@ from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError
 from synth.model.frontier import Frontier
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
 from synth.view.page import sections as sheets
@@ -26,7 +26,7 @@ from synth.view.page.frontier_section import Sheet
 from synth.view.page.sections import EntryContext
 
 SQLITE = b"SQLite format 3\0"
-ReportSource = str | Path | Entry | Frontier | Large | Plan | Schedule
+ReportSource = str | Path | Entry | Frontier | ScaleFrontier | Plan | Schedule
 SheetMaker = Callable[[SheetContext], Iterator[Sheet]]
 
 

@@ -13,7 +13,7 @@ from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import Frontier
 from synth.model.rational import rational
-from synth.model.scale_frontier import Large, LargePoint
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
 from synth.view.page import plans, sections
@@ -78,7 +78,7 @@ def failed_sheet(name: str, topology: str, collective: str, ranks: int, error: E
 
 
 def value_sheets(
-    value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, context: SheetContext
+    value: Entry | Frontier | ScaleFrontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext
 ) -> Iterator[Sheet]:
     """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
@@ -86,7 +86,7 @@ def value_sheets(
             yield _of_entry(value, context)
         case Frontier():
             yield _of_frontier(value, name, rows, context, ())
-        case Large():
+        case ScaleFrontier():
             yield _of_large(value, name, rows, context, ())
         case Plan():
             yield from _of_plan(value, name, rows, context)
@@ -106,7 +106,9 @@ def _of_frontier(frontier: Frontier, name: str, rows: Rows, context: SheetContex
     return read(name, lambda: sections.of_frontier(frontier, context.about(name, rows, measured)))
 
 
-def _of_large(frontier: Large, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...]) -> Sheet:
+def _of_large(
+    frontier: ScaleFrontier, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...]
+) -> Sheet:
     topology = frontier.topology
     if context.verify:
         try:
@@ -114,8 +116,10 @@ def _of_large(frontier: Large, name: str, rows: Rows, context: SheetContext, att
             if proved < frontier.bound:
                 raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
         except VerificationError as error:
-            return failed_sheet(name, topology.name, frontier.collective, topology.ranks, error, rows)
-    measured = attached + context.measurements_of(topology.name, frontier.collective, topology.ranks, frontier.root)
+            return failed_sheet(name, topology.name, frontier.collective_name, topology.ranks, error, rows)
+    measured = attached + context.measurements_of(
+        topology.name, frontier.collective_name, topology.ranks, frontier.root
+    )
     return read(name, lambda: sections.of_large(frontier, context.about(name, rows, measured, BOUND_CHECKED)))
 
 
@@ -136,33 +140,19 @@ def of_large_document(doc: dict, name: str, rows: Rows, context: SheetContext) -
         yield _of_large(frontier, name, rows, context, ())
 
 
-def _large(doc: dict) -> Large | None:
+def _large(doc: dict) -> ScaleFrontier | None:
     """Return the frontier of a document without its schedules; None where no topology of that name has its ranks and
     unit."""
     from synth import topologies
 
-    described, bound = doc["topology"], doc["bound"]
+    described = doc["topology"]
     try:
         topology = topologies.topology(str(described["name"])).live()
     except SynthError:
         return None
     if topology.ranks != described["ranks"] or topology.unit_bandwidth() != rational(described["unit_gbps"]):
         return None
-    points = tuple(
-        LargePoint(r["steps"], rational(r["bandwidth"]), r["chunks"], str(r["engine"]), _no_schedule)
-        for r in doc["points"]
-    )
-    return Large(
-        topology,
-        doc["collective"],
-        doc["root"],
-        rational(bound["value"]),
-        bound["certificate"],
-        doc["least_steps"],
-        points,
-        doc["seconds"],
-        tuple(doc["notes"]),
-    )
+    return ScaleFrontier.from_json(doc, topology, lambda row: _no_schedule)
 
 
 def _no_schedule() -> CompressedSchedule:

@@ -56,7 +56,7 @@ def bound(**flags: Any) -> int:
             flags["output"],
             flags["form"],
         )
-        return UNDECIDED if large.open else 0
+        return UNDECIDED if large.unfinished else 0
     collective = chosen_collective(flags, topology)
     code, left = 0, ""
     try:

@@ -87,7 +87,7 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
-    from synth.model.scale_frontier import Large
+    from synth.model.scale_frontier import ScaleFrontier
     from synth.pareto.events import SweepInterrupted
     from synth.view import tables
 
@@ -117,7 +117,7 @@ def pareto(**flags: Any) -> int:
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
-    if isinstance(frontier, Large):
+    if isinstance(frontier, ScaleFrontier):
         return _large(frontier, flags, code)
     if flags["schedules"] and frontier.points:
         _small(frontier, flags["schedules"])
@@ -142,7 +142,7 @@ def pareto(**flags: Any) -> int:
 def _large(frontier: Any, flags: dict[str, Any], code: int) -> int:
     """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
     from synth import api
-    from synth.view import scale_table, tables
+    from synth.view import tables
 
     output, folder = flags["output"], flags["schedules"]
     if folder is None and frontier.points and _a_document(output, flags["form"]):
@@ -158,13 +158,16 @@ def _large(frontier: Any, flags: dict[str, Any], code: int) -> int:
         more = " and frontier.json" if flags["schedules"] else ""
         note(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
     size = flags["size"]
-    content = scale_table.choice(frontier, size) if size and frontier.points else scale_table.report(frontier)
-    emit(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, flags["form"])
+    emit(
+        lambda: api.large_document(frontier, beside),
+        lambda: tables.print_choice(frontier, size) if size else tables.print_frontier(frontier),
+        output, flags["form"],
+    )  # fmt: skip
     if flags["plot"]:
         note(f"{flags['plot']} was not drawn: --plot draws exact frontiers, `synth report` draws any")
     if code == INTERRUPTED:
         note("interrupted; the results so far are shown")
-    return code or (UNDECIDED if frontier.open else 0)
+    return code or (UNDECIDED if frontier.unfinished else 0)
 
 
 def _a_document(output: str | None, form: str | None) -> bool:
@@ -185,10 +188,10 @@ def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
         folder.mkdir(exist_ok=True)
         with progress("writing schedules") as listen:
             for i, point in enumerate(frontier.points):
-                name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
+                name = f"{i + 1:02}-{frontier.collective_name}-S{point.steps}.npz"
                 listen(Event("query", f"writing {name}, {i + 1} of {len(frontier.points)}"))
                 try:
-                    schedule = point.make()
+                    schedule = point.schedule
                 except UsageError:
                     continue
                 schedule.save(folder / name)
@@ -215,7 +218,7 @@ def _small(frontier: Any, folder: Path) -> None:
     proofs."""
     folder.mkdir(exist_ok=True)
     for i, point in enumerate(frontier.points):
-        name = f"{i + 1:02}-{frontier.collective.name}-S{point.steps}.json"
+        name = f"{i + 1:02}-{frontier.collective_name}-S{point.steps}.json"
         write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
     write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
     note(

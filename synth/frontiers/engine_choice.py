@@ -31,7 +31,7 @@ from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
-    from synth.model.scale_frontier import Large
+    from synth.model.scale_frontier import ScaleFrontier
     from synth.pareto.sweep import Sweep
     from synth.scale.search import ScaleSearch
 
@@ -136,7 +136,7 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
         raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
     if engine != "auto":
         return engine
-    from synth.model.scale_frontier import COLLECTIVES
+    from synth.model.scale_collectives import COLLECTIVES
 
     try:
         name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
@@ -154,7 +154,7 @@ def flow_collective(
     machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (), sizes: Sequence | None = None
 ) -> tuple[str, int]:
     """Return name and root of a collective for flow methods. Raises UsageError where they do not know it."""
-    from synth.model.scale_frontier import COLLECTIVES
+    from synth.model.scale_collectives import COLLECTIVES
 
     value = collective if isinstance(collective, Collective) else None
     name = value.name if value else named_collective(str(collective), 2, ()).name
@@ -170,8 +170,8 @@ def flow_collective(
 
 def synthesize_flow(
     machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None
-) -> Large:
-    """Return the frontier by flow methods. `Large.open` lists the searches that `time_limit` (seconds) ended.
+) -> ScaleFrontier:
+    """Return the frontier by flow methods; its `unfinished` lists the searches that `time_limit` (seconds) ended.
 
     Raises InfeasibleError, UsageError for a collective that they do not know, and SweepInterrupted with the points so
     far on Ctrl-C.

@@ -30,7 +30,6 @@ from synth.pareto.events import Event, Listener
 from synth.solvers.processes.deadline import Deadline
 
 if TYPE_CHECKING:
-    from synth.model.scale_frontier import LargePoint
     from synth.scale.search import ScaleSearch
 
 # Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
@@ -61,7 +60,7 @@ class Incumbents:
         for engine, schedule in sorted(self.schedules, key=lambda row: (len(row[1].steps), row[1].rounds_per_chunk)):
             if not points or schedule.rounds_per_chunk < points[-1].rounds_per_chunk:
                 status = "optimal" if schedule.rounds_per_chunk == self.bound.value else "best-known"
-                points.append(Point(schedule, self.bound, status, engine, same_bits(schedule)))
+                points.append(Point.of(schedule, self.bound, status, engine, same_bits(schedule)))
         return tuple(points)
 
     def frontier(self, machine: Topology, network: Network, task: Collective) -> Frontier:
@@ -99,7 +98,7 @@ def scale_search(
 
     They know the named collectives of equal sizes with one root at most.
     """
-    from synth.model.scale_frontier import COLLECTIVES
+    from synth.model.scale_collectives import COLLECTIVES
 
     if task.name not in COLLECTIVES or len(task.roots) > 1:
         return None
@@ -122,7 +121,7 @@ def find_incumbents(
     """
     from synth.bounds.single_cut import single_cut_bound
 
-    points: tuple[LargePoint, ...] = ()
+    points: tuple[Point, ...] = ()
     if search is not None and (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
         search.advance(quick=True)
         points = search.state.points()
@@ -144,7 +143,7 @@ def _has_boxes(machine: Topology) -> bool:
 
 
 def _schedules(
-    network: Network, task: Collective, points: tuple[LargePoint, ...], deterministic: bool
+    network: Network, task: Collective, points: tuple[Point, ...], deterministic: bool
 ) -> Iterator[tuple[str, Schedule]]:
     if network.ranks > FEW_RANKS and sum(map(len, (*task.pre, *task.post))) <= MAX_SENDS:
         direct = direct_schedule(network, task)
@@ -158,7 +157,7 @@ def _schedules(
     for point in points:
         schedule = written_out(point, network, task, MAX_SENDS)
         if schedule is not None:
-            yield point.engine, schedule
+            yield point.construction, schedule
 
 
 def with_written_points(
@@ -172,7 +171,7 @@ def with_written_points(
     schedules, points = list(incumbents.schedules), list(search.state.points())
     rates = [point.rounds_per_chunk for point in points]
 
-    def gain(point: LargePoint) -> float:
+    def gain(point: Point) -> float:
         known = [s.rounds_per_chunk for _, s in schedules if len(s.steps) <= point.steps]
         ratio = float(min(known) / point.rounds_per_chunk) if known else inf
         return log(ratio) / least_sends(point, task) if ratio < inf else inf
@@ -186,18 +185,18 @@ def with_written_points(
         with suppress(SynthError):
             schedule = written_out(point, network, task, MAX_WRITTEN_SENDS)
             if schedule is not None:
-                schedules.append((point.engine, schedule))
+                schedules.append((point.construction, schedule))
     reached = min([*rates, *(s.rounds_per_chunk for _, s in schedules)], default=None)
     return replace(incumbents, schedules=tuple(schedules), reached=reached)
 
 
-def written_out(point: LargePoint, network: Network, task: Collective, max_sends: int) -> Schedule | None:
+def written_out(point: Point, network: Network, task: Collective, max_sends: int) -> Schedule | None:
     """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem."""
     from synth.scale.greedy.orbit_expansion import ordinary_schedule
 
     if least_sends(point, task) > max_sends:
         return None
-    compressed = point.make()
+    compressed = point.schedule
     if len(compressed.step) * (compressed.topology.ranks if compressed.generators else 1) > max_sends:
         return None
     expansion = ordinary_schedule(compressed)
@@ -208,7 +207,7 @@ def written_out(point: LargePoint, network: Network, task: Collective, max_sends
     return schedule
 
 
-def least_sends(point: LargePoint, task: Collective) -> int:
+def least_sends(point: Point, task: Collective) -> int:
     """Return the minimum number of sends of a schedule with the point's chunks.
 
     Each chunk reaches every rank that lacks it, and each sum needs all inputs.

@@ -16,7 +16,6 @@ from synth.frontiers.incumbents import MAX_WRITTEN_SENDS, SECONDS_PER_SEND, Incu
 from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.rational import show
-from synth.model.scale_frontier import LargePoint
 from synth.model.schedule import Schedule
 from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.notes import drop_unproven_bound
@@ -48,7 +47,7 @@ def merge_scale_points(
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
     points, interrupted, wrote = list(found.points), search.state.interrupted, False
-    late, long = list[LargePoint](), list[LargePoint]()  # improvements that are not written out
+    late, long = list[Point](), list[Point]()  # improvements that are not written out
     try:
         for candidate in search.state.points():
             best = min((p.rounds_per_chunk for p in points if p.steps <= candidate.steps), default=None)
@@ -64,12 +63,12 @@ def merge_scale_points(
                 late.append(candidate)
                 continue
             if schedule is None:
-                search.state.progress(f"writing out {candidate.engine}")
+                search.state.progress(f"writing out {candidate.construction}")
                 schedule, wrote = _schedule(candidate, found), True
             if schedule is None:
                 long.append(candidate)
                 continue
-            point = _point(schedule, candidate.engine, found, floor)
+            point = _point(schedule, candidate.construction, found, floor)
             if point.same_bits or not options.same_bits:
                 points.append(point)
     except KeyboardInterrupt:
@@ -80,7 +79,7 @@ def merge_scale_points(
     return merged
 
 
-def _noted(frontier: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Frontier:
+def _noted(frontier: Frontier, late: list[Point], long: list[Point]) -> Frontier:
     """Return `frontier` with notes of the points that improve on it but were not written out, and how to get them."""
     best = min((p.rounds_per_chunk for p in frontier.points), default=None)
     notes = list(frontier.notes)
@@ -99,7 +98,7 @@ def _noted(frontier: Frontier, late: list[LargePoint], long: list[LargePoint]) -
     return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
 
 
-def _schedule(candidate: LargePoint, found: Frontier) -> Schedule | None:
+def _schedule(candidate: Point, found: Frontier) -> Schedule | None:
     """Return the replayed schedule of the candidate, or None where it is too long to write out."""
     try:
         return written_out(candidate, found.network, found.collective, MAX_WRITTEN_SENDS)
@@ -111,7 +110,7 @@ def _point(schedule: Schedule, engine: str, found: Frontier, floor: LowerBound) 
     """Return the point of a replayed schedule with its bound."""
     bound = _bound(len(schedule.steps), found, floor)
     status = "optimal" if bound.value == schedule.rounds_per_chunk else "best-known"
-    return Point(schedule, bound, status, LABEL + engine, same_bits(schedule))
+    return Point.of(schedule, bound, status, LABEL + engine, same_bits(schedule))
 
 
 def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:

@@ -1,7 +1,7 @@
 """LowerBound, Point and Frontier: what `synth pareto` returns.
 
 LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
-Point       steps rounds chunks schedule bound status construction same_bits seconds
+Point       steps rounds chunks bound status construction source same_bits seconds
 Open        steps lower upper reason                an interval that the budget left open
 Answer      chunks steps rounds verdict solver      who decided a question
 Frontier    network collective points open complete max_steps seconds
@@ -9,17 +9,20 @@ Frontier    network collective points open complete max_steps seconds
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from synth.model.collective import Collective
 from synth.model.rational import rational, show, size_bytes
 from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import Schedule
-from synth.model.topology import Network
+from synth.model.topology import Network, Topology
 
 SCHEMA = "synth.frontier/1"
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,31 @@ class LowerBound:
 
 
 @dataclass(frozen=True)
-class Point:
-    """One point of the frontier. `status` is "optimal" (the bound meets R/C) or "best-known"."""
+class Point(Generic[S]):
+    """One point of a frontier: S, R and C of a schedule, and a lower bound on R/C at S steps.
 
-    schedule: Schedule
+    `status` is "optimal" (the bound meets R/C) or "best-known". `source` is the schedule, or makes it when it is asked
+    for: one of a large machine may have a billion sends.
+    """
+
+    steps: int
+    rounds: int
+    chunks: int
     bound: LowerBound
     status: str
     construction: str
+    source: S | Callable[[], S]
     same_bits: bool = True
     seconds: float = 0.0
+
+    @staticmethod
+    def of(
+        schedule: Schedule, bound: LowerBound, status: str, construction: str, same_bits: bool = True,
+        seconds: float = 0.0,
+    ) -> Point[Schedule]:  # fmt: skip
+        """Return the point of a schedule that is there."""
+        steps, rounds, chunks = len(schedule.steps), schedule.rounds, schedule.chunks
+        return Point(steps, rounds, chunks, bound, status, construction, schedule, same_bits, seconds)
 
     def __repr__(self) -> str:
         bound = "" if self.status == "optimal" else f" ≥ {show(self.bound.value)}"
@@ -59,27 +78,17 @@ class Point:
         )
 
     @property
-    def steps(self) -> int:
-        """S."""
-        return len(self.schedule.steps)
-
-    @property
-    def rounds(self) -> int:
-        """R."""
-        return self.schedule.rounds
-
-    @property
-    def chunks(self) -> int:
-        """C."""
-        return self.schedule.chunks
+    def schedule(self) -> S:
+        """The schedule, made each time where `source` makes it."""
+        return self.source() if callable(self.source) else self.source  # type: ignore[return-value]
 
     @property
     def rounds_per_chunk(self) -> Fraction:
         """R / C."""
-        return self.schedule.rounds_per_chunk
+        return Fraction(self.rounds, self.chunks)
 
-    def to_json(self) -> dict:
-        """As in a frontier document."""
+    def to_json(self: Point[Schedule]) -> dict:
+        """As in a document ``synth.frontier/1``."""
         return {
             "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
             "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
@@ -87,9 +96,9 @@ class Point:
         }  # fmt: skip
 
     @staticmethod
-    def from_json(doc: dict) -> Point:
+    def from_json(doc: dict) -> Point[Schedule]:
         """The inverse of `to_json`."""
-        return Point(
+        return Point.of(
             Schedule.from_json(doc["schedule"]), LowerBound.from_json(doc["bound"]), doc["status"], doc["construction"],
             doc["same_bits"], doc["seconds"],
         )  # fmt: skip
@@ -159,18 +168,78 @@ class Answer:
         }
 
 
+class ParetoFrontier(ABC):
+    """Interface of every frontier: points by growing steps and falling R/C, and their predicted times.
+
+    `Frontier` is one of exact synthesis, `ScaleFrontier` one of the methods for large machines. They differ in the
+    machine (a network of units, or links in columns) and in the bounds (for each number of steps, or one for all).
+
+    Attributes
+    ----------
+    points, notes, seconds, complete: as in `Frontier`.
+    open: intervals between a bound and a point.
+    unfinished: work that a time limit or Ctrl-C cut short, in words.
+    machine: its network or topology.
+    collective_name, roots: the collective; no roots where it has none.
+    unit, latency, unit_share: the cost model: GB/s of one unit, α in µs, and bytes of a unit of data over the size.
+    """
+
+    engine: ClassVar[str]
+    points: tuple[Point, ...]
+    notes: tuple[str, ...]
+    seconds: float
+    complete: bool
+    open: tuple[Open, ...]
+    unfinished: tuple[str, ...]
+    machine: Network | Topology
+    collective_name: str
+    roots: tuple[int, ...]
+    unit: Fraction
+    latency: Fraction
+    unit_share: Fraction
+
+    def gap(self, point: Point) -> Fraction:
+        """Return the distance of R / C from the point's bound, as a fraction of the bound."""
+        return point.rounds_per_chunk / point.bound.value - 1
+
+    def seconds_at(self, point: Point, size: int) -> float:
+        """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
+        unit_bytes = size * float(self.unit_share)
+        wire = float(point.rounds_per_chunk) * unit_bytes / (float(self.unit) * 1e9)
+        return point.steps * (float(self.latency) * 1e-6) + wire
+
+    def gbps(self, point: Point, size: int) -> float:
+        """Predicted algorithmic bandwidth, size / time, GB/s."""
+        return size / self.seconds_at(point, size) / 1e9
+
+    def best(self, size: int | str) -> Point:
+        """The point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
+
+        Raises ValueError when there are no points, or for text that is no size.
+        """
+        size = size_bytes(size) if isinstance(size, str) else size
+        return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
+
+    @abstractmethod
+    def to_json(self) -> dict:
+        """Return the frontier as a JSON document (schemas: docs/formats.md)."""
+
+
 @dataclass(frozen=True)
-class Frontier:
-    """Points by growing steps and falling R/C. `complete`: optimal for any C and none missing (up to `max_steps`).
+class Frontier(ParetoFrontier):
+    """A frontier of exact synthesis. `complete`: optimal for any C and none missing (up to `max_steps`).
 
     `bounds` are pairs (S, lower bound on R/C at S steps); S None: for any number of steps. `open` are the intervals
     between a bound and a point. `seconds`: wall time of the search. `answers`: the solver that decided each query.
     `labels`: the machine's own numbers of the ranks.
     """
 
+    engine: ClassVar[str] = "exact"
+    unfinished: ClassVar[tuple[str, ...]] = ()
+
     network: Network
     collective: Collective
-    points: tuple[Point, ...]
+    points: tuple[Point[Schedule], ...]
     open: tuple[Open, ...] = ()
     complete: bool = False
     max_steps: int | None = None
@@ -191,23 +260,35 @@ class Frontier:
             f"<Frontier of {self.collective.name} on {self.network.name}: {', '.join(points) or 'no points'}; {state}>"
         )
 
-    def seconds_at(self, point: Point, size: int) -> float:
-        """Return the predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
-        alpha = float(self.network.latency) * 1e-6
-        unit_bytes = size * float(self.collective.unit_share)
-        return point.steps * alpha + float(point.rounds_per_chunk) * unit_bytes / (float(self.network.unit) * 1e9)
+    @property
+    def machine(self) -> Network:
+        """The network."""
+        return self.network
 
-    def gbps(self, point: Point, size: int) -> float:
-        """Return the predicted algorithmic bandwidth of `point` at `size` bytes: size / time, in GB/s."""
-        return size / self.seconds_at(point, size) / 1e9
+    @property
+    def collective_name(self) -> str:
+        """The name of the collective."""
+        return self.collective.name
 
-    def best(self, size: int | str) -> Point:
-        """Return the point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The roots of the collective; () where it has none."""
+        return self.collective.roots
 
-        Raises ValueError when there are no points, or for text that is no size.
-        """
-        size = size_bytes(size) if isinstance(size, str) else size
-        return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
+    @property
+    def unit(self) -> Fraction:
+        """GB/s of one unit."""
+        return self.network.unit
+
+    @property
+    def latency(self) -> Fraction:
+        """The greatest latency of a way from rank to rank, µs: the α of the cost model."""
+        return self.network.latency
+
+    @property
+    def unit_share(self) -> Fraction:
+        """Bytes of one unit of data divided by the size."""
+        return self.collective.unit_share
 
     def plot(self) -> Any:
         """Return a matplotlib Figure of the points over the staircase of lower bounds. Raises MissingDependencyError

@@ -1,10 +1,10 @@
-"""Large and LargePoint: the frontier of a machine too large for exact synthesis, each point with its certified gap.
+"""ScaleFrontier: the frontier of a machine too large for exact synthesis, each point with its certified gap.
 
-    Large       topology collective root bound certificate least_steps points seconds notes open interrupted
-    LargePoint  steps rounds_per_chunk chunks engine make
+    ScaleFrontier  topology collective_name root bound certificate least_steps points seconds notes unfinished
+                   interrupted
 
 `bound`: no schedule takes fewer rounds per chunk, whatever its steps; `certificate` proves it (kinds: throughput-cut,
-alltoall-lengths, allreduce-parts). A point's schedule is made when it is asked for: it may have a billion sends.
+alltoall-lengths, allreduce-parts). It is the bound of every point. A point's schedule is made when it is asked for.
 """
 
 from __future__ import annotations
@@ -13,52 +13,48 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from synth.model.frontier import LowerBound, Open, ParetoFrontier, Point
 from synth.model.latency import latency
-from synth.model.rational import show
+from synth.model.rational import rational, show
+from synth.model.scale_collectives import SCHEMA
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
     from synth.model.compressed_schedule import CompressedSchedule
 
-SCHEMA = "synth.large/1"
-COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
-ROOTED = ("broadcast", "reduce")
-
 
 @dataclass(frozen=True, eq=False)
-class LargePoint:
-    """S, R / C and C of a schedule that `make` writes out; `engine` found it."""
-
-    steps: int
-    rounds_per_chunk: Fraction
-    chunks: int
-    engine: str
-    make: Callable[[], CompressedSchedule]
-
-    @property
-    def rounds(self) -> int:
-        """R."""
-        return int(self.rounds_per_chunk * self.chunks)
-
-
-@dataclass(frozen=True, eq=False)
-class Large:
-    """Points by growing steps and falling R / C. `open`: what a time limit or Ctrl-C (`interrupted`) cut short or left
+class ScaleFrontier(ParetoFrontier):
+    """A frontier at scale. `unfinished`: stages that a time limit or Ctrl-C (`interrupted`) cut short or left
     untried."""
 
+    engine: ClassVar[str] = "flow"
+    complete: ClassVar[bool] = False
+    open: ClassVar[tuple[Open, ...]] = ()
+
     topology: Topology
-    collective: str
+    collective_name: str
     root: int | None
     bound: Fraction
     certificate: dict
     least_steps: int
-    points: tuple[LargePoint, ...]
+    points: tuple[Point[CompressedSchedule], ...]
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    open: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
     interrupted: bool = False
+
+    @property
+    def machine(self) -> Topology:
+        """The topology."""
+        return self.topology
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The root of the collective; () where it has none."""
+        return () if self.root is None else (self.root,)
 
     @property
     def unit(self) -> Fraction:
@@ -74,27 +70,14 @@ class Large:
     def unit_share(self) -> Fraction:
         """Bytes of one unit of data divided by the size."""
         n = self.topology.ranks
-        return Fraction(1, n) if self.collective in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
+        return Fraction(1, n) if self.collective_name in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
 
     @property
     def bound_gbps(self) -> Fraction:
         """Algorithmic bandwidth (size / time) in GB/s that no schedule in this model exceeds."""
         return self.unit / (self.bound * self.unit_share)
 
-    def gap(self, point: LargePoint) -> Fraction:
-        """Return the distance of R / C from the bound, as a fraction of the bound."""
-        return point.rounds_per_chunk / self.bound - 1
-
-    def seconds_at(self, point: LargePoint, size: int) -> float:
-        """Predicted seconds at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
-        wire = float(point.rounds_per_chunk) * size * float(self.unit_share) / (float(self.unit) * 1e9)
-        return point.steps * float(self.latency) * 1e-6 + wire
-
-    def gbps(self, point: LargePoint, size: int) -> float:
-        """Predicted algorithmic bandwidth, size / time, GB/s."""
-        return size / self.seconds_at(point, size) / 1e9
-
-    def within(self, steps: int | None, chunks: int | None) -> Large:
+    def within(self, steps: int | None, chunks: int | None) -> ScaleFrontier:
         """Return the frontier with points of at most so many steps and chunks, and a note where some are left out."""
         points = tuple(
             p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks)
@@ -107,10 +90,6 @@ class Large:
             points=points,
             notes=(*self.notes, f"points of more than {' or '.join(limits)} are left out, as was asked"),
         )
-
-    def best(self, size: int) -> LargePoint:
-        """The point with the least predicted time at `size` bytes. Raises ValueError when there is none."""
-        return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
 
     def to_json(self, files: dict[int, str] | None = None, *, links: bool = True) -> dict:
         """As a JSON document; `files`: the file that holds the schedule of a point, by its index.
@@ -128,19 +107,56 @@ class Large:
                 "chunks": p.chunks,
                 "bandwidth": show(p.rounds_per_chunk),
             }
-            row |= {"engine": p.engine, "gap": show(self.gap(p))}
+            row |= {"engine": p.construction, "gap": show(self.gap(p))}
             if files and i in files:
                 row["file"] = files[i]
             rows.append(row)
         return {
             "schema": SCHEMA,
             "topology": machine | link_columns.columns(self.topology) if links else machine,
-            "collective": self.collective,
+            "collective": self.collective_name,
             "root": self.root,
             "bound": {"value": show(self.bound), "certificate": self.certificate},
             "least_steps": self.least_steps,
             "points": rows,
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
-            **({"open": list(self.open)} if self.open else {}),
+            **({"open": list(self.unfinished)} if self.unfinished else {}),
         }
+
+    @staticmethod
+    def from_json(
+        doc: dict, topology: Topology, source: Callable[[dict[str, Any]], Callable[[], CompressedSchedule]]
+    ) -> ScaleFrontier:
+        """Return the frontier of a document about `topology`. `source(row)` makes the schedule of a row of its points.
+
+        Raises KeyError, ValueError, TypeError on a malformed document.
+        """
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        bound = LowerBound(rational(doc["bound"]["value"]), doc["bound"]["certificate"])
+        points = []
+        for row in doc["points"]:
+            points.append(
+                scale_point(row["steps"], row["rounds"], row["chunks"], str(row["engine"]), source(row), bound)
+            )
+        return ScaleFrontier(
+            topology,
+            doc["collective"],
+            doc["root"],
+            bound.value,
+            bound.certificate,
+            doc["least_steps"],
+            tuple(points),
+            doc["seconds"],
+            tuple(doc["notes"]),
+            tuple(doc.get("open", ())),
+        )
+
+
+def scale_point(
+    steps: int, rounds: int, chunks: int, construction: str, source: Callable[[], CompressedSchedule], bound: LowerBound
+) -> Point[CompressedSchedule]:
+    """Return the point whose schedule `source` makes, with the bound for any number of steps."""
+    status = "optimal" if Fraction(rounds, chunks) == bound.value else "best-known"
+    return Point(steps, rounds, chunks, bound, status, construction, source)

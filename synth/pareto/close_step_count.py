@@ -54,7 +54,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     resumed = next((p for p in state.resumed() if p.steps == steps), None) or seed(state, steps, bound)
     if resumed and has_few_chunks(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
         state.add_point(
-            Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
+            Point.of(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
         )
         return
     verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
@@ -87,7 +87,7 @@ def seed(state: SweepState, steps: int, bound: LowerBound) -> Point | None:
     if not allowed:
         return None
     rounds_per_chunk, _, name, schedule = min(allowed, key=lambda item: item[:2])
-    return Point(
+    return Point.of(
         schedule, bound, "optimal" if rounds_per_chunk == bound.value else "best-known", name, same_bits(schedule)
     )
 

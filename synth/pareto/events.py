@@ -16,7 +16,7 @@ from synth.model.rational import show
 from synth.model.topology import Network
 
 if TYPE_CHECKING:
-    from synth.model.scale_frontier import Large
+    from synth.model.scale_frontier import ScaleFrontier
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,6 @@ def too_few_allowed(network: Network, collective: Collective, least: LowerBound,
 class SweepInterrupted(KeyboardInterrupt):
     """Ctrl-C during a sweep: `frontier` holds the points so far, `log` the file that the next run continues from."""
 
-    def __init__(self, frontier: Frontier | Large, log: Path | None) -> None:
+    def __init__(self, frontier: Frontier | ScaleFrontier, log: Path | None) -> None:
         super().__init__("interrupted")
         self.frontier, self.log = frontier, log

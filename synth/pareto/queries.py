@@ -85,4 +85,4 @@ def point(verdict: Sat, bound: LowerBound, status: str, began: float) -> Point:
     """
     if verdict.schedule.rounds_per_chunk == bound.value:
         status = "optimal"
-    return Point(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)
+    return Point.of(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)

@@ -28,7 +28,7 @@ def points_from_records(network: Network, collective: Collective, records: Itera
             schedule = point.schedule
             if schedule.network.document == network.document:
                 schedule = Schedule(network, collective, schedule.chunks, schedule.steps)
-                yield Point(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
+                yield Point.of(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
 
 
 def frontier_from_records(

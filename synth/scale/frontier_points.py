@@ -11,10 +11,10 @@ import numpy as np
 
 from synth.encodings import spanning_tree_packing
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule, over_links
-from synth.model.scale_frontier import LargePoint
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.scale.allreduce import paired_arborescences
+from synth.scale.candidate import Candidate
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import pipelining
@@ -50,7 +50,7 @@ class FrontierPointSettings:
 SETTINGS = FrontierPointSettings()
 
 
-def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
+def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[Candidate]:
     """Yield the schedules of a forest at growing pipelining depths, until R / C improves too little.
 
     `engine` names the forest, `bound` is the lower bound on R / C.
@@ -64,7 +64,7 @@ def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[L
         if before is not None and before - rounds_per_chunk < SETTINGS.worth * bound:
             return
         before = rounds_per_chunk
-        yield LargePoint(
+        yield Candidate(
             steps, rounds_per_chunk, line.forest.weight * depth, f"{engine} x {depth}", schedule_at_depth(line, depth)
         )
 
@@ -74,7 +74,7 @@ def schedule_at_depth(line: Pipeline, depth: int) -> Callable[[], CompressedSche
     return lambda: line.schedule(depth)
 
 
-def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[LargePoint]:
+def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[Candidate]:
     """Yield breadth-first broadcast and rarest first, on machines without switches.
 
     A reduce-scatter is the allgather reversed in time, which needs equal links in both directions.
@@ -98,8 +98,8 @@ def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None
         yield _point("rarest first", pipelining.reversed_in_time(schedule) if is_reversed else schedule)
 
 
-def _point(engine: str, schedule: CompressedSchedule) -> LargePoint:
-    return LargePoint(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, engine, constant(schedule))
+def _point(engine: str, schedule: CompressedSchedule) -> Candidate:
+    return Candidate(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, engine, constant(schedule))
 
 
 def constant(made: CompressedSchedule) -> Callable[[], CompressedSchedule]:
@@ -113,7 +113,7 @@ def has_equal_reverse_links(topology: Topology) -> bool:
     return len(width) == len(topology.links) and all(width.get((b, a)) == w for (a, b), w in width.items())
 
 
-def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[LargePoint]:
+def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[Candidate]:
     """Yield allreduces at growing pipelining depths: the forest of a reduce-scatter, then that of an allgather.
 
     Nothing is yielded where their symmetries differ.
@@ -140,10 +140,10 @@ def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, boun
         def make(first_depth: int = first_depth, second_depth: int = second_depth) -> CompressedSchedule:
             return pipelining.scatter_then_gather(first.schedule(first_depth), second.schedule(second_depth))
 
-        yield LargePoint(first_steps + second_steps, rounds_per_chunk, weight * depth * graph.ranks, engine, make)
+        yield Candidate(first_steps + second_steps, rounds_per_chunk, weight * depth * graph.ranks, engine, make)
 
 
-def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
+def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
     """Yield allreduces on packed spanning trees, up and then down each tree, at growing pipelining depths.
 
     Only for small machines without switches and limits whose links have equal reverse links.
@@ -163,7 +163,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[LargePoint]:
         yield _point(f"spanning trees x {depth}", schedule)
 
 
-def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
+def paired_arborescence_points(graph: Fabric) -> Iterator[Candidate]:
     """Yield allreduces on paired in- and out-arborescences, at growing pipelining depths.
 
     Only for small machines where a link has no reverse link of equal bandwidth.
@@ -187,7 +187,7 @@ def paired_arborescence_points(graph: Fabric) -> Iterator[LargePoint]:
         if before is not None and before - rate < SETTINGS.worth * rate:
             return
         before = rate
-        yield LargePoint(schedule.steps, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
+        yield Candidate(schedule.steps, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
 
 
 def compressed(topology: Topology, schedule: Schedule) -> CompressedSchedule:

@@ -21,7 +21,8 @@ import numpy as np
 
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import InfeasibleError, UndecidedError, UsageError
-from synth.model.scale_frontier import COLLECTIVES, Large, LargePoint
+from synth.model.scale_collectives import COLLECTIVES
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Topology
 from synth.scale import frontier_points
@@ -32,6 +33,7 @@ from synth.scale.bounds import allreduce_partition
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import with_certificate
+from synth.scale.candidate import Candidate
 from synth.scale.composition.compose import composed_points
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
@@ -94,8 +96,8 @@ class ScaleSearch:
             self.state.advance(quick)
         self._seconds += time.perf_counter() - begun
 
-    def frontier(self) -> Large:
-        """Return the frontier of the stages so far. `Large.open` lists those that were cut short."""
+    def frontier(self) -> ScaleFrontier:
+        """Return the frontier of the stages so far. `ScaleFrontier.unfinished` lists those that were cut short."""
         assert self._graph is not None  # `advance` has read it
         with with_certificate(self.topology, self.collective, self.root):
             return _large(
@@ -106,12 +108,12 @@ class ScaleSearch:
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None,
-) -> Large:  # fmt: skip
+) -> ScaleFrontier:  # fmt: skip
     """Return the frontier: a certified bound and points.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
-    `Large.open` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be reached, UsageError
-    for other collectives.
+    `ScaleFrontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
+    reached, UsageError for other collectives.
     """
     search = ScaleSearch(topology, collective, root, progress)
     search.advance(Deadline.after(time_limit))
@@ -125,7 +127,7 @@ def bound(
     *,
     time_limit: float | None = None,
     read: dict[str, Fabric] | None = None,
-) -> Large:
+) -> ScaleFrontier:
     """Return the frontier without points: the bound, its certificate and the least number of steps.
 
     `read`: a cache of fabrics by the name of their topology, for callers that compute several bounds. Raises the errors
@@ -162,10 +164,10 @@ def bound(
 
 def _large(
     graph: Fabric, collective: str, root: int, group: Group, state: SearchState, spent: float, limited: bool
-) -> Large:
+) -> ScaleFrontier:
     least = _least_steps(graph, collective, root, group, state.interrupted or limited)
     at = root if collective in ROOTED else None
-    return Large(
+    return ScaleFrontier(
         graph.topology,
         collective,
         at,
@@ -340,7 +342,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
             for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
                 schedule = paths.schedule(steps)
                 rate, make = schedule.rounds_per_chunk, frontier_points.constant(schedule)
-                state.add_points([LargePoint(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
+                state.add_points([Candidate(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
 
     def search_flows() -> None:
         state.progress("least congestion")

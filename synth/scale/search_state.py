@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.model.scale_frontier import LargePoint
+from synth.model.compressed_schedule import CompressedSchedule
+from synth.model.frontier import LowerBound, Point
+from synth.scale.candidate import Candidate
 from synth.solvers.processes.deadline import TimeUp, current_deadline
 
 
@@ -43,7 +45,7 @@ class SearchState:
         self.bound: tuple[Fraction, dict] = Fraction(0), {}
         self.side: frozenset[int] = frozenset()
         self.pending: list[Stage] = []
-        self._points: list[tuple[int, int, LargePoint]] = []
+        self._candidates: list[tuple[int, int, Candidate]] = []
 
     def plan(self, name: str | None, work: Callable[[], None], quick: bool = False) -> None:
         """Add a stage to those to come."""
@@ -77,23 +79,24 @@ class SearchState:
         if not any(line.startswith(f"{name}: ") for line in self.open):
             self.open.append(f"{name}: {how}")
 
-    def add_points(self, points: Iterable[LargePoint], order: int = 0) -> None:
-        """Add points as they are computed, so that an interrupted stage keeps those so far.
+    def add_points(self, candidates: Iterable[Candidate], order: int = 0) -> None:
+        """Add candidates as they are computed, so that an interrupted stage keeps those so far.
 
-        Of points with equal S, R/C and C, `points` keeps the one with the least `order`, then the earliest.
+        Of candidates with equal S, R/C and C, `points` keeps the one with the least `order`, then the earliest.
         """
-        for point in points:
-            self._points.append((order, len(self._points), point))
+        for candidate in candidates:
+            self._candidates.append((order, len(self._candidates), candidate))
 
-    def points(self) -> tuple[LargePoint, ...]:
-        """Return the Pareto-optimal points by growing number of steps."""
-        frontier: list[LargePoint] = []
-        for _, _, point in sorted(self._points, key=_preference):
-            if not frontier or point.rounds_per_chunk < frontier[-1].rounds_per_chunk:
-                frontier.append(point)
-        return tuple(frontier)
+    def points(self) -> tuple[Point[CompressedSchedule], ...]:
+        """Return the Pareto-optimal candidates by growing number of steps, as points with the bound."""
+        bound = LowerBound(*self.bound)
+        points: list[Point[CompressedSchedule]] = []
+        for _, _, candidate in sorted(self._candidates, key=_preference):
+            if not points or candidate.rounds_per_chunk < points[-1].rounds_per_chunk:
+                points.append(candidate.point(bound))
+        return tuple(points)
 
 
-def _preference(row: tuple[int, int, LargePoint]) -> tuple[int, Fraction, int, int, int]:
-    order, index, point = row
-    return point.steps, point.rounds_per_chunk, point.chunks, order, index
+def _preference(row: tuple[int, int, Candidate]) -> tuple[int, Fraction, int, int, int]:
+    order, index, candidate = row
+    return candidate.steps, candidate.rounds_per_chunk, candidate.chunks, order, index

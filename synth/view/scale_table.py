@@ -7,14 +7,14 @@ from fractions import Fraction
 from synth.model.documents.int_ranges import runs
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.view.frontier_text import SIZES, Report, table_title
 from synth.view.size_advice import CostModel, PointCost, advice
 
 ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 
 
-def report(found: Large) -> Report:
+def report(found: ScaleFrontier) -> Report:
     """Return the table of `synth pareto` for a frontier of the flow engines."""
     columns = [
         ("steps", "right"),
@@ -34,11 +34,11 @@ def report(found: Large) -> Report:
             _short(point.rounds_per_chunk),
             "optimal" if not gap else f"{float(gap):.2%}",
         ]
-        rows.append((*row, point.engine, *(number(found.gbps(point, size)) for size in SIZES)))
+        rows.append((*row, point.construction, *(number(found.gbps(point, size)) for size in SIZES)))
     return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
 
 
-def choice(found: Large, size: int) -> Report:
+def choice(found: ScaleFrontier, size: int) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes."""
     table = report(found)
     best = found.points.index(found.best(size))
@@ -51,7 +51,7 @@ def choice(found: Large, size: int) -> Report:
     return Report(table.title, table.columns, (table.rows[best],), (line, *against, *table.sentences))
 
 
-def bound(found: Large) -> Report:
+def bound(found: ScaleFrontier) -> Report:
     """Return the table of `synth bound` at scale: the bound in GB/s, and its limit in words."""
     columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
     kind = str(found.certificate["kind"])
@@ -63,10 +63,10 @@ def bound(found: Large) -> Report:
         f"limited by: {limit(found)}",
         "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
     )
-    return Report(_title(found), columns, rows, (*said, *found.notes, *_open(found)))
+    return Report(_title(found), columns, rows, (*said, *found.notes, *_unfinished(found)))
 
 
-def limit(found: Large) -> str:
+def limit(found: ScaleFrontier) -> str:
     """Return the limit that the certificate proves, in words."""
     certificate, ranks = found.certificate, found.topology.ranks
     match certificate["kind"]:
@@ -77,7 +77,7 @@ def limit(found: Large) -> str:
             outside = sorted(set(range(ranks)) - set(inside))
             through = f" through {_shared(len(certificate['limits']))}" if certificate["limits"] else ""
             within = f"what rank{'s' if len(inside) > 1 else ''} {_few(inside)} must"
-            if found.collective in ("reduce-scatter", "reduce"):
+            if found.collective_name in ("reduce-scatter", "reduce"):
                 return f"{within} take in from {_few(outside)}{through}"
             return f"{within} send to {_few(outside)}{through}"
         case "throughput-cuts":
@@ -109,9 +109,9 @@ def _few(ranks: list[int]) -> str:
     return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
 
 
-def _title(found: Large) -> str:
-    roots = () if found.root is None else (found.root,)
-    return table_title(found.collective, roots, found.topology, found.unit, found.latency, found.topology.labels)
+def _title(found: ScaleFrontier) -> str:
+    labels = found.topology.labels
+    return table_title(found.collective_name, found.roots, found.topology, found.unit, found.latency, labels)
 
 
 def _short(value: object) -> str:
@@ -123,7 +123,7 @@ def _rounds(value: Fraction) -> str:
     return "1 round" if value == 1 else f"{_short(value)} rounds"
 
 
-def _sentences(found: Large) -> list[str]:
+def _sentences(found: ScaleFrontier) -> list[str]:
     said = [
         f"no schedule in this model, with any steps and chunks, takes fewer than {_rounds(found.bound)} per chunk:"
         f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
@@ -139,9 +139,9 @@ def _sentences(found: Large) -> list[str]:
             "between the points the frontier is not proved: `above bound` is what is left, against the bound for "
             "any number of steps"
         )
-    return [*said, *found.notes, *_open(found)]
+    return [*said, *found.notes, *_unfinished(found)]
 
 
-def _open(found: Large) -> list[str]:
+def _unfinished(found: ScaleFrontier) -> list[str]:
     """Return a sentence on the work that a time limit or Ctrl-C cut; that proves and disproves nothing."""
-    return [f"left open: {'; '.join(found.open)}"] if found.open else []
+    return [f"left open: {'; '.join(found.unfinished)}"] if found.unfinished else []

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound
+from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
-from synth.view import frontier_text
+from synth.view import frontier_text, scale_table
 from synth.view.frontier_text import WHY, Report
 from synth.view.size_advice import CostModel
 
@@ -51,14 +52,22 @@ def print_report(content: Report) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def print_frontier(frontier: Frontier) -> None:
+def print_frontier(frontier: ParetoFrontier) -> None:
     """Print the table of `synth pareto`."""
-    print_report(frontier_text.frontier(frontier))
+    match frontier:
+        case Frontier():
+            print_report(frontier_text.frontier(frontier))
+        case ScaleFrontier():
+            print_report(scale_table.report(frontier))
 
 
-def print_choice(frontier: Frontier, size: int) -> None:
-    """Print the table of `synth pareto --size`."""
-    print_report(frontier_text.choice(frontier, size))
+def print_choice(frontier: ParetoFrontier, size: int) -> None:
+    """Print the table of `synth pareto --size`, the whole one where there are no points at scale."""
+    match frontier:
+        case Frontier():
+            print_report(frontier_text.choice(frontier, size))
+        case ScaleFrontier():
+            print_report(scale_table.choice(frontier, size) if frontier.points else scale_table.report(frontier))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:

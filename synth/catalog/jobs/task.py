@@ -26,12 +26,11 @@ from synth.catalog.jobs.job_file import TaskOptions
 from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
-from synth.model.frontier import Frontier
+from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.model.scale_frontier import Large
     from synth.pareto.events import Options
 
 SCHEMA = "synth.task/1"
@@ -209,7 +208,7 @@ def _flow(task: Task) -> dict:
     blobs = {}
     for name, blob in scale_frontiers.packed(frontier).items():
         blobs[name] = [blob.sum, blob.size, base64.b64encode(blob.body).decode()]
-    return {"state": OPEN if frontier.open else DONE, "large": blobs, "reason": ", ".join(frontier.open)}
+    return {"state": OPEN if frontier.unfinished else DONE, "large": blobs, "reason": ", ".join(frontier.unfinished)}
 
 
 def answer_of(task: Task, frontier: Frontier) -> dict:
@@ -275,7 +274,7 @@ def entry_of(task: Task, text: str) -> Entry:
     from synth.checker.documents import exact_frontier
 
     doc = json.loads(text)
-    frontier: Frontier | Large | None = None
+    frontier: ParetoFrontier | None = None
     if doc.get("large"):
         blobs = {}
         for name, (checksum, size, body) in doc["large"].items():

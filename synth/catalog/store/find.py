@@ -62,7 +62,7 @@ class Alias:
             problem = problem_fingerprint(frontier.network, frontier.collective)
             if problem != problem_fingerprint(self.network, self.collective):
                 raise FormatError("is of another problem")
-            points = tuple(replace(p, schedule=replace(p.schedule, network=self.network)) for p in frontier.points)
+            points = tuple(replace(p, source=replace(p.schedule, network=self.network)) for p in frontier.points)
             moved = replace(frontier, network=self.network, points=points, labels=self.labels)
             return replace(entry, topology=self.network.name, frontier=moved)
         try:

@@ -134,7 +134,7 @@ def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
         for k, point in enumerate(frontier.points, 1):
             if program.get("steps") in (None, point.steps):
                 try:
-                    schedule = point.make()
+                    schedule = point.schedule
                     if len(schedule.step) <= WRITTEN_SENDS:
                         yield k, ordinary_schedule(schedule)
                 except SynthError:  # not stored, or too large to expand, and then it cannot have been run as a program

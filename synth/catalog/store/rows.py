@@ -12,9 +12,9 @@ from synth.catalog.isomorphism import invariant
 from synth.catalog.store import scale_frontiers
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError
-from synth.model.frontier import Frontier
+from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import show
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 
 EXACT, FLOW = "exact", "flow"
 # Rank of each state when an entry is added twice: a failed entry never replaces a result, an open entry never a
@@ -104,7 +104,7 @@ def packed(entry: Entry) -> Packed:
         "ranks": entry.ranks,
         "options": json.dumps(dict(sorted(entry.options)), separators=(",", ":")),
         "state": entry.state,
-        "engine": FLOW if isinstance(frontier, Large) else EXACT,
+        "engine": EXACT if frontier is None else frontier.engine,
         "complete": complete,
         "intervals": intervals,
         "invariant": "",
@@ -123,17 +123,15 @@ def packed(entry: Entry) -> Packed:
         steps = [p.steps for p in frontier.points]
         columns |= {"fewest": min(steps), "most": max(steps)}
     rows: list[tuple] = []
-    blobs = {}
-    if isinstance(frontier, Frontier):
-        columns["invariant"] = invariant(frontier.network, frontier.collective, entry.options)
+    blobs: dict[str, Blob] = {}
+    if frontier is not None:
         for p in frontier.points:
             value = show(p.rounds_per_chunk), float(p.rounds_per_chunk)
             rows.append((p.steps, p.rounds, p.chunks, *value, p.status, p.construction))
+    if isinstance(frontier, Frontier):
+        columns["invariant"] = invariant(frontier.network, frontier.collective, entry.options)
         blobs["frontier"] = pack(frontier.to_json())
-    elif frontier is not None:
-        for p in frontier.points:
-            value = show(p.rounds_per_chunk), float(p.rounds_per_chunk)
-            rows.append((p.steps, p.rounds, p.chunks, *value, _status(frontier, p.rounds_per_chunk), p.engine))
+    elif isinstance(frontier, ScaleFrontier):
         blobs = scale_frontiers.packed(frontier)
     if entry.certificate:
         blobs["certificate"] = pack(entry.certificate)
@@ -141,19 +139,13 @@ def packed(entry: Entry) -> Packed:
     return Packed(columns, tuple((k, *row) for k, row in enumerate(rows, 1)), blobs, measured)
 
 
-def _status(frontier: Large, rounds_per_chunk: object) -> str:
-    return "optimal" if rounds_per_chunk == frontier.bound else "best-known"
-
-
-def _facts(frontier: Frontier | Large | None) -> tuple[bool, int, float, float, float]:
+def _facts(frontier: ParetoFrontier | None) -> tuple[bool, int, float, float, float]:
     """Return whether the frontier is complete, its number of open intervals, α in µs, the GB/s of one unit, and the
     share of the message size that one unit of data holds."""
-    if isinstance(frontier, Frontier):
-        network, share = frontier.network, frontier.collective.unit_share
-        return frontier.complete, len(frontier.open), float(network.latency), float(network.unit), float(share)
     if frontier is None:
         return False, 0, 0.0, 0.0, 0.0
-    return False, 0, float(frontier.latency), float(frontier.unit), float(frontier.unit_share)
+    facts = float(frontier.latency), float(frontier.unit), float(frontier.unit_share)
+    return frontier.complete, len(frontier.open), *facts
 
 
 def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[Blob, ...] = ()) -> Entry:
@@ -161,7 +153,7 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
     name = str(columns["fingerprint"])[:12]
     part = "row"
     try:
-        frontier: Frontier | Large | None = None
+        frontier: ParetoFrontier | None = None
         part = "frontier"
         if columns["engine"] == FLOW and "frontier" in blobs:
             frontier = scale_frontiers.unpacked(blobs)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.catalog.store.blobs import MOST_BYTES, Blob, pack, pack_bytes, unpack, unpack_bytes
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.rational import rational
-from synth.model.scale_frontier import Large, LargePoint
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
 from synth.topologies import topology_files
 from synth.topologies.file_reader import parse_json
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 MOST_SCHEDULE = 1 << 26
 
 
-def packed(frontier: Large) -> dict[str, Blob]:
+def packed(frontier: ScaleFrontier) -> dict[str, Blob]:
     """Return the blobs of `frontier` by name: "frontier", "topology" where a topology file can represent it, and
     "point-K" for each schedule of at most `MOST_SCHEDULE` bytes."""
     blobs, files = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for i, point in enumerate(frontier.points):
             path = Path(folder) / "point.npz"
-            point.make().save(path)
+            point.schedule.save(path)
             if path.stat().st_size <= min(MOST_SCHEDULE, MOST_BYTES):
                 files[i] = f"point-{i + 1}"
                 blobs[files[i]] = pack_bytes(path.read_bytes())
@@ -44,34 +43,20 @@ def packed(frontier: Large) -> dict[str, Blob]:
     return blobs | {"frontier": pack(frontier.to_json(files, links=False))}
 
 
-def unpacked(blobs: dict[str, Blob]) -> Large:
+def unpacked(blobs: dict[str, Blob]) -> ScaleFrontier:
     """Return the frontier in the blobs of `packed`; schedules are unpacked on demand.
 
     Raises FormatError, KeyError, ValueError, TypeError.
     """
     doc = unpack(blobs["frontier"])
-    points = tuple(_point(row, blobs) for row in doc["points"])
-    topology = _topology(doc, blobs, points)
-    bound = doc["bound"]
-    return Large(
-        topology,
-        doc["collective"],
-        doc["root"],
-        rational(bound["value"]),
-        bound["certificate"],
-        doc["least_steps"],
-        points,
-        doc["seconds"],
-        tuple(doc["notes"]),
-        tuple(doc.get("open", ())),
-    )
+    return ScaleFrontier.from_json(doc, _topology(doc, blobs), lambda row: _source(row, blobs))
 
 
-def _topology(doc: dict, blobs: dict[str, Blob], points: tuple[LargePoint, ...]) -> Topology:
+def _topology(doc: dict, blobs: dict[str, Blob]) -> Topology:
     if "topology" in blobs:
         return _read_topology(blobs["topology"])
-    first = next(i for i, row in enumerate(doc["points"]) if "file" in row)
-    return points[first].make().topology
+    first = next(row for row in doc["points"] if "file" in row)
+    return _source(first, blobs)().topology
 
 
 def _read_topology(blob: Blob) -> Topology:
@@ -94,16 +79,14 @@ def _loads(blob: Blob) -> bool:
     return True
 
 
-def _point(row: dict[str, Any], blobs: dict[str, Blob]) -> LargePoint:
+def _source(row: dict[str, Any], blobs: dict[str, Blob]) -> Callable[[], CompressedSchedule]:
+    """Return the function that unpacks the schedule of a row of the document's points."""
     name = row.get("file")
-    if name is not None and name not in blobs:
+    if name is None:
+        return _not_stored(row["steps"])
+    if name not in blobs:
         raise FormatError(f"lacks the schedule {name}")
-    make = _not_stored(row["steps"]) if name is None else _stored(blobs[name])
-    return LargePoint(row["steps"], rational(row["bandwidth"]), row["chunks"], row["engine"], make)
-
-
-def _stored(blob: Blob) -> Callable[[], CompressedSchedule]:
-    return lambda: stored_schedule(blob)
+    return lambda: stored_schedule(blobs[name])
 
 
 def stored_schedule(blob: Blob) -> CompressedSchedule:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from synth.catalog.entry import FAILED, INFEASIBLE, Entry, fingerprint, large_fingerprint
+from synth.catalog.entry import FAILED, INFEASIBLE, Entry, frontier_fingerprint
 from synth.catalog.store import programs
 from synth.catalog.store.blobs import Blob, check_checksum, unpack_bytes
 from synth.catalog.store.find import Alias, check_entry
@@ -20,7 +20,7 @@ from synth.catalog.store.store import Store
 from synth.checker.documents import scale_frontier
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.frontier import Frontier
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.program import analysis
 
 # The columns of a row that repeat values of the frontier, so that `ls` need not read it.
@@ -99,11 +99,7 @@ def _columns(store: Store, number: int, entry: Entry) -> list[str]:
             raise VerificationError(f"its row says {name} {row[name]!r}, its frontier {expected.columns[name]!r}")
     if [tuple(p[1:]) for p in points] != list(expected.points):
         raise VerificationError("its points are not those of its frontier")
-    if isinstance(frontier, Large):
-        problem = large_fingerprint(frontier.topology, frontier.collective, frontier.root, entry.options)
-    else:
-        problem = fingerprint(frontier.network, frontier.collective, entry.options)
-    if problem != entry.fingerprint:
+    if frontier_fingerprint(frontier, entry.options) != entry.fingerprint:
         raise VerificationError("its fingerprint is that of another problem")
     return []
 
@@ -118,7 +114,7 @@ def _answer(store: Store, number: int, entry: Entry) -> list[str]:
         )
     if isinstance(frontier, Frontier):
         return check_entry(entry)
-    if isinstance(frontier, Large):
+    if isinstance(frontier, ScaleFrontier):
         with tempfile.TemporaryDirectory() as folder:
             blobs = store.blobs(number)
             for name, blob in blobs.items():

@@ -17,7 +17,7 @@ from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import MACHINE, Unchecked
 from synth.model.link_table import ends
 from synth.model.rational import counted, rational, show
-from synth.model.scale_frontier import COLLECTIVES
+from synth.model.scale_collectives import COLLECTIVES
 from synth.model.topology import Topology
 
 # The collective of certificates that name none.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
-from synth.model.scale_frontier import COLLECTIVES, ROOTED, SCHEMA
+from synth.model.scale_collectives import COLLECTIVES, ROOTED, SCHEMA
 
 LINKS = frozenset({"unit", "switches", "sorts", "links", "limits"})  # all of them or none
 MOST_RANKS = 1 << 20  # of a machine in a document: arrays of some numbers a rank stay small

@@ -25,7 +25,7 @@ from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
 from synth.model.link_table import LinkTable, Members, Sort
 from synth.model.rational import printable, show
-from synth.model.scale_frontier import COLLECTIVES
+from synth.model.scale_collectives import COLLECTIVES
 from synth.model.topology import KINDS, Limit, Topology
 
 ARRAYS = ("rounds", "step", "chunk", "path", "kind", "path_links", "path_ends", "src", "dst", "width", "late", "sort")

@@ -25,7 +25,7 @@ from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.link_table import LinkTable, ends, members, widths
-from synth.model.scale_frontier import COLLECTIVES, ROOTED
+from synth.model.scale_collectives import COLLECTIVES, ROOTED
 
 MOST_STEPS = 1 << 22  # each is an entry of arrays
 MOST_GENERATORS = 64  # of which each but the first at least doubles the group, or adds nothing

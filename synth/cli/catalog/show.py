@@ -36,13 +36,10 @@ def show(name: str, db: Path, output: str | None, form: str | None) -> None:
 
 
 def _print(entry: Entry, programs: list[StoredProgram]) -> None:
-    from synth.model.frontier import Frontier
-    from synth.view import scale_table, tables
+    from synth.view import tables
 
-    if isinstance(entry.frontier, Frontier):
+    if entry.frontier is not None:
         tables.print_frontier(entry.frontier)
-    elif entry.frontier is not None:
-        tables.print_report(scale_table.report(entry.frontier))
     for line in _lines(entry, programs):
         click.echo(line)
 

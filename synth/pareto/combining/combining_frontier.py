@@ -200,7 +200,7 @@ class StepSearches:
                 point is None or search.schedule.rounds_per_chunk < point.rounds_per_chunk
             ):
                 schedule, seconds = search.schedule, time.monotonic() - began
-                point = Point(schedule, bound, "best-known", search.construction, ends_alike(schedule), seconds)
+                point = Point.of(schedule, bound, "best-known", search.construction, ends_alike(schedule), seconds)
             if interrupted is not None or (point is not None and point.rounds_per_chunk == bound.value):
                 break
             value, bound = bound.value, self._raised(steps, bound)

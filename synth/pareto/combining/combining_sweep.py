@@ -79,7 +79,7 @@ def _replay_seconds(state: SweepState, known: dict[int, Point]) -> float:
 def _known(state: SweepState) -> dict[int, Point]:
     """Return the best points of an earlier run and of methods without a solver, by S. They have no bounds yet."""
     unbounded = LowerBound(Fraction(0), {})
-    seeds = [Point(s, unbounded, "best-known", name, same_bits(s)) for name, s in state.seeds if state.allowed(s)]
+    seeds = [Point.of(s, unbounded, "best-known", name, same_bits(s)) for name, s in state.seeds if state.allowed(s)]
     points: dict[int, Point] = {}
     for point in [*seeds, *state.resumed()]:
         if point.steps not in points or point.rounds_per_chunk < points[point.steps].rounds_per_chunk:

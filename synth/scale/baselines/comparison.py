@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from synth.errors import SynthError, UsageError
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Network, Topology
 from synth.scale.baselines.allocations import RATED, RateBound, induced, rate_bound, ring_rate, tree_packing_bound
 from synth.scale.baselines.double_binary_tree import tree_rate
@@ -20,7 +20,7 @@ from synth.solvers.processes.deadline import TimeUp, current_deadline, give_up, 
 from synth.solvers.processes.pool import run_in_process
 
 Progress = Callable[[str], None]
-ScaleBound = Callable[[str], Large]
+ScaleBound = Callable[[str], ScaleFrontier]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Comparison:
         self.words = LimitSentences(query.name, query.labels)
         self.links = ring_network.of_machine(query.topology)
         self.open: list[str] = []
-        self.scale_frontiers: dict[str, Large] = {}
+        self.scale_frontiers: dict[str, ScaleFrontier] = {}
 
     def run(self) -> Explanation:
         """Rate all methods. Raises UsageError for a single rank."""
@@ -225,7 +225,7 @@ class _Comparison:
             )
         if name not in self.scale_frontiers:
             self.scale_frontiers[name] = self.scale_bound(name)
-            if self.scale_frontiers[name].open and not any(name in line for line in self.open):
+            if self.scale_frontiers[name].unfinished and not any(name in line for line in self.open):
                 self.open.append(f"a tighter bound of {name}")
         frontier = self.scale_frontiers[name]
         return RateBound(frontier.bound_gbps / frontier.unit, (), False)
@@ -243,7 +243,7 @@ class _Comparison:
         rates = [bound.units for bound in bounds if bound is not None]
         if len(rates) < len(names) or not all(rates):
             return MethodRate(method, None, "no bound within the time limit")
-        if any(self.scale_frontiers[name].open for name in names if name in self.scale_frontiers):
+        if any(self.scale_frontiers[name].unfinished for name in names if name in self.scale_frontiers):
             return MethodRate(method, None, "only bounds of the two within the time limit, no rates")
         return MethodRate(method, 1 / sum((1 / units for units in rates), Fraction(0)))
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule, over_links
-from synth.model.scale_frontier import LargePoint
 from synth.model.topology import Topology
+from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import LinkIndex, phase_loads
 from synth.scale.composition.phases import Template
@@ -31,7 +31,7 @@ MOST_TRIES = 240
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
     same_bits: bool, most_sends: int,
-) -> Iterator[LargePoint]:  # fmt: skip
+) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective` by growing steps, each with fewer rounds per chunk than those before.
 
     Nothing is yielded for machines with switches or of one box. `generators`: free commuting symmetries that schedules
@@ -62,7 +62,7 @@ def composed_points(
         if best is not None and rounds_per_chunk > best * (1 - WORTH):
             continue
         best, chunks = rounds_per_chunk, found.chunks * composition.scale
-        yield LargePoint(steps, best, chunks, composition.engine(found), composition.maker(found))
+        yield Candidate(steps, best, chunks, composition.engine(found), composition.maker(found))
 
 
 class Composition:

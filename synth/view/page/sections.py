@@ -10,7 +10,7 @@ from typing import NamedTuple
 from synth.model import number_text
 from synth.model.frontier import Frontier, Point
 from synth.model.rational import counted, rational, show
-from synth.model.scale_frontier import Large
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
@@ -71,7 +71,7 @@ def _state(found: Frontier) -> tuple[str, str]:
     return (f"{len(found.open)} open" if found.open else "not complete"), PART
 
 
-def of_large(found: Large, about: EntryContext) -> Sheet:
+def of_large(found: ScaleFrontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
     table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
@@ -82,7 +82,7 @@ def of_large(found: Large, about: EntryContext) -> Sheet:
         "writes them out"
     )
     algorithms = tuple(
-        Algorithm(f"{time_chart.point_name(p.steps)}, {p.engine}", row, _gap(found.gap(p)), p.steps, None, lack)
+        Algorithm(f"{time_chart.point_name(p.steps)}, {p.construction}", row, _gap(found.gap(p)), p.steps, None, lack)
         for p, row in zip(found.points, table.rows, strict=True)
     )
     marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
@@ -96,7 +96,7 @@ def of_large(found: Large, about: EntryContext) -> Sheet:
     return Sheet(
         about.id,
         found.topology.name,
-        _called(found.collective, () if found.root is None else (found.root,)),
+        _called(found.collective_name, found.roots),
         found.topology.ranks,
         *_distance([found.gap(p) for p in found.points]),
         table.title,
@@ -111,7 +111,7 @@ def of_large(found: Large, about: EntryContext) -> Sheet:
         (
             limited,
             *certificate_text.of_large(
-                found.collective, found.bound, found.bound_gbps, found.certificate, found.least_steps
+                found.collective_name, found.bound, found.bound_gbps, found.certificate, found.least_steps
             ),
         ),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),

@@ -1,0 +1,27 @@
+"""Candidate: a schedule that a method at scale can make, before the search has its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from synth.model.compressed_schedule import CompressedSchedule
+from synth.model.frontier import LowerBound, Point
+from synth.model.scale_frontier import scale_point
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """S, R/C and C of a schedule that `make` writes out; `construction` names the method that found it."""
+
+    steps: int
+    rounds_per_chunk: Fraction
+    chunks: int
+    construction: str
+    make: Callable[[], CompressedSchedule]
+
+    def point(self, bound: LowerBound) -> Point[CompressedSchedule]:
+        """Return the candidate as a point with its bound."""
+        rounds = int(self.rounds_per_chunk * self.chunks)
+        return scale_point(self.steps, rounds, self.chunks, self.construction, self.make, bound)
