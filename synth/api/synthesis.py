@@ -76,8 +76,8 @@ def frontier(
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `ScaleFrontier`, every point with its certified gap),
-    or "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact
-    synthesis with the points of flow methods where these improve on it (`Point.construction` says so).
+    or "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below
+    exact synthesis with the points of flow methods where these improve on it (`Point.construction` says so).
 
     `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank
     may relay, by SCCL's encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3
