@@ -366,7 +366,7 @@ def answer(problem: Problem, switch: Switch) -> dict:
             str(p.rounds_per_chunk),
             "optimal" if p.rounds_per_chunk == found.bound else "best-known",
             str(found.bound),
-            p.engine,
+            p.construction,
         ]
         for p in found.points
     ]
