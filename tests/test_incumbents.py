@@ -12,7 +12,7 @@ from synth import api
 from synth.checker.schedule import replay as verify
 from synth.frontiers import engine_choice, incumbents
 from synth.frontiers.direct_sends import direct_schedule
-from synth.model import scale_frontier
+from synth.model import scale_collectives
 from synth.model.collective import collective
 from synth.model.schedule import Schedule
 from synth.pareto import close_step_count
@@ -30,7 +30,7 @@ def seeds(name, coll, root=()):
     return incumbents.find_incumbents(machine.network(), task, search).schedules
 
 
-@pytest.mark.parametrize("coll", scale_frontier.COLLECTIVES[:5])
+@pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES[:5])
 @pytest.mark.parametrize("name", ["torus:3x3", "dgx-a100*2", "hypercube:16"])
 def test_seeds_do_the_collective(name, coll):
     found = seeds(name, coll, (4,) if coll in ("broadcast", "reduce") else ())
