@@ -50,7 +50,7 @@ def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
     asked = [c for f in Candidates(BRIDGES, ALLREDUCE, 0).frames(3, FINE / 2) if (c := f.next(None)) is not None]
     for candidate in sorted(asked, key=lambda c: c.rounds)[:: max(1, len(asked) // 12)]:
         translation, steps, rounds = candidate.translation, candidate.steps, candidate.rounds
-        said = candidates.counting(translation.loads, 2 * len(translation.representatives), steps, rounds)
+        said = candidates.estimate_clauses(translation.loads, 2 * len(translation.representatives), steps, rounds)
         counted = encoded(candidate) - encoded(replace(candidate, rounds=steps))
         assert counted <= 2 * said + 2_000
         assert said <= SETTINGS.counted

@@ -56,7 +56,7 @@ class Ended:
     def kill(self):
         pass
 
-    resume = stop = kill
+    resume = suspend = stop = kill
 
 
 def ahead(monkeypatch, deadline: Deadline = NEVER, **job) -> prefetched_bounds.PrefetchedBounds:

@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
-from synth.model.topology import Topology
+from synth.model.topology import Network, Topology
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Deadline, time_limited
 
@@ -66,6 +67,11 @@ class Query:
     sweep: str = "guided"
     fresh: bool = False
     log: Path | None = None
+
+    @cached_property
+    def network(self) -> Network:
+        """The machine's routes in whole units."""
+        return self.machine.network()
 
     @property
     def names_no_engine(self) -> bool:
@@ -112,7 +118,7 @@ def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, lis
     With engine "auto" and many ranks all stages of `search` are run first.
     Raises SweepInterrupted with the incumbents on Ctrl-C.
     """
-    network, task, options = query.machine.network(), query.collective, query.options
+    network, task, options = query.network, query.collective, query.options
     try:
         bounds.steps(network, task)  # before any search
     except InfeasibleError as error:
@@ -198,7 +204,7 @@ def synthesize_exact(
     from synth.pareto.log import Log, default_directory, foreign
 
     machine, task, options, log = query.machine, query.collective, query.options, query.log
-    network = machine.network()
+    network = query.network
     key = _key(problem_fingerprint(network, task), options, query.sweep)
     if log is not None and foreign(log):
         raise SynthError(f"{log}: is no log of a sweep, and is not overwritten; name another file")
