@@ -196,11 +196,12 @@ def test_estimates_follow_what_tasks_took():
 @pytest.mark.slow
 def test_two_jobs_on_one_catalog_double_nothing(tmp_path):
     text = "topologies: ['ring:4', 'ring:5']\ncollectives: [allgather]\n"
-    runs = []
-    threads = [
-        threading.Thread(target=lambda: runs.append(run(tmp_path, text, lambda: Processes(job_task.run, 1))))
-        for _ in range(2)
-    ]
+    runs, tasks = [], planned(tmp_path, text)
+
+    def build():
+        runs.append(run(tmp_path, runner=lambda: Processes(job_task.run, 1), tasks=tasks))
+
+    threads = [threading.Thread(target=build) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -67,6 +67,13 @@ def test_points_are_labelled_and_verified(name, coll, monkeypatch):
         assert all(row[engine].startswith("flow: ") for row in table.rows)
 
 
+def test_points_of_more_steps_than_the_sweep_visited_raise_its_maximum():
+    machine, found = left_open("torus:3x3", "allgather")
+    made = merge_scale_points.merge_scale_points(replace(found, max_steps=1), ScaleSearch(machine, "allgather"))
+    assert made.max_steps == made.points[-1].steps > 1
+    api.verify(made.to_json())
+
+
 def test_an_interval_that_a_flow_point_closes_is_closed():
     machine, found = left_open("torus:3x3", "allgather")
     made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather"))

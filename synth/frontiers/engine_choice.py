@@ -52,6 +52,10 @@ QUICK_RANKS = 16
 LAST_SHARE, LAST_SECONDS = 0.1, 1.0
 
 
+class LogInUseError(SynthError):
+    """Another run of the same query writes the log that was named."""
+
+
 @dataclass(frozen=True)
 class Query:
     """A question for a frontier. `options.time_limit` is one for all engines together.
@@ -210,7 +214,7 @@ def synthesize_exact(
         raise SynthError(f"{log}: is no log of a sweep, and is not overwritten; name another file")
     record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, query.fresh)
     if record.trouble and log is not None:
-        raise SynthError(record.trouble)
+        raise (LogInUseError if record.in_use else SynthError)(record.trouble)
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
     limit = options.time_limit
     began = deadline.now if limit is None else deadline.end - limit

@@ -147,6 +147,14 @@ def _merged(found: Frontier, points: list[Point]) -> Frontier:
         else:
             open_intervals.append(replace(interval, upper=upper))
     note = "points of the flow methods stand beside those of exact synthesis, where that left something open"
+    max_steps = found.max_steps
+    if max_steps is not None and nondominated:
+        max_steps = max(max_steps, nondominated[-1].steps)
     return replace(
-        found, points=tuple(nondominated), open=tuple(open_intervals), bounds=tuple(bounds), notes=(*found.notes, note)
+        found,
+        points=tuple(nondominated),
+        open=tuple(open_intervals),
+        bounds=tuple(bounds),
+        notes=(*found.notes, note),
+        max_steps=max_steps,
     )

@@ -42,13 +42,14 @@ class Log:
     """Records of one sweep, keyed by `key` (a fingerprint of its question). With `path` None nothing is written.
 
     A log that cannot be written, or that another run of the same question has locked, is left out: `path` is None then,
-    and `trouble` says why.
+    and `trouble` says why. `in_use`: another run has locked it.
     """
 
     def __init__(self, path: Path | None, key: str, fresh: bool = False) -> None:
         self.path: Path | None = None
         self.records: list[dict] = []
         self.trouble = ""
+        self.in_use = False
         self._file = None
         if path is None:
             return
@@ -65,6 +66,7 @@ class Log:
             return
         if not _locked(file):
             file.close()
+            self.in_use = True
             self.trouble = f"another run of the same question writes the log {path}"
             return
         self.path, self._file = path, file

@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -182,9 +182,12 @@ def _exact(task: Task) -> dict:
     )
     # The folder is for a log of this attempt alone, where another job holds the shared log or its folder is not here.
     with TemporaryDirectory() as folder:
-        log = log or Path(folder) / "log.jsonl"
-        query = engine_choice.Query(task.topology, collective, options, "exact", log=log)
-        return answer_of(task, engine_choice.synthesize(query))
+        private = Path(folder) / "log.jsonl"
+        query = engine_choice.Query(task.topology, collective, options, "exact", log=log or private)
+        try:
+            return answer_of(task, engine_choice.synthesize(query))
+        except engine_choice.LogInUseError:  # another job has locked the shared log since
+            return answer_of(task, engine_choice.synthesize(replace(query, log=private)))
 
 
 def _from_log(task: Task, why: str) -> dict:
