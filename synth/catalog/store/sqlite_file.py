@@ -86,8 +86,11 @@ def _migrate(base: sqlite3.Connection, path: Path, create: bool, finish: Finish)
 
 
 def _version(base: sqlite3.Connection, path: Path) -> int:
-    version, owner = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
-    tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # One statement sees one state of the file, also while another process creates the catalog.
+    version, owner, tables = base.execute(
+        "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version, "
+        "pragma_application_id"
+    ).fetchone()
     if owner != APPLICATION and (tables or owner or version):
         raise FormatError("is an SQLite database, but no catalog of synth", str(path))
     if version > VERSION:
