@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +75,7 @@ def _migrate(base: sqlite3.Connection, path: Path, create: bool, finish: Finish)
         )
     if version == 0 and not create:
         raise FormatError("is an empty database, no catalog", str(path))
-    base.execute("PRAGMA journal_mode = WAL")
+    _use_write_ahead_log(base)
     with transaction(base):  # another process may have done it since
         version = _version(base, path)
         for step in MIGRATIONS[version:]:
@@ -83,6 +84,19 @@ def _migrate(base: sqlite3.Connection, path: Path, create: bool, finish: Finish)
         finish(base, version)
         base.execute(f"PRAGMA application_id = {APPLICATION}")
         base.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _use_write_ahead_log(base: sqlite3.Connection) -> None:
+    """Turn the write-ahead log on. SQLite does not wait here by itself where another process is doing the same."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _version(base: sqlite3.Connection, path: Path) -> int:
