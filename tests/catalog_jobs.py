@@ -25,9 +25,9 @@ def planned(tmp_path, text=SMALL):
     return plan.tasks(job_file_reader.load(path), tmp_path / "tasks")
 
 
-def run(tmp_path, text=SMALL, runner=None, db="catalog.db", again=(), tasks=None, **limits):
-    """The summary of a run of the job in `text`, or of its `tasks`; `runner` makes one, inline unless given."""
-    tasks = planned(tmp_path, text) if tasks is None else tasks
+def run(tmp_path, text=SMALL, runner=None, db="catalog.db", again=(), job=None, **limits):
+    """The summary of a run of the job in `text`, or of its tasks `job`; `runner` makes one, inline unless given."""
+    tasks = planned(tmp_path, text) if job is None else job
     with Store.open(tmp_path / db, create=True) as store:
         listed = queue.items(tasks, store, **dict.fromkeys(again, True))
         return Job(listed, store, runner or (lambda: Inline(task.run)), **limits).run()

@@ -199,7 +199,7 @@ def test_two_jobs_on_one_catalog_double_nothing(tmp_path):
     runs, tasks = [], planned(tmp_path, text)
 
     def build():
-        runs.append(run(tmp_path, runner=lambda: Processes(job_task.run, 1), tasks=tasks))
+        runs.append(run(tmp_path, runner=lambda: Processes(job_task.run, 1), job=tasks))
 
     threads = [threading.Thread(target=build) for _ in range(2)]
     for thread in threads:
