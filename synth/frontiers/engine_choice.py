@@ -113,7 +113,7 @@ def last_part(deadline: Deadline, options: Options) -> Deadline:
     """Return the deadline of what follows the sweep, which has a little time even where the sweep used it up."""
     if options.time_limit is None:
         return deadline
-    return Deadline(max(deadline.end, deadline.now + max(options.time_limit * LAST_SHARE, LAST_SECONDS)))
+    return deadline.at_least(max(options.time_limit * LAST_SHARE, LAST_SECONDS))
 
 
 def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, listener: Listener) -> Incumbents:

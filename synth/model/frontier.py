@@ -34,7 +34,7 @@ class LowerBound:
     scope: str = "any-chunks"
 
     def to_json(self) -> dict:
-        """As in a frontier document."""
+        """Return the value as it stands in a frontier document (docs/formats.md)."""
         return {"value": show(self.value), "scope": self.scope, "certificate": self.certificate}
 
     @staticmethod
@@ -118,7 +118,7 @@ class Open:
     certificate: dict = field(default_factory=dict)
 
     def to_json(self) -> dict:
-        """As in a frontier document."""
+        """Return the value as it stands in a frontier document (docs/formats.md)."""
         doc = {
             "steps": self.steps,
             "lower": show(self.lower),
@@ -158,7 +158,7 @@ class Answer:
         return self.chunks, self.steps, self.rounds
 
     def to_json(self) -> dict:
-        """As in a frontier document."""
+        """Return the value as it stands in a frontier document (docs/formats.md)."""
         return {
             "chunks": self.chunks,
             "steps": self.steps,

@@ -63,7 +63,7 @@ class ScaleFrontier(ParetoFrontier):
 
     @cached_property
     def latency(self) -> Fraction:
-        """The greatest latency of a way from rank to rank, µs: the α of the cost model."""
+        """The greatest latency of a path from rank to rank, µs: the α of the cost model."""
         return latency(self.topology)
 
     @property

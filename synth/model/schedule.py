@@ -83,7 +83,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A step-synchronous schedule. Whether it is right is decided by its replay (`synth.checker.schedule.replay`)."""
+    """A step-synchronous schedule. It may be wrong: `synth.checker.schedule.replay` decides."""
 
     network: Network
     collective: Collective

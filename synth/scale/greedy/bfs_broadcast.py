@@ -110,7 +110,7 @@ class BreadthFirstBroadcast:
         return distances(self.fabric.nodes, self.fabric.dst, self.fabric.src, rank).tolist()
 
     def _balanced_load(self, arrivals: _Arrivals) -> Fraction:
-        """The least possible load of the fullest link, in shards over capacity."""
+        """Return the minimum over all assignments of the greatest link load, in shards divided by the capacity."""
         count = len(arrivals.edges)
         shards, capacity = np.zeros(1 << count, np.int64), np.zeros(1 << count, np.int64)
         for mask, owners in arrivals.owners.items():
