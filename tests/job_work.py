@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from synth.catalog.jobs import task as job_task
@@ -64,12 +65,7 @@ def wrong(text: str) -> str:
 
 def fill_log(text: str) -> None:
     """The first point of the frontier goes into the task's log, as a sweep's does."""
-    from synth.frontiers import engine_choice
-
     doc = json.loads(text)
     task = job_task.Task.from_json(doc)
     found = json.loads(job_task.run(json.dumps(doc | {"log": None})))["frontier"]
-    assert task.log is not None
-    engine_choice.log_with_points(
-        task.log, task.topology, task.collective_value, job_task.sweep_options(task), found["points"][:1]
-    )
+    job_task.query_of(replace(task, known=tuple(found["points"][:1])), task.log).open_log().close(finished=False)

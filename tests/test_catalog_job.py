@@ -82,6 +82,14 @@ def test_a_budget_that_runs_out_leaves_an_interval_and_a_larger_one_goes_on(tmp_
     assert [p["bandwidth"] for p in asked.items[0].task.known] == [p["bandwidth"] for p in entry[6]["points"]]
 
 
+def test_a_file_that_is_no_log_stays_as_it_is(tmp_path):
+    (task,) = planned(tmp_path, ONE)
+    task.log.parent.mkdir(exist_ok=True)
+    task.log.write_text("notes of a person")
+    assert json.loads(job_task.run(json.dumps(task.to_json())))["state"] == "done"
+    assert task.log.read_text() == "notes of a person"
+
+
 def test_more_time_for_the_same_question_closes_it(tmp_path):
     text = LONGER.replace("1000s", "0.001s")
     run(tmp_path, text)

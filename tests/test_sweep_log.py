@@ -8,8 +8,9 @@ import pytest
 
 import synth
 from synth.errors import SynthError
+from synth.frontiers import engine_choice
 from synth.model.rational import size_bytes
-from synth.pareto.log import Log
+from synth.pareto.log import Log, LogError
 
 
 def test_a_cache_that_cannot_be_written_stops_no_sweep(tmp_path, monkeypatch) -> None:
@@ -48,6 +49,25 @@ def test_a_fresh_run_forgets_the_log(tmp_path) -> None:
     assert again.records == []
     again.close(finished=False)
     assert Log(path, "key").records == []
+
+
+def test_known_records_begin_a_log_that_has_none(tmp_path) -> None:
+    path, known = tmp_path / "log.jsonl", [{"kind": "unsat", "query": [1, 2, 3]}]
+    with Log(path, "key", known=known) as log:
+        assert log.records == known
+    with Log(path, "key", known=[{"kind": "unsat", "query": [9, 9, 9]}]) as log:
+        assert log.records == known
+    assert Log(None, "key", known=known).records == known
+
+
+def test_a_log_that_cannot_be_written_is_reported_before_any_search(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(engine_choice, "scale_search", lambda *_: pytest.fail("a search began"))
+    (tmp_path / "file").write_text("not a log")
+    for log in (tmp_path / "file", tmp_path / "file" / "log.jsonl"):
+        with pytest.raises(LogError):
+            synth.frontier("ring:4", "allgather", log=log)
+    with Log(tmp_path / "log", "key"), pytest.raises(LogError, match="another run"):
+        synth.frontier("ring:4", "allgather", log=tmp_path / "log")
 
 
 def test_a_frontier_is_short_and_takes_sizes_in_words(tmp_path) -> None:

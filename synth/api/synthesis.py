@@ -60,7 +60,7 @@ def frontier(
     extra_memory: int | None = Options.extra_memory,
     encoding: str = Options.encoding,
     solver: str = Options.solver,
-    sweep: str = "guided",
+    sweep: str = Options.sweep,
     time_limit: float | None = Options.time_limit,
     jobs: int | None = None,
     seed: int = Options.seed,
@@ -130,38 +130,11 @@ def frontier(
             raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
         engine = "exact"  # schedules of other methods relay what they need
     options = Options(
-        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, time_limit, jobs=workers(jobs),
+        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, sweep, time_limit, jobs=workers(jobs),
         seed=seed, deterministic=deterministic, same_bits=same_bits, proof=proof,
     )  # fmt: skip
-    deadline = Deadline.after(time_limit)
-    found = engine_choice.synthesize(engine_choice.Query(machine, task, options, engine, sweep, fresh, log), on_event)
-    if not cross_check:
-        return found
-    seconds = engine_choice.last_part(deadline, options).remaining()
-    return _cross_checked(found, options, on_event, None if time_limit is None else seconds)
-
-
-def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:
-    """Return `found` with z3's answers to its deciding questions. On Ctrl-C SweepInterrupted holds `found` without
-    them."""
-    from synth.pareto.cross_check import cross_check
-    from synth.pareto.events import Event
-    from synth.solvers.processes.pool import stop
-
-    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    budget = Budget(
-        Deadline.after(seconds),
-        memory=options.memory,
-        seed=options.seed,
-        jobs=options.jobs,
-        deterministic=options.deterministic,
-    )
-    try:
-        return cross_check(found, budget, tell)
-    except KeyboardInterrupt:
-        raise SweepInterrupted(found, None) from None
-    finally:
-        stop()
+    query = engine_choice.Query(machine, task, options, engine, log, fresh, cross_check=cross_check)
+    return engine_choice.synthesize(query, on_event)
 
 
 def _flow(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth import bounds
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import InfeasibleError, UsageError
 from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -29,7 +29,9 @@ from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Network, Topology
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.pareto.log import Log, LogError, default_directory, foreign
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
@@ -52,25 +54,29 @@ QUICK_RANKS = 16
 LAST_SHARE, LAST_SECONDS = 0.1, 1.0
 
 
-class LogInUseError(SynthError):
-    """Another run of the same query writes the log that was named."""
-
-
 @dataclass(frozen=True)
 class Query:
-    """A question for a frontier. `options.time_limit` is one for all engines together.
+    """A query for a frontier of exact synthesis: the problem, the options of its sweep, and the course of one run.
 
-    `engine`: "exact", or "auto" for all. `log`: the file from which the same query continues unless `fresh` (default: a
-    file in the cache directory).
+    The options say which schedules are searched for, by which engines and in which time. They are a value of their own
+    because the sweep needs no more, and because a log belongs to a problem and its options, whatever else a run does.
+
+    `options`: `options.time_limit` is one for all engines together.
+    `engine`: "exact", or "auto" for incumbents and scale methods too.
+    `log`: the file from which the same query continues. None: a file in the cache directory.
+    `fresh`: records of an earlier run in the log are ignored.
+    `known`: documents of points to begin with where the log has no records.
+    `cross_check`: z3 answers the deciding queries of the frontier again.
     """
 
     machine: Topology
     collective: Collective
     options: Options
     engine: str = "auto"
-    sweep: str = "guided"
-    fresh: bool = False
     log: Path | None = None
+    fresh: bool = False
+    known: tuple[dict, ...] = ()
+    cross_check: bool = False
 
     @cached_property
     def network(self) -> Network:
@@ -81,32 +87,66 @@ class Query:
     def names_no_engine(self) -> bool:
         """True where the options leave the engines within exact synthesis open."""
         options = self.options
-        return self.sweep == "guided" and options.encoding == options.solver == "auto" and not options.limits
+        return options.sweep == "guided" and options.encoding == options.solver == "auto" and not options.limits
+
+    def open_log(self) -> Log:
+        """Open the log, which records that it cannot be written. Raises LogError where `log` names such a file."""
+        key = _key(problem_fingerprint(self.network, self.collective), self.options)
+        if self.log is not None and foreign(self.log):
+            raise LogError(f"{self.log}: is no log of a sweep, and is not overwritten; name another file")
+        known = [{"kind": "point", "point": point} for point in self.known]
+        log = Log(self.log or default_directory() / f"{key[:24]}.jsonl", key, self.fresh, known)
+        if log.trouble and self.log is not None:
+            raise LogError(log.trouble)
+        return log
 
 
 def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
     """Return one frontier from incumbents, exact synthesis and scale methods, over one shared time.
 
-    Raises InfeasibleError where no schedule exists, SweepInterrupted with the frontier so far on Ctrl-C, and SynthError
-    where an explicit log cannot be written or is no log.
+    Raises InfeasibleError where no schedule exists, SweepInterrupted with the frontier so far on Ctrl-C, LogError
+    where an explicit log cannot be written or is no log, and VerificationError where a cross-check contradicts the
+    frontier.
     """
     machine, task, options = query.machine, query.collective, query.options
     listener, deadline = on_event or (lambda event: None), Deadline.after(options.time_limit)
-    search = scale_search(machine, task, lambda text: listener(Event("query", text)), options.same_bits)
     incumbents = None
-    if query.names_no_engine:
-        incumbents = first_rows(query, search, deadline.share(INCUMBENT_SHARE), listener)
-    frontier = synthesize_exact(query, incumbents, deadline, listener)
-    if search is None or query.engine == "exact" or not frontier.open:
-        return frontier
-    from synth.frontiers.merge_scale_points import merge_scale_points
-
+    with query.open_log() as log:
+        search = scale_search(machine, task, lambda text: listener(Event("query", text)), options.same_bits)
+        try:
+            if query.names_no_engine:
+                incumbents = first_rows(query, search, deadline.share(INCUMBENT_SHARE), listener)
+            frontier = synthesize_exact(query, log, incumbents, deadline, listener)
+        except InfeasibleError as error:
+            log.close(finished=True)
+            raise with_machine_ranks(error, machine.labels) from None
     try:
-        return merge_scale_points(frontier, search, incumbents, options, last_part(deadline, options))
+        if search is not None and query.engine != "exact" and frontier.open:
+            from synth.frontiers.merge_scale_points import merge_scale_points
+
+            frontier = merge_scale_points(frontier, search, incumbents, options, last_part(deadline, options))
+        return _cross_checked(frontier, options, deadline, listener) if query.cross_check else frontier
     except SweepInterrupted:  # it holds the points so far
         raise
     except KeyboardInterrupt:
         raise SweepInterrupted(frontier, None) from None
+
+
+def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
+    """Return `frontier` with z3's answers to its deciding queries."""
+    from synth.pareto.cross_check import cross_check
+
+    budget = Budget(
+        last_part(deadline, options),
+        memory=options.memory,
+        seed=options.seed,
+        jobs=options.jobs,
+        deterministic=options.deterministic,
+    )
+    try:
+        return cross_check(frontier, budget, lambda text: listener(Event("query", text)))
+    finally:
+        pool.stop()
 
 
 def last_part(deadline: Deadline, options: Options) -> Deadline:
@@ -120,13 +160,10 @@ def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, lis
     """Return the incumbents of a query, and announce them.
 
     With engine "auto" and many ranks all stages of `search` are run first.
-    Raises SweepInterrupted with the incumbents on Ctrl-C.
+    Raises InfeasibleError where no schedule exists, and SweepInterrupted with the incumbents on Ctrl-C.
     """
     network, task, options = query.network, query.collective, query.options
-    try:
-        bounds.steps(network, task)  # before any search
-    except InfeasibleError as error:
-        raise with_machine_ranks(error, query.machine.labels) from None
+    bounds.steps(network, task)  # before any search
     with time_limited(deadline):
         incumbents = find_incumbents(network, task, search, options.deterministic)
         announce(incumbents, listener)
@@ -199,65 +236,40 @@ def synthesize_flow(
 
 
 def synthesize_exact(
-    query: Query, incumbents: Incumbents | None, deadline: Deadline, listener: Listener = lambda event: None
+    query: Query,
+    log: Log,
+    incumbents: Incumbents | None,
+    deadline: Deadline,
+    listener: Listener = lambda event: None,
 ) -> Frontier:
-    """Return the frontier by exact synthesis, which begins with `incumbents`.
+    """Return the frontier by exact synthesis, which begins with `incumbents` and the records of `log`.
 
-    `deadline`: the end of the time limit, of which the incumbents have used some. Raises the errors of `synthesize`.
+    `deadline`: the end of the time limit, of which the incumbents have used some. Raises InfeasibleError and
+    SweepInterrupted.
     """
-    from synth.pareto.log import Log, default_directory, foreign
-
-    machine, task, options, log = query.machine, query.collective, query.options, query.log
-    network = query.network
-    key = _key(problem_fingerprint(network, task), options, query.sweep)
-    if log is not None and foreign(log):
-        raise SynthError(f"{log}: is no log of a sweep, and is not overwritten; name another file")
-    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, query.fresh)
-    if record.trouble and log is not None:
-        raise (LogInUseError if record.in_use else SynthError)(record.trouble)
-    notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
+    machine, options = query.machine, query.options
+    notes = machine.notes + ((f"no log: {log.trouble}",) if log.trouble else ())
     limit = options.time_limit
     began = deadline.now if limit is None else deadline.end - limit
-    sweep = _sweep_class(query.sweep)(network, task, options, record, listener, notes, machine.labels, started=began)
+    sweep = _sweep_class(options.sweep)(
+        query.network, query.collective, options, log, listener, notes, machine.labels, started=began
+    )
     if incumbents is not None:
         sweep.seeds, sweep.first_bound, sweep.reached = incumbents.schedules, incumbents.bound, incumbents.reached
-    try:
-        return sweep.run()
-    except InfeasibleError as error:
-        record.close(finished=True)
-        raise with_machine_ranks(error, machine.labels) from None
+    return sweep.run()
 
 
-def log_with_points(
-    log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]
-) -> Path | None:
-    """Write the documents of `known` points into `log`, unless that has records of this question; return its path.
-
-    The path is None where the log cannot be written.
-    """
-    from synth.pareto.log import Log
-
-    record = Log(log, _key(problem_fingerprint(machine.network(), task), options, "guided"))
-    if record.path is not None and not record.records:
-        for point in known:
-            record.append({"kind": "point", "point": point})
-    record.close(finished=False)
-    return record.path
-
-
-def frontier_from_log(machine: Topology, task: Collective, options: Options, log: Path | None, why: str) -> Frontier:
+def frontier_from_log(query: Query, why: str) -> Frontier:
     """Return the frontier of a sweep that was ended from outside: the points of its log, and an interval after them.
 
     Its bound is the one in the log, checked again, else a quick one. `why`: reason in the interval. Raises
-    InfeasibleError.
+    InfeasibleError, and LogError as `synthesize` does.
     """
-    from synth.pareto.log import Log
     from synth.pareto.resume import frontier_from_records
 
-    network = machine.network()
-    record = Log(log, _key(problem_fingerprint(network, task), options, "guided"))
-    record.close(finished=False)
-    return frontier_from_records(network, task, record.records, why, machine.notes, machine.labels)
+    machine = query.machine
+    with query.open_log() as log:
+        return frontier_from_records(query.network, query.collective, log.records, why, machine.notes, machine.labels)
 
 
 def _sweep_class(sweep: str) -> type[Sweep]:
@@ -272,11 +284,12 @@ def _sweep_class(sweep: str) -> type[Sweep]:
     return Sweep
 
 
-def _key(fingerprint: str, options: Options, sweep: str) -> str:
+def _key(fingerprint: str, options: Options) -> str:
     """Return the key of a log: a digest of the problem and of every option that changes the queries."""
     choices = [
-        options.max_steps, options.max_chunks, options.encoding, options.solver, sweep, options.seed, options.same_bits,
-        options.deterministic, options.proof is not None, options.max_extra_rounds, options.extra_memory,
+        options.max_steps, options.max_chunks, options.encoding, options.solver, options.sweep, options.seed,
+        options.same_bits, options.deterministic, options.proof is not None, options.max_extra_rounds,
+        options.extra_memory,
     ]  # fmt: skip
     return hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
 

@@ -43,6 +43,7 @@ class Options:
     `extra_memory`: the chunks that a rank may relay, a limit of SCCL's encoding alone. None: no limit.
     `encoding`: the name of an encoding, or "auto".
     `solver`: the name of a solver, or "auto" for a portfolio.
+    `sweep`: "guided" by lower bounds, or "blind": SCCL's loop over steps, rounds and chunks.
     `time_limit`: seconds for all of it. None: no limit; each number of steps then gets `point_seconds`.
     `point_seconds`: seconds for one number of steps where there is no time limit.
     `jobs`: processes at a time.
@@ -59,6 +60,7 @@ class Options:
     extra_memory: int | None = None
     encoding: str = "auto"
     solver: str = "auto"
+    sweep: str = "guided"
     time_limit: float | None = None
     point_seconds: float = 40.0
     jobs: int = 2

@@ -9,16 +9,21 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from synth.errors import SynthError
 from synth.model.schedule import Problem
 
 # Version of the records and of the queries behind them: a log of a more restrictive model is not continued.
 VERSION = 2
 # Beginning of every log, without blanks.
 HEAD = b'{"kind":"head"'
+
+
+class LogError(SynthError):
+    """The log that a query names cannot be written, is no log of a sweep, or belongs to another run."""
 
 
 def default_directory() -> Path:
@@ -41,15 +46,15 @@ def foreign(path: Path) -> bool:
 class Log:
     """Records of one sweep, keyed by `key` (a fingerprint of its question). With `path` None nothing is written.
 
+    `records`: those of an earlier run of the same question in the file, else `known`, which are then written into it.
     A log that cannot be written, or that another run of the same question has locked, is left out: `path` is None then,
-    and `trouble` says why. `in_use`: another run has locked it.
+    and `trouble` says why. As a context manager it closes the log, which stays for the next run.
     """
 
-    def __init__(self, path: Path | None, key: str, fresh: bool = False) -> None:
+    def __init__(self, path: Path | None, key: str, fresh: bool = False, known: Sequence[dict] = ()) -> None:
         self.path: Path | None = None
-        self.records: list[dict] = []
+        self.records: list[dict] = list(known)
         self.trouble = ""
-        self.in_use = False
         self._file = None
         if path is None:
             return
@@ -66,17 +71,26 @@ class Log:
             return
         if not _locked(file):
             file.close()
-            self.in_use = True
             self.trouble = f"another run of the same question writes the log {path}"
             return
         self.path, self._file = path, file
+        earlier: list[dict] = []
         if not fresh and self._matches(path, key):
-            self.records = [r for r in self._read(path) if r.get("kind") != "head"]
-        if self.records:
+            earlier = [r for r in self._read(path) if r.get("kind") != "head"]
+        if earlier:
+            self.records = earlier
             file.write("\n")  # a torn last line stays a line of its own
-        else:
-            file.truncate(0)
-            self.append({"kind": "head", "version": VERSION, "key": key})
+            return
+        file.truncate(0)
+        self.append({"kind": "head", "version": VERSION, "key": key})
+        for record in known:
+            self.append(record)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close(finished=False)
 
     @staticmethod
     def _read(path: Path) -> Iterator[dict]:

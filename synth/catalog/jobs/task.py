@@ -14,7 +14,8 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,7 @@ from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.pareto.events import Options
+    from synth.frontiers.engine_choice import Query
 
 SCHEMA = "synth.task/1"
 # The greatest number of ranks for which the units of a collective are written out. Above it only the flow methods run,
@@ -174,20 +175,7 @@ def run(text: str) -> str:
 def _exact(task: Task) -> dict:
     from synth.frontiers import engine_choice
 
-    options, collective = sweep_options(task), task.collective_value
-    log = (
-        None
-        if task.log is None
-        else engine_choice.log_with_points(task.log, task.topology, collective, options, task.known)
-    )
-    # The folder is for a log of this attempt alone, where another job holds the shared log or its folder is not here.
-    with TemporaryDirectory() as folder:
-        private = Path(folder) / "log.jsonl"
-        query = engine_choice.Query(task.topology, collective, options, "exact", log=log or private)
-        try:
-            return answer_of(task, engine_choice.synthesize(query))
-        except engine_choice.LogInUseError:  # another job has locked the shared log since
-            return answer_of(task, engine_choice.synthesize(replace(query, log=private)))
+    return answer_of(task, _with_log(task, engine_choice.synthesize))
 
 
 def _from_log(task: Task, why: str) -> dict:
@@ -196,9 +184,22 @@ def _from_log(task: Task, why: str) -> dict:
 
     if task.engine == "flow":
         raise SynthError(f"stopped for want of {why}; flow methods have no part of an answer")
-    return answer_of(
-        task, engine_choice.frontier_from_log(task.topology, task.collective_value, sweep_options(task), task.log, why)
-    )
+    return answer_of(task, _with_log(task, lambda query: engine_choice.frontier_from_log(query, why)))
+
+
+def _with_log(task: Task, answer: Callable[[Query], Frontier]) -> Frontier:
+    """Return the answer to the task's query with its shared log, else with a log of this attempt alone.
+
+    Another job may hold the shared log, or its folder may not be here.
+    """
+    from synth.pareto.log import LogError
+
+    with TemporaryDirectory() as folder:
+        private = Path(folder) / "log.jsonl"
+        try:
+            return answer(query_of(task, task.log or private))
+        except LogError:
+            return answer(query_of(task, private))
 
 
 def _flow(task: Task) -> dict:
@@ -234,12 +235,13 @@ def _empty_frontier(task: Task) -> dict | None:
     return Frontier(task.network, task.collective, (), notes=task.topology.notes, labels=task.topology.labels).to_json()
 
 
-def sweep_options(task: Task) -> Options:
-    """Return the options of the task in the form that the sweep takes."""
+def query_of(task: Task, log: Path | None) -> Query:
+    """Return the query of a task for exact synthesis, whose results are kept in `log`."""
+    from synth.frontiers.engine_choice import Query
     from synth.pareto.events import Options
 
     o = task.options
-    return Options(
+    options = Options(
         o.max_steps,
         o.max_chunks,
         time_limit=o.time_limit,
@@ -248,6 +250,7 @@ def sweep_options(task: Task) -> Options:
         deterministic=o.deterministic,
         memory=o.memory,
     )
+    return Query(task.topology, task.collective_value, options, "exact", log, known=task.known)
 
 
 def _provenance(task: Task) -> Provenance:
