@@ -24,8 +24,6 @@ from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.topology import Network
 
-CERTIFICATE_BYTES = 20_000
-
 Check = Callable[[dict], str]  # what is wrong with the document; empty when nothing is
 
 

@@ -133,7 +133,7 @@ def test_a_goal_measured(tmp_path):
     row = goals.measure(goal, tmp_path / "result.json", 120)
     assert row["error"] == ""
     assert row["answer"] == "2: 3/2; complete"
-    assert 0 < row["certificate"] < goals.CERTIFICATE_BYTES
+    assert 0 < row["certificate"] < 20_000
     wrong = goals.Goal("a wrong one", goals.pareto("ring:4", "allgather"), 60, goals.frontier({2: "1"}))
     assert goals.measure(wrong, tmp_path / "result.json", 120)["error"] == "S=2: 3/2, expected 1"
 

@@ -15,6 +15,7 @@ import synth as package
 from synth import api
 from synth.api import catalog
 from synth.catalog.entry import FAILED
+from synth.catalog.store import programs as store_programs
 from synth.catalog.store.store import Store
 from synth.cli import root
 from synth.errors import FormatError, SynthError
@@ -181,9 +182,6 @@ def test_measurements_come_to_their_entry(kept, ring, timed, tmp_path) -> None: 
         assert program.fingerprint in [row["fingerprint"] for row in timed["programs"]]
         lowered = api.lower(ring.points[0].schedule, protocol="LL", instances=2)
         assert store.program(program.fingerprint) == lowered
-        assert store.put_program(own, 1, lowered, instances=2) is False
-        assert store.put_program(own, 1, api.lower(ring.points[0].schedule)) is True
-        assert len(store.programs(own)) == 2
     assert "programs kept: point 1 LL x 2" in synth(f"show {own}").stdout
     assert "of point 1: " in synth("verify -v").stdout
 
@@ -209,9 +207,6 @@ def test_measurements_of_nothing_here(kept, timed, tmp_path) -> None:
         "m.json: none of its 1 programs (broadcast on line:3) was lowered from a point of"
     )
     with catalog.open(kept) as store:
-        with pytest.raises(SynthError, match="none of its 2 programs"):
-            store.add_measurement(store.fingerprints()[1], timed)
-        assert store.add_measurement(store.fingerprints()[0], timed) is True
         bad = [
             {}, timed | {"schema": "synth.frontier/1"}, timed | {"programs": []}, timed | {"rows": [{"program": 7}]},
             timed | {"ranks": "4"}, timed | {"programs": [{"fingerprint": 1}]}, timed | {"topology": {}},
@@ -245,7 +240,9 @@ def test_gc(kept, ring, large, timed) -> None:  # noqa: F811
         change("PRAGMA foreign_keys = ON")
         lost = timed | {"programs": [timed["programs"][1]], "rows": []}
         store.attach(1, "host", catalog_blob(lost), ())
-        store.put_program(entry(ring).id, 7, api.lower(ring.points[0].schedule))
+        program = api.lower(ring.points[0].schedule)
+        absent = store_programs.StoredProgram(store_programs.fingerprint(program), 7, "synth", program.protocol, 1)
+        store_programs.write(store.base, store.row_of(entry(ring).id), program, absent)
     size = kept.stat().st_size
     dry = synth("gc --dry-run").stdout.splitlines()
     assert kept.stat().st_size == size

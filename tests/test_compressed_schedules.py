@@ -47,12 +47,12 @@ def ring_forest(ranks, *, collective="allgather", symmetric=True):
 @pytest.mark.parametrize("depth", [1, 3, 16])
 def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
     forest = ring_forest(6, collective=collective, symmetric=symmetric)
-    made = pipelining.pipelined_schedule(forest, depth)
+    made = pipelining.Pipeline(forest).schedule(depth)
     found = compressed_replay.replay(made)
     assert found.group == (6 if symmetric else 1)
     assert found.sends == 6 * 2 * 5 * depth
     assert found.busiest == 1
-    assert (made.steps, made.rounds_per_chunk) == pipelining.rate(forest, depth)
+    assert (made.steps, made.rounds_per_chunk) == pipelining.Pipeline(forest).rate(depth)
     assert made.steps == 5 + depth - 1
     replay.schedule(orbit_expansion.ordinary_schedule(made))
     assert compressed_replay.replay(orbit_expansion.expand_orbits(made)).rounds_per_chunk == made.rounds_per_chunk
@@ -60,18 +60,18 @@ def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
 
 def test_depth_brings_the_rate_near_the_forests():
     forest = ring_forest(8)
-    rates = [pipelining.rate(forest, depth)[1] for depth in (1, 8, 64, 512)]
+    rates = [pipelining.Pipeline(forest).rate(depth)[1] for depth in (1, 8, 64, 512)]
     assert rates == sorted(rates, reverse=True)
     assert Fraction(7, 2) <= rates[-1] < Fraction(7, 2) * Fraction(51, 50)
     with pytest.raises(UsageError):
-        pipelining.pipelined_schedule(forest, 0)
+        pipelining.Pipeline(forest).schedule(0)
 
 
 @settings(max_examples=120)
 @given(st.data())
 def test_an_altered_schedule_is_refused_or_just_as_right(data):
     collective = data.draw(st.sampled_from(["allgather", "reduce-scatter"]))
-    made = pipelining.pipelined_schedule(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans())), 2)
+    made = pipelining.Pipeline(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans()))).schedule(2)
     column = data.draw(st.sampled_from(["step", "chunk", "path", "kind", "rounds", "drop", "generators"]))
     if column == "drop":
         keep = np.arange(len(made.step)) != data.draw(st.integers(0, len(made.step) - 1))
@@ -94,7 +94,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
     for name in ("ring:8", "dgx-a100"):
         machine = topology(name)
         made = replace(
-            pipelining.pipelined_schedule(ring_forest(8), 4),
+            pipelining.Pipeline(ring_forest(8)).schedule(4),
             topology=machine if name == "ring:8" else topology("ring:8"),
         )
         path = tmp_path / "a.npz"
@@ -106,7 +106,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
 
 
 def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
-    made = replace(pipelining.pipelined_schedule(ring_forest(8), 2), generators=())
+    made = replace(pipelining.Pipeline(ring_forest(8)).schedule(2), generators=())
     made.save(tmp_path / "a.npz")
     again = schedule_archive.load(tmp_path / "a.npz")
     assert again.generators == () and again.digest() == made.digest()
@@ -125,8 +125,8 @@ def test_other_files_are_refused(tmp_path, content):
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("depth", [1, 4])
 def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
-    scatter = pipelining.pipelined_schedule(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
-    gather = pipelining.pipelined_schedule(ring_forest(5, symmetric=symmetric), depth)
+    scatter = pipelining.Pipeline(ring_forest(5, collective="reduce-scatter", symmetric=symmetric)).schedule(depth)
+    gather = pipelining.Pipeline(ring_forest(5, symmetric=symmetric)).schedule(depth)
     made = pipelining.scatter_then_gather(scatter, gather)
     found = compressed_replay.replay(made)
     assert found.sends == 2 * compressed_replay.replay(gather).sends
@@ -140,7 +140,7 @@ def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
 
 
 def test_an_allgather_turned_is_a_reduce_scatter():
-    gather = pipelining.pipelined_schedule(ring_forest(6), 3)
+    gather = pipelining.Pipeline(ring_forest(6)).schedule(3)
     made = pipelining.reversed_in_time(gather)
     compressed_replay.replay(made)
     replay.schedule(orbit_expansion.ordinary_schedule(made))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from synth.errors import FormatError, SynthError
 from synth.model.topology import Topology
-from synth.topologies.importers import load, load_dump, sniff
+from synth.topologies.importers import load, sniff
 from synth.topologies.match import match
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -33,7 +33,7 @@ TABLE = [
 def test_what_dumps_hold(file, form, ranks, fast, pcie, limits):
     path = FIXTURES / file
     assert sniff(path.read_text()) == form
-    made = load_dump(path)
+    made = load(path)
     assert made.ranks == ranks
     assert Counter(k.bandwidth for k in made.links if k.kind != "pcie") == fast
     assert sum(k.kind == "pcie" for k in made.links) == pcie
@@ -246,12 +246,10 @@ def test_files_without_links_say_what_they_lack():
         load(FIXTURES / "astra-sim-tiers.topo")
 
 
-def test_a_topology_file_is_no_dump(tmp_path):
+def test_a_topology_file_is_read_as_one(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: 1, both: true}]\n")
     assert load(path).ranks == 2
-    with pytest.raises(FormatError, match="no dump"):
-        load_dump(path)
 
 
 def test_huge_files_are_not_read(tmp_path):
@@ -293,7 +291,7 @@ def test_every_sample_is_read_or_refused_in_one_line():
                 load(path)
             assert "\n" not in str(caught.value)
             continue
-        made = load_dump(path)
+        made = load(path)
         assert all(d is not None for row in made.network().distances for d in row), path
 
 

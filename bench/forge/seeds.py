@@ -81,16 +81,12 @@ SWITCHED = Network(
     wires=((0, "a", 3), ("a", 1, 3), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3)),
 )
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
-CUBE = Network("one way", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 0, 1)))
 HOST = _machine(
     3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1), 2), ((2, 3), 2)), ("s",)
 )  # ports that carry 2 both ways together
 ROOT = _machine(
     3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1, 2, 3), 2),), ("s",)
 )  # a way from 0 to 1 crosses its limit twice
-PORTS = _machine(
-    4, _both([(a, b) for a in range(4) for b in range(a)]), (((0, 2, 6), 2), ((1, 4, 8), 2))
-)  # what leaves, or enters, a rank
 NIC = _machine(4, [*_both([(0, 1), (2, 3)], 4), *_both([(0, 4), (1, 4), (2, 4), (3, 4)], 1)], (((4, 6), 1),), ("nic",))
 HALO = _task([[0], [1]], [[2], [3]], 4)  # two messages between ranks that no link joins
 PARTS = _task([[0], [0], [1]], [[1, 2], [1, 2], [0, 2]], 3)  # an allgather of two units, one and none

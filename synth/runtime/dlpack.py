@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synth.errors import UsageError
-from synth.runtime.dtypes import DTYPES
 
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # DLPack's device types
 ANY = -1  # the device of an array on a GPU that does not say which
@@ -22,7 +21,6 @@ _CODES = {(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)}
 _CODES |= {(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)}
 _CODES |= {(2, bits): f"float{bits}" for bits in (16, 32, 64)}
 _CODES |= {(4, 16): "bfloat16", (6, 8): "bool"}
-_NAMES = {kind.name for kind in DTYPES}
 
 
 class ArrayInfo(NamedTuple):

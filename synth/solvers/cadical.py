@@ -22,7 +22,6 @@ CLAUSES_PER_SECOND, PROPAGATIONS_PER_SECOND = 1e6, 6e6
 class Cadical(PythonSat):
     """CaDiCaL on the clauses of a model."""
 
-    native_counts: ClassVar[bool] = False
     proofs: ClassVar[bool] = True
 
     def solve(self, model: Model) -> Answer:

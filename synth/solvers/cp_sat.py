@@ -23,7 +23,6 @@ class CpSat:
     `conflicts`: maximum number of conflicts of a search (None: no limit).
     """
 
-    native_counts: ClassVar[bool] = True
     proofs: ClassVar[bool] = False
     status: ClassVar[Mapping[str, Literal["sat", "unsat", "gave-up"]]] = {
         "OPTIMAL": "sat", "FEASIBLE": "sat", "INFEASIBLE": "unsat", "UNKNOWN": "gave-up",

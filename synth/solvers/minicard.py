@@ -24,7 +24,6 @@ except ImportError:
 class MiniCard(PythonSat):
     """MiniCard on the clauses of a model and its counts as they are."""
 
-    native_counts: ClassVar[bool] = True
     proofs: ClassVar[bool] = False
 
     def solve(self, model: Model) -> Answer:

@@ -31,7 +31,6 @@ def reason(text: str) -> tuple[Literal["time", "memory", "interrupted", "gave-up
 class Z3Sat:
     """z3's SAT solver, in a new context for each model. `conflicts`: their maximum in a search (None: no limit)."""
 
-    native_counts: ClassVar[bool] = False
     proofs: ClassVar[bool] = False
     status: ClassVar[Mapping[str, Literal["sat", "unsat"]]] = {"sat": "sat", "unsat": "unsat"}
 

@@ -12,17 +12,14 @@ from functools import partial
 
 from synth.catalog.entry import FAILED, Entry, Options, fingerprint
 from synth.catalog.isomorphism import Relabelling, invariant
-from synth.catalog.store import programs as store_programs
-from synth.catalog.store.blobs import Blob, pack
+from synth.catalog.store.blobs import Blob
 from synth.catalog.store.find import Alias, find_isomorphic
 from synth.catalog.store.reader import Reader
 from synth.catalog.store.rows import WORTH, Packed, packed
 from synth.catalog.store.sqlite_file import sqlite_errors, transaction
-from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier
 from synth.model.topology import Network
-from synth.program.program import Program
 
 
 class Store(Reader):
@@ -154,34 +151,6 @@ class Store(Reader):
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
-
-    def add_measurement(self, name: str, document: dict) -> bool:
-        """Attach a document ``synth.measured/1`` to an entry; return False where it is attached already.
-
-        Raises FormatError for another document, SynthError where none of its programs was lowered from the entry's
-        points.
-        """
-        rows, entry = store_programs.measured_programs(document), self.get(name)
-        matches = [match for row in rows if (match := store_programs.lowered(entry, row)) is not None]
-        if not matches:
-            raise SynthError(f"none of its {len(rows)} programs was lowered from a point of entry {entry.id}")
-        number, blob = self.row_of(name), pack(document)
-        with sqlite_errors(self.path), transaction(self.base):
-            for kept, program in matches:
-                store_programs.write(self.base, number, program, kept)
-            return self.attach(number, document["executor"], blob, [kept.fingerprint for kept, _ in matches])
-
-    def put_program(
-        self, name: str, point: int, program: Program, *, runtime: str = "synth", instances: int = 1
-    ) -> bool:
-        """Store a program that was lowered from point `point` (from 1) of an entry; return False where it is stored
-        already."""
-        number = self.row_of(name)
-        kept = store_programs.StoredProgram(
-            store_programs.fingerprint(program), point, runtime, program.protocol, instances
-        )
-        with sqlite_errors(self.path), transaction(self.base):
-            return store_programs.write(self.base, number, program, kept)
 
     def delete(self, name: str) -> None:
         """Remove an entry with its documents, programs and aliases, or remove one alias. Raises UsageError where there

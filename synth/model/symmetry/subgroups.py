@@ -32,7 +32,6 @@ PROBES = 8
 
 Basis = tuple[Permutation, ...]
 Distances = Sequence[Sequence[int | None]]
-Lift = Callable[[Permutation], Generator | None]
 
 
 def chain(

@@ -108,16 +108,6 @@ class Pipeline:
         )
 
 
-def pipelined_schedule(forest: Forest, depth: int) -> CompressedSchedule:
-    """Return ``Pipeline(forest).schedule(depth)``."""
-    return Pipeline(forest).schedule(depth)
-
-
-def rate(forest: Forest, depth: int) -> tuple[int, Fraction]:
-    """Return ``Pipeline(forest).rate(depth)``: (S, R/C)."""
-    return Pipeline(forest).rate(depth)
-
-
 def _levels(forest: Forest) -> np.ndarray:
     """Return the depth of each rank in each tree, in hops."""
     level = np.zeros(forest.parents.shape, np.int64)

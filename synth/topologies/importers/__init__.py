@@ -85,14 +85,6 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
     return read(text, file, name, assumed)
 
 
-def load_dump(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
-    """Return the topology of a dump, as `load`. Raises FormatError for a user's topology file."""
-    path = Path(path)
-    if sniff(_ANSI.sub("", text_of(path))) == "topology":
-        raise FormatError("is no dump of nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL or astra-sim", str(path))
-    return load(path, gbps_per_link, pcie_gbps)
-
-
 def _given(path: Path, value: object) -> Fraction | None:
     if value is None:
         return None
