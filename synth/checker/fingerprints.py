@@ -22,11 +22,16 @@ def with_one_chunk(collective: dict, chunks: int) -> dict:
 
 
 def problem_fingerprint(topology: dict, collective: dict) -> str:
-    """Return the SHA-256 of links, limits, pre, post and combining; `collective` has one chunk per unit."""
+    """Return the SHA-256 of links, limits, switches that multicast, pre, post and combining.
+
+    `collective` has one chunk per unit.
+    """
     problem = {
         "links": topology["links"], "limits": topology["limits"],
         "pre": collective["pre"], "post": collective["post"], "combining": collective["combining"],
     }  # fmt: skip
+    if "multicast" in topology:
+        problem["multicast"] = topology["multicast"]
     return hashlib.sha256(canonical(problem)).hexdigest()
 
 

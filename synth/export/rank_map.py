@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from synth.errors import SynthError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, collective
@@ -42,7 +43,11 @@ def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
     steps = []
     for step in schedule.steps:
         sends = sorted(Send(chunk[s.chunk], ranks[s.src], ranks[s.dst], s.kind, s.via) for s in step.sends)
-        steps.append(Step(step.rounds, tuple(sends)))
+        switch_sends = []
+        for send in step.switch_sends:
+            group = tuple(sorted(ranks[r] for r in send.group))
+            switch_sends.append(send._replace(chunk=chunk[send.chunk], rank=ranks[send.rank], group=group))
+        steps.append(Step(step.rounds, tuple(sends), tuple(switch_sends)))
     return Schedule(network(schedule.network, ranks), task, c, tuple(steps))
 
 
@@ -50,12 +55,16 @@ def network(old: Network, ranks: Sequence[int]) -> Network:
     """Return `old` with rank r renamed ``ranks[r]``; routes and caps keep their order."""
     routes = tuple(Route(ranks[r.src], ranks[r.dst], r.units, r.via, r.latency) for r in old.routes)
     wires = tuple((_end(a, ranks), _end(b, ranks), units) for a, b, units in old.wires)
-    return Network(old.name, old.ranks, routes, old.caps, old.unit, wires)
+    multicast = []
+    for switch in old.multicast:
+        ports = tuple(sorted((replace(port, rank=ranks[port.rank]) for port in switch.ports), key=lambda p: p.rank))
+        multicast.append(replace(switch, ports=ports))
+    return Network(old.name, old.ranks, routes, old.caps, old.unit, wires, (), tuple(multicast))
 
 
 def links(schedule: Schedule) -> set[tuple[int, int]]:
     """Return the pairs (src, dst) of different ranks between which `schedule` sends."""
-    return {(send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local}
+    return {(send.src, send.dst) for step in schedule.steps for send in step.unicast_sends if not send.local}
 
 
 def check_links(schedule: Schedule, machine: Network, name: str) -> None:

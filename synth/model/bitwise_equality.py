@@ -31,7 +31,7 @@ def same_bits(schedule: Schedule) -> bool:
             value.update({(chunk, rank): rank for rank in pre})
     for t, step in enumerate(schedule.steps):
         terms: dict[tuple[int, int], list[int]] = {}
-        for send in sorted(step.sends, key=lambda s: s.kind.startswith("reduce")):
+        for send in sorted(step.unicast_sends, key=lambda s: s.kind.startswith("reduce")):
             term = send.src if send.kind.endswith("-input") else value[send.chunk, send.src]
             at = (send.chunk, send.dst)
             if send.kind.startswith("copy"):

@@ -14,8 +14,11 @@ def prune(schedule: Schedule) -> Schedule:
 
     A combined value is needed whole: if an address is read, everything that was added into it since it was last
     replaced is needed. A copy of a value onto the same value, bit for bit, is dead too (a rank's own input over that
-    input, say). Steps stay even when they are empty, with one round, so S does not change.
+    input, say). Steps stay even when they are empty, with one round, so S does not change. A schedule with switch sends
+    is returned as it is.
     """
+    if schedule.uses_multicast:
+        return schedule
     steps = _needed(schedule, [step.sends for step in schedule.steps])
     while schedule.collective.combining and (fewer := _changing(schedule, steps)) != steps:
         steps = _needed(schedule, fewer)

@@ -2,12 +2,14 @@
 
     Problem   network collective chunks steps rounds          C, S, R of the SCCL paper
     Schedule  network collective chunks steps                 steps: tuple[Step, ...]
-    Step      rounds sends
+    Step      rounds sends switch_sends
     Send      chunk src dst kind via                          kind: copy, reduce, copy-input, reduce-input
+    SwitchSend  chunk rank group kind switch                  kind: multicast, multicast-reduce, fetch-reduce
 
 All sends of a step read the state before it. Within a step copies land before reductions add. A "-input" send carries
 the input of its rank. From a rank to itself it uses no link: the rank's input replaces the value that it holds, or is
-added to it.
+added to it. A switch send is done by a switch that multicasts: it copies the value of `rank` to its `group`
+(multicast), adds it there (multicast-reduce), or adds the values of the group to that of `rank` (fetch-reduce).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from synth.model.topology import Network
 
 SCHEMA = "synth.schedule/1"
 SEND_KINDS = ("copy", "reduce", "copy-input", "reduce-input")
+SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
 
 
 class Send(NamedTuple):
@@ -41,11 +44,51 @@ class Send(NamedTuple):
         return self.src == self.dst
 
 
+class SwitchSend(NamedTuple):
+    """One chunk between `rank` and the ranks of `group` through the switch `switch` in one step.
+
+    `group` is ascending and holds `rank` itself, whose value a multicast leaves as it is. `kind`: "multicast" copies
+    the value of `rank` to the group, "multicast-reduce" adds it to theirs, "fetch-reduce" adds theirs to that of
+    `rank`.
+    """
+
+    chunk: int
+    rank: int
+    group: tuple[int, ...]
+    kind: str
+    switch: str
+
+    @property
+    def local(self) -> bool:
+        """False: the chunk passes the switch."""
+        return False
+
+    def expanded(self) -> tuple[Send, ...]:
+        """Return the sends from rank to rank with the same effect. They use more bandwidth."""
+        others = [rank for rank in self.group if rank != self.rank]
+        if self.kind == "fetch-reduce":
+            return tuple(Send(self.chunk, rank, self.rank, "reduce") for rank in others)
+        kind = "copy" if self.kind == "multicast" else "reduce"
+        return tuple(Send(self.chunk, self.rank, rank, kind) for rank in others)
+
+
 class Step(NamedTuple):
-    """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends."""
+    """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends.
+
+    A port of a switch counts `switch_sends` and sends together (docs/model.md).
+    """
 
     rounds: int
     sends: tuple[Send, ...]
+    switch_sends: tuple[SwitchSend, ...] = ()
+
+    @property
+    def unicast_sends(self) -> tuple[Send, ...]:
+        """The sends, and those from rank to rank with the effect of the switch sends."""
+        sends = list(self.sends)
+        for switch_send in self.switch_sends:
+            sends += switch_send.expanded()
+        return tuple(sends)
 
 
 def canonical(doc: object) -> bytes:
@@ -54,9 +97,13 @@ def canonical(doc: object) -> bytes:
 
 
 def problem_fingerprint(network: Network, collective: Collective) -> str:
-    """SHA-256 of the document that a certificate speaks about: links, limits, pre and post with one chunk per unit."""
+    """SHA-256 of the document that a certificate speaks about: links, limits, switches that multicast, pre and post.
+
+    With one chunk per unit.
+    """
     held = network.document | collective.document
-    doc = {key: held[key] for key in ("links", "limits", "pre", "post", "combining")}
+    keys = ("links", "limits", "pre", "post", "combining", *(("multicast",) if network.multicast else ()))
+    doc = {key: held[key] for key in keys}
     return hashlib.sha256(canonical(doc)).hexdigest()
 
 
@@ -91,13 +138,15 @@ class Schedule:
     steps: tuple[Step, ...]
 
     def __repr__(self) -> str:
-        sends = sum(not send.local for step in self.steps for send in step.sends)
+        sends = sum(not send.local for step in self.steps for send in (*step.sends, *step.switch_sends))
         size = f"C={self.chunks}, S={len(self.steps)}, R={self.rounds}, {sends} sends"
         return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
 
     def __reduce__(self) -> tuple:
         # Pickled column by column: that saves one object for each of up to some hundred thousand sends.
-        columns = [(step.rounds, list(zip(*step.sends, strict=True))) for step in self.steps]
+        columns = []
+        for step in self.steps:
+            columns.append((step.rounds, list(zip(*step.sends, strict=True)), step.switch_sends))
         return _from_columns, (self.network, self.collective, self.chunks, columns)
 
     @property
@@ -111,6 +160,11 @@ class Schedule:
         return Fraction(self.rounds, self.chunks)
 
     @property
+    def uses_multicast(self) -> bool:
+        """True if a step has switch sends."""
+        return any(step.switch_sends for step in self.steps)
+
+    @property
     def problem(self) -> Problem:
         """The problem that this schedule answers."""
         return Problem(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
@@ -118,10 +172,12 @@ class Schedule:
     def reversed(self) -> Schedule:
         """Return the time reversal of a non-combining schedule: copies become reductions, the last step is first."""
         kind = {"copy": "reduce", "reduce": "copy"}
+        turned = {"multicast": "fetch-reduce", "fetch-reduce": "multicast"}
         steps = []
         for step in reversed(self.steps):
             sends = sorted(Send(s.chunk, s.dst, s.src, kind[s.kind], s.via[::-1]) for s in step.sends)
-            steps.append(Step(step.rounds, tuple(sends)))
+            switch_sends = tuple(send._replace(kind=turned[send.kind]) for send in step.switch_sends)
+            steps.append(Step(step.rounds, tuple(sends), switch_sends))
         return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, tuple(steps))
 
     def to_json(self) -> dict:
@@ -134,6 +190,8 @@ class Schedule:
                 if send.via:
                     sends[-1].append(list(send.via))
             rows.append({"rounds": step.rounds, "sends": sends})
+            if step.switch_sends:
+                rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         return {
             "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": self.network.to_json(),
             "collective": self.collective.to_json(self.chunks), "chunks": self.chunks, "steps": rows,
@@ -149,18 +207,21 @@ class Schedule:
             sends = []
             for chunk, src, dst, kind, *via in row["sends"]:
                 sends.append(Send(chunk, src, dst, kind, tuple(via[0]) if via else ()))
-            steps.append(Step(row["rounds"], tuple(sends)))
+            switch_sends = []
+            for chunk, rank, group, kind, switch in row.get("switch_sends", []):
+                switch_sends.append(SwitchSend(chunk, rank, tuple(group), kind, switch))
+            steps.append(Step(row["rounds"], tuple(sends), tuple(switch_sends)))
         network = Network.from_json(doc["topology"])
         collective = Collective.from_json(doc["collective"], doc["chunks"])
         return Schedule(network, collective, doc["chunks"], tuple(steps))
 
 
 def _from_columns(
-    network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple]]]
+    network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple], tuple]]
 ) -> Schedule:
     """The schedule whose steps are given as their rounds and the columns of their sends."""
     send = partial(tuple.__new__, Send)
     steps = []
-    for rounds, sends in columns:
-        steps.append(Step(rounds, tuple(map(send, zip(*sends, strict=True)))))
+    for rounds, sends, switch_sends in columns:
+        steps.append(Step(rounds, tuple(map(send, zip(*sends, strict=True))), switch_sends))
     return Schedule(network, collective, chunks, tuple(steps))

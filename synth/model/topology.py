@@ -1,13 +1,18 @@
 """Topology: a machine as users and importers describe it, and Network: its exact integer view.
 
-    Topology  name ranks links limits switches nodes unit generators labels notes
-    Link      src dst bandwidth latency kind          ends below `ranks` are ranks, the others switches
-    Limit     name links bandwidth                    those links together carry at most `bandwidth`
+    Topology   name ranks links limits switches nodes unit generators labels notes multicast
+    Link       src dst bandwidth latency kind         ends below `ranks` are ranks, the others switches
+    Limit      name links bandwidth                   those links together carry at most `bandwidth`
+    Multicast  switch ranks own                       a switch that copies to, and sums from, several of `ranks` at once
 
-    Network   name ranks routes limits unit wires     rank to rank only, capacities in whole units (chunks per round)
-    Route     src dst units via                       `via`: names of the switches on the way
-    Cap       routes units                            those routes, each as often as listed, carry at most `units` per
+    Network    name ranks routes limits unit wires multicast
+                                                      rank to rank only, capacities in whole units (chunks per round)
+    Route      src dst units via                      `via`: names of the switches on the way
+    Cap        routes units                           those routes, each as often as listed, carry at most `units` per
                                                       round
+    MulticastSwitch  switch own ports                 a `Multicast` and its ports
+    Port       rank up down                           caps that data of `rank` into the switch, and out of it, count
+                                                      against
 
 Bandwidths are GB/s (1e9 bytes/s) per direction, latencies µs. `Topology.network()` goes from one to the other;
 everything exact (bounds, encodings, verify) sees the Network only.
@@ -27,6 +32,7 @@ from synth.errors import SynthError
 from synth.model.rational import gcd, printable, rational, show
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
+OWN = ("through", "local")
 MAX_ROUTES_PER_PAIR = 64
 
 
@@ -51,6 +57,36 @@ class Limit:
     name: str
     links: Sequence[int]
     bandwidth: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """A switch that multicasts and reduces among `ranks`.
+
+    `switch` is one of `Topology.switches`, and `ranks` () means all that it has links from and to. Or it is the name of
+    a switch that the topology describes by links and limits alone. `own` is "through" (the issuer's own data uses its
+    port, as in an NVSwitch) or "local" (it does not).
+    """
+
+    switch: str
+    ranks: tuple[int, ...] = ()
+    own: str = "through"
+
+
+def check_multicast(multicast: Multicast, ranks: int, switches: Sequence[str]) -> None:
+    """Raise SynthError, in one line, for a `Multicast` that makes no sense on a topology of `ranks` and `switches`."""
+    name = f"the switch {multicast.switch!r} that multicasts"
+    if multicast.own not in OWN:
+        raise SynthError(f"{name}: own is {multicast.own!r}; {' and '.join(OWN)} exist")
+    if not multicast.ranks and multicast.switch not in switches:
+        raise SynthError(f"{name} has no ranks; list them, or name one of the switches")
+    for rank in multicast.ranks:
+        if not 0 <= rank < ranks:
+            raise SynthError(f"{name} names rank {rank}; the ranks are 0 to {ranks - 1}")
+        if multicast.ranks.count(rank) > 1:
+            raise SynthError(f"{name} names rank {rank} twice")
+    if len(multicast.ranks) == 1:
+        raise SynthError(f"{name} has rank {multicast.ranks[0]} alone; a group has at least two")
 
 
 def columns(links: Sequence[Link]) -> tuple[Sequence[int], Sequence[int], Iterable[Fraction]]:
@@ -100,12 +136,35 @@ class Cap:
     units: int
 
 
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The port of `rank` at a switch that multicasts.
+
+    What the rank sends into the switch counts against the caps `up`, what it receives against the caps `down` (indices
+    into `Network.caps`).
+    """
+
+    rank: int
+    up: tuple[int, ...]
+    down: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastSwitch:
+    """A switch that multicasts and reduces among the ranks of its ports; `own` as in `Multicast`."""
+
+    switch: str
+    own: str
+    ports: tuple[Port, ...]
+
+
 @dataclass(frozen=True)
 class Network:
     """The exact, integer view of a topology: what schedules run on and what certificates speak about.
 
     `wires` is empty unless switches are explicit; then it lists the physical links ``(end, end, units)`` whose ends
-    are ranks or switch names, and `caps` holds one entry per wire that more than one route shares.
+    are ranks or switch names, and `caps` holds one entry per wire that more than one route shares. `multicast` is empty
+    unless `Topology.network` was asked for it.
     """
 
     name: str
@@ -115,6 +174,7 @@ class Network:
     unit: Fraction = Fraction(1)
     wires: tuple[tuple[int | str, int | str, int], ...] = ()
     generators: tuple[tuple[int, ...], ...] = ()
+    multicast: tuple[MulticastSwitch, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -182,7 +242,11 @@ class Network:
         """Return the network with every route reversed. Route i of the result is route i reversed; caps stay."""
         routes = tuple(Route(r.dst, r.src, r.units, r.via[::-1], r.latency) for r in self.routes)
         wires = tuple((b, a, units) for a, b, units in self.wires)
-        return Network(self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators)
+        multicast = []
+        for switch in self.multicast:
+            ports = tuple(Port(port.rank, port.down, port.up) for port in switch.ports)
+            multicast.append(replace(switch, ports=ports))
+        return Network(self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast))
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
@@ -202,6 +266,11 @@ class Network:
             doc["wires"] = [list(w) for w in self.wires]
         if self.latency:
             doc["latency_us"] = [show(r.latency) for r in self.routes]
+        if self.multicast:
+            doc["multicast"] = []
+        for switch in self.multicast:
+            ports = [[port.rank, list(port.up), list(port.down)] for port in switch.ports]
+            doc["multicast"].append({"switch": switch.switch, "own": switch.own, "ports": ports})
         return doc
 
     @staticmethod
@@ -220,8 +289,12 @@ class Network:
             members = tuple(index[src, dst, _names(via)] for src, dst, *via in cap["links"])
             caps.append(Cap(members, cap["units"]))
         wires = tuple((a, b, units) for a, b, units in doc.get("wires", []))
-        unit = rational(doc["unit_gbps"])
-        return Network(printable(doc["name"]), doc["ranks"], tuple(routes), tuple(caps), unit, wires)
+        unit, multicast = rational(doc["unit_gbps"]), []
+        for switch in doc.get("multicast", []):
+            ports = tuple(Port(rank, tuple(up), tuple(down)) for rank, up, down in switch["ports"])
+            multicast.append(MulticastSwitch(printable(switch["switch"]), switch["own"], ports))
+        name = printable(doc["name"])
+        return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast))
 
 
 def _via(route: Route) -> list:
@@ -241,7 +314,8 @@ class Topology:
     `links` is a tuple, or a `LinkTable` of very many links, which acts like one. `nodes[r]` is the box of rank r.
     `unit` (GB/s) is the declared bandwidth of one unit; None: it is derived from all bandwidths. `generators` are
     declared rank automorphisms, which are verified before use. `labels[r]` is the machine's own label of rank r (after
-    `--ranks`), which exports use. `notes` are shown wherever results are printed (NVLS, PCIe fallback).
+    `--ranks`), which exports use. `notes` are shown wherever results are printed (PCIe fallback). `multicast` are the
+    switches that multicast and reduce.
     """
 
     name: str
@@ -254,6 +328,7 @@ class Topology:
     generators: tuple[tuple[int, ...], ...] = ()
     labels: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    multicast: tuple[Multicast, ...] = ()
 
     def __repr__(self) -> str:
         switches = f", {len(self.switches)} switches" if self.switches else ""
@@ -293,6 +368,42 @@ class Topology:
         note = f"{len(self.links) - len(alive)} links carry nothing and are left out"
         links = tuple(self.links[i] for i in alive)
         return replace(self, links=links, limits=tuple(limits), notes=(*self.notes, note))
+
+    def multicast_network(self) -> Network:
+        """Return `network()` with the switches that multicast and their ports.
+
+        A port has the caps that hold all routes of its rank into, or out of, the switch. A rank without such routes
+        takes no part. Raises SynthError for a `Multicast` that makes no sense.
+        """
+        network = self.network()
+        caps, switches = list(network.caps), []
+        for multicast in self.multicast:
+            check_multicast(multicast, self.ranks, self.switches)
+            ports = []
+            for rank in sorted(multicast.ranks) or range(self.ranks):
+                sent = [i for i in network.out[rank] if self._passes(network.routes[i], multicast, 0)]
+                received = [i for i in network.into[rank] if self._passes(network.routes[i], multicast, -1)]
+                if sent and received:
+                    up, down = (self._port_caps(network, caps, side) for side in (sent, received))
+                    ports.append(Port(rank, up, down))
+            if len(ports) > 1:
+                switches.append(MulticastSwitch(multicast.switch, multicast.own, tuple(ports)))
+        return replace(network, caps=tuple(caps), multicast=tuple(switches))
+
+    def _passes(self, route: Route, multicast: Multicast, end: int) -> bool:
+        """Return True where the first (`end` 0) or the last (-1) switch of `route` is that of `multicast`."""
+        if multicast.switch in self.switches:
+            return bool(route.via) and route.via[end] == multicast.switch
+        return not route.via and route.src in multicast.ranks and route.dst in multicast.ranks
+
+    @staticmethod
+    def _port_caps(network: Network, caps: list[Cap], routes: list[int]) -> tuple[int, ...]:
+        """Return the caps that hold all of `routes`; if there is none, a new one of what the routes carry together."""
+        holding = tuple(k for k, cap in enumerate(caps) if set(routes) <= set(cap.routes))
+        if holding:
+            return holding
+        caps.append(Cap(tuple(routes), sum(network.routes[i].units for i in routes)))
+        return (len(caps) - 1,)
 
     def network(self) -> Network:
         """Return routes and caps in whole units. Raises SynthError where switches give too many routes to list."""

@@ -35,6 +35,8 @@ def _replayed(lowering: Lowering) -> Lowering:
     @wraps(lowering)
     @collector_off()
     def checked(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
+        if schedule.uses_multicast:
+            raise UsageError("no programs are made of schedules whose switches multicast; take a point without")
         sends = sum(len(step.sends) for step in schedule.steps)
         if sends > MAX_SENDS:
             raise UsageError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from synth.errors import UsageError
 from synth.model.gc_pause import collector_off
 from synth.model.rational import rational
-from synth.model.topology import Limit, Link, Topology
+from synth.model.topology import Limit, Link, Multicast, Topology
 from synth.topologies.builders import (
     LARGE,
     MAX_LINKS,
@@ -79,6 +79,11 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
         limits += ports
     ends = boxes * size
     nodes = tuple(b * (max(box.nodes, default=0) + 1) + n for b in range(boxes) for n in (box.nodes or (0,) * size))
+    multicast = []
+    for b in range(boxes):
+        for switch in box.multicast:
+            ranks = tuple(b * size + rank for rank in switch.ranks)
+            multicast.append(Multicast(f"box{b}.{switch.switch}", ranks, switch.own))
     whole = Topology(
         name,
         ends,
@@ -90,6 +95,7 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
         (),
         (),
         box.notes,
+        tuple(multicast),
     )
     return with_generators(whole, _candidates(box, boxes, options, [below for below, _ in pods]))
 

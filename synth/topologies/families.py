@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from synth.errors import UsageError
 from synth.model.rational import rational
-from synth.model.topology import Link, Topology
+from synth.model.topology import Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip
     LARGE,
     MAX_LINKS,
@@ -119,12 +119,18 @@ def _all_pairs(n: int, name: str) -> Iterable[tuple[int, int]]:
 
 
 def switch(n: int, options: Options, name: str = "switch") -> Topology:
-    """One non-blocking switch: every pair is a link of `units`, under a limit of `units` out of and into each rank."""
+    """One non-blocking switch: every pair is a link of `units`, under a limit of `units` out of and into each rank.
+
+    With the option `multicast`, through or local, the switch multicasts and reduces.
+    """
     _all_pairs(n, name)
     links, limits = crossbar(n, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
-    return with_generators(
-        Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1)), symmetric_group(range(n), n)
-    )
+    multicast = ()
+    if "multicast" in options:
+        multicast = (Multicast("switch", tuple(range(n)), options["multicast"]),)
+        check_multicast(multicast[0], n, ())
+    machine = Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
+    return with_generators(machine, symmetric_group(range(n), n))
 
 
 def hub_and_spoke(n: int, options: Options) -> Topology:
@@ -388,7 +394,12 @@ FAMILIES: dict[str, Entry] = {
     "star": _family("rank 0 joined to all others", star),
     "fully-connected": _family("a link between every two ranks", fully_connected),
     "hub-and-spoke": _family("all ranks on one switch in the middle", hub_and_spoke),
-    "switch": _family("one non-blocking switch", switch, units="bandwidth of each rank's port (1)"),
+    "switch": _family(
+        "one non-blocking switch",
+        switch,
+        units="bandwidth of each rank's port (1)",
+        multicast="through or local: it multicasts and reduces (no)",
+    ),
     "hypercube": _family("ranks that differ in one bit; the size counts ranks", hypercube),
     "mesh": _family("a grid", mesh, "AxBx..."),
     "torus": _family("a grid that wraps round", torus, "AxBx..."),

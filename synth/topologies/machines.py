@@ -10,11 +10,12 @@ latency of a message.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.rational import rational
-from synth.model.topology import Link, Topology
+from synth.model.topology import Link, Multicast, Topology
 from synth.topologies.builders import Entry, Nic, crossbar, duplex, port_limits, symmetric_group
 from synth.topologies.declared_symmetries import with_generators
 
@@ -70,17 +71,19 @@ def dgx1_p100() -> Topology:
 
 
 def nvswitch(
-    name: str, ranks: int, links: int, unit: Fraction, latency: Fraction = NVLINK_US, notes: tuple[str, ...] = ()
+    name: str, ranks: int, links: int, unit: Fraction, latency: Fraction = NVLINK_US, multicast: bool = False
 ) -> Topology:
     """GPUs with `links` NVLinks each into NVSwitches: every pair is a link of all units, under a limit out of and into
-    each GPU.
+    each GPU. With `multicast` the switches multicast and reduce (NVLS).
 
     Exact also where the links are spread over several switches, as 5/5/4/4 on a DGX H100: what the GPUs send in r
     rounds is a bipartite multigraph of degree at most r times the links of a GPU; by König's edge colouring theorem it
     is a union of that many matchings, and each matching can be given to any switch that has a link to every GPU.
     """
     wires, limits = crossbar(ranks, unit * links, latency, "nvlink")
-    machine = Topology(name, ranks, wires, limits, nodes=(0,) * ranks, unit=unit, notes=notes)
+    machine = Topology(name, ranks, wires, limits, nodes=(0,) * ranks, unit=unit)
+    if multicast:
+        machine = replace(machine, notes=(NVLS,), multicast=(Multicast("nvswitch", tuple(range(ranks))),))
     return with_generators(machine, symmetric_group(range(ranks), ranks))
 
 
@@ -188,16 +191,16 @@ MACHINES: dict[str, Entry] = {
     "dgx-a100": _machine("8 A100 on NVSwitches, 300 GB/s each", lambda: nvswitch("dgx-a100", 8, 12, _U25), "25"),
     "p4d": _machine("8 A100 on NVSwitches, 4 EFA of 100 Gbit/s", lambda: nvswitch("p4d", 8, 12, _U25), "12.5", 4),
     "dgx-h100": _machine(
-        "8 H100 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h100", 8, 18, _U25, notes=(NVLS,)), "50"
+        "8 H100 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h100", 8, 18, _U25, multicast=True), "50"
     ),
     "dgx-h200": _machine(
-        "8 H200 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h200", 8, 18, _U25, notes=(NVLS,)), "50"
+        "8 H200 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h200", 8, 18, _U25, multicast=True), "50"
     ),
     "dgx-b200": _machine(
-        "8 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("dgx-b200", 8, 18, 2 * _U25, notes=(NVLS,)), "50"
+        "8 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("dgx-b200", 8, 18, 2 * _U25, multicast=True), "50"
     ),
     "gb200-nvl72": _machine(
-        "72 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("gb200-nvl72", 72, 18, 2 * _U25, notes=(NVLS,)), "50"
+        "72 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("gb200-nvl72", 72, 18, 2 * _U25, multicast=True), "50"
     ),
     "mi50-z52": _machine("8 MI50, a ring through two hives and PCIe", mi50_z52, "25", 1),
     "mi100-4p3l": _machine("8 MI100, two quads of xGMI joined by PCIe", mi100_4p3l, "25", 1),

@@ -89,12 +89,18 @@ def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
             restricted.append([place[rank] for rank in image])
     # Cheap to try, and right wherever all links are alike.
     likely = [*symmetric_group(range(n), n), tuple(range(n))[::-1]]
+    multicast = []
+    for switch in topology.multicast:
+        members = tuple(place[rank] for rank in switch.ranks if rank in place)
+        if len(members) > 1 or not switch.ranks:
+            multicast.append(replace(switch, ranks=members))
     smaller = replace(
         kept,
         name=f"{topology.name} --ranks {','.join(map(str, ranks[:16]))}{',...' if n > 16 else ''}",
         ranks=n,
         nodes=tuple(boxes[old_nodes[r]] for r in ranks),
         labels=tuple(old_labels[r] for r in ranks),
+        multicast=tuple(multicast),
     )
     return with_generators(smaller, [*restricted, *likely])
 

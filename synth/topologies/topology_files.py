@@ -9,9 +9,9 @@ from math import lcm
 from pathlib import Path
 from typing import Any
 
-from synth.errors import unknown
+from synth.errors import SynthError, unknown
 from synth.model.documents.text_file import text_of
-from synth.model.topology import KINDS, Limit, Link, Topology
+from synth.model.topology import KINDS, Limit, Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import MAX_LINKS
 from synth.topologies.declared_symmetries import is_permutation, preserves
 from synth.topologies.file_reader import Fields, Plain, parse_json, parse_yaml
@@ -19,9 +19,10 @@ from synth.topologies.file_reader import Fields, Plain, parse_json, parse_yaml
 MAX_FILE_RANKS = 4096
 MAX_LIMITS = 1 << 16
 MAX_UNITS = 1 << 40
-KEYS = ("name", "ranks", "links", "limits", "switches", "nodes", "unit", "symmetries", "labels", "notes")
+KEYS = ("name", "ranks", "links", "limits", "switches", "nodes", "unit", "symmetries", "labels", "notes", "multicast")
 LINK_KEYS = ("src", "dst", "bandwidth", "latency", "kind", "both")
 LIMIT_KEYS = ("name", "links", "bandwidth")
+MULTICAST_KEYS = ("switch", "ranks", "own")
 # Where a link states no latency: NCCL's defaults by kind (see machines.py); 1 µs, as in the families, for an unknown
 # one.
 LATENCY = {
@@ -72,7 +73,10 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
         read.string(x, f"notes[{i}]", 1000) for i, x in enumerate(read.sequence(doc.get("notes") or [], "notes", 100))
     ]
     title = read.string(doc["name"], "name") if doc.get("name") is not None else name
-    topology = Topology(title, ranks, links, limits, switches, nodes, unit, (), labels, tuple(dict.fromkeys(notes)))
+    multicast = _multicast(read, doc.get("multicast"), ranks, switches)
+    topology = Topology(
+        title, ranks, links, limits, switches, nodes, unit, (), labels, tuple(dict.fromkeys(notes)), multicast
+    )
     return _with_symmetries(read, topology, doc.get("symmetries"))
 
 
@@ -102,6 +106,10 @@ def dump(topology: Topology) -> dict:
         for limit in topology.limits:
             members = [ends(topology.links[i]) for i in limit.links]
             doc["limits"].append({"name": limit.name, "links": members, "bandwidth": _plain(limit.bandwidth)})
+    if topology.multicast:
+        doc["multicast"] = []
+        for switch in topology.multicast:
+            doc["multicast"].append({"switch": switch.switch, "ranks": list(switch.ranks), "own": switch.own})
     lists = {
         "nodes": topology.nodes,
         "symmetries": topology.generators,
@@ -131,6 +139,23 @@ def _switches(read: Fields, value: Any) -> tuple[str, ...]:
         if names.index(name) < i:
             read.fail(f"the switch {name!r} is listed twice", f"switches[{i}]")
     return tuple(names)
+
+
+def _multicast(read: Fields, value: Any, ranks: int, switches: tuple[str, ...]) -> tuple[Multicast, ...]:
+    """The switches that multicast. Raises FormatError for a group that names a rank twice, or no rank."""
+    found = []
+    for i, item in enumerate(read.sequence(value or [], "multicast", MAX_FILE_RANKS)):
+        place = f"multicast[{i}]"
+        row = read.mapping(item, place, MULTICAST_KEYS, ("switch",))
+        rows = read.sequence(row.get("ranks") or [], f"{place}.ranks", MAX_FILE_RANKS)
+        members = tuple(read.integer(x, f"{place}.ranks[{j}]", 0, ranks - 1) for j, x in enumerate(rows))
+        own = "through" if row.get("own") is None else read.string(row["own"], f"{place}.own").lower()
+        found.append(Multicast(read.string(row["switch"], f"{place}.switch", 64), members, own))
+        try:
+            check_multicast(found[-1], ranks, switches)
+        except SynthError as error:
+            read.fail(str(error), place)
+    return tuple(found)
 
 
 def _end(read: Fields, value: Any, place: str, ranks: int, ends: dict[str, int]) -> int:

@@ -15,7 +15,7 @@ from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
-from synth.model.schedule import Schedule
+from synth.model.schedule import Schedule, SwitchSend
 from synth.model.topology import Topology
 from synth.view import frontier_text, scale_table
 from synth.view.frontier_text import WHY, Report
@@ -114,7 +114,8 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
     rows = []
     for i, step in enumerate(schedule.steps, 1):
         sends = [f"{send.chunk}:{send.src}{arrow[send.kind]}{send.dst}" for send in step.sends]
-        remote = sum(not send.local for send in step.sends)
+        sends += [_switch_send(send) for send in step.switch_sends]
+        remote = sum(not send.local for send in step.sends) + len(step.switch_sends)
         rows.append((str(i), str(step.rounds), str(remote), _abridged(sends)))
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     cost_line = (
@@ -124,12 +125,25 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
     key = "chunk:source>destination; +> adds, in> sends the original contribution"
     if any(s.local for step in schedule.steps for s in step.sends):
         key += ", to the rank itself: adds it again, without a link"
+    if schedule.uses_multicast:
+        key += "; 0>{0-7} is a multicast, 0<+{0-7} fetches a sum"
     key += "; --format json has all sends"
     print_report(
         Report(
             frontier_text.title(schedule.network, schedule.collective, labels), columns, tuple(rows), (cost_line, key)
         )
     )
+
+
+def _switch_send(send: SwitchSend) -> str:
+    """Return a switch send such as ``5:0>{0-7}``, ``5:0+>{0-7}`` or ``5:0<+{0-7}``."""
+    arrow = {"multicast": ">", "multicast-reduce": "+>", "fetch-reduce": "<+"}[send.kind]
+    group = send.group
+    if group == tuple(range(group[0], group[-1] + 1)):
+        members = f"{group[0]}-{group[-1]}"
+    else:
+        members = ",".join(map(str, group))
+    return f"{send.chunk}:{send.rank}{arrow}{{{members}}}"
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:

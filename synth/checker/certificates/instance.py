@@ -31,6 +31,7 @@ class Instance:
     """
 
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
+        need("multicast" not in topology, "no certificate bounds schedules whose switches multicast", "problem")
         self.digest = problem_fingerprint(topology, collective)
         self.work = MOST_WORK
         self.ranks = n = number(topology["ranks"], "topology.ranks", 1, 1 << 16)

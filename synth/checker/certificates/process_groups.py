@@ -66,6 +66,7 @@ def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fract
 def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
     json_reader.fields(certificate, "$", KEYS)
     need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
+    need(not network.multicast, "does not bound schedules whose switches multicast", "problem")
     need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
     need(
         all(part.units > 0 for part in (*network.routes, *network.caps)),

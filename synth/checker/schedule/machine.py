@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
+SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
 
 LinkKey = tuple[int, int, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch that multicasts: whether own data use the port ("through"), and the limits of each rank's port.
+
+    `up[rank]` are the limits that data into the switch count against, `down[rank]` those of data out of it.
+    """
+
+    through: bool
+    up: dict[int, tuple[int, ...]]
+    down: dict[int, tuple[int, ...]]
+
+    def loads(self, rank: int, group: list[int], kind: str) -> list[int]:
+        """Return the limits that a send between `rank` and `group` counts against, each as often as it counts."""
+        one, many = (self.down, self.up) if kind == "fetch-reduce" else (self.up, self.down)
+        limits = list(one[rank])
+        for member in group:
+            if member != rank or self.through:
+                limits += many[member]
+        return limits
 
 
 @dataclass(frozen=True)
@@ -25,12 +47,13 @@ class Fabric:
     links: dict[LinkKey, int]
     limits: tuple[tuple[Counter[LinkKey], int], ...]
     wires: dict[tuple[int | str, int | str], int]
+    switches: dict[str, Switch] = field(default_factory=dict)
 
     @staticmethod
     def read(doc: object, place: str) -> Fabric:
         """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
         fields = json_reader.fields(
-            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"}
+            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast"}
         )
         ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
         links: dict[LinkKey, int] = {}
@@ -59,7 +82,8 @@ class Fabric:
             raise VerificationError(
                 "wires are listed exactly when links name the switches on their way", f"{place}.wires"
             )
-        fabric = Fabric(ranks, links, tuple(limits), wires)
+        switches = _read_switches(fields.get("multicast"), ranks, limits, f"{place}.multicast")
+        fabric = Fabric(ranks, links, tuple(limits), wires, switches)
         for key in links:
             for hop in fabric.hops(key):
                 if wires and hop not in wires:
@@ -74,17 +98,17 @@ class Fabric:
         ends = [key[0], *key[2], key[1]]
         return list(pairwise(ends))
 
-    def check_loads(self, load: dict[LinkKey, int], rounds: int, place: str) -> None:
+    def check_loads(self, load: dict[LinkKey, int], ports: Counter[int], rounds: int, place: str) -> None:
         """Raise VerificationError where a link, limit or wire carries more than its units times `rounds` in a step.
 
-        `load`: number of sends over each link in the step.
+        `load`: number of sends over each link in the step. `ports`: what switch sends count against each limit.
         """
         for (src, dst, via), n in load.items():
             if n > self.links[src, dst, via] * rounds:
                 room = self.links[src, dst, via] * rounds
                 raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
         for i, (members, units) in enumerate(self.limits):
-            n = sum(members[key] * load[key] for key in members.keys() & load.keys())
+            n = sum(members[key] * load[key] for key in members.keys() & load.keys()) + ports[i]
             if n > units * rounds:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:
@@ -172,6 +196,75 @@ def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | Non
         through = f" through {' '.join(via)}" if via else ""
         raise VerificationError(f"there is no link {src} -> {dst}{through}", place)
     return src, dst, via
+
+
+def _read_switches(
+    doc: object, ranks: int, limits: list[tuple[Counter[LinkKey], int]], place: str
+) -> dict[str, Switch]:
+    """Read the switches that multicast. Each port counts against a limit in each direction, or it would be free."""
+    switches: dict[str, Switch] = {}
+    for i, row in enumerate(json_reader.items([] if doc is None else doc, place)):
+        here = f"{place}[{i}]"
+        fields = json_reader.fields(row, here, {"switch", "own", "ports"})
+        name = json_reader.text(fields["switch"], f"{here}.switch")
+        if name in switches:
+            raise VerificationError(f"the switch {name} is listed twice", here)
+        own = json_reader.one_of(fields["own"], ("through", "local"), f"{here}.own")
+        up: dict[int, tuple[int, ...]] = {}
+        down: dict[int, tuple[int, ...]] = {}
+        for j, port in enumerate(json_reader.items(fields["ports"], f"{here}.ports")):
+            spot = f"{here}.ports[{j}]"
+            if len(json_reader.items(port, spot)) != 3:
+                raise VerificationError("expected [rank, limits up, limits down]", spot)
+            rank = json_reader.number(port[0], spot, 0, ranks)
+            if rank in up:
+                raise VerificationError(f"rank {rank} has two ports", spot)
+            for side, numbers in ((up, port[1]), (down, port[2])):
+                listed = json_reader.items(numbers, spot)
+                side[rank] = tuple(json_reader.number(k, spot, 0, len(limits)) for k in listed)
+                if not side[rank] or len(set(side[rank])) < len(side[rank]):
+                    raise VerificationError(f"the port of rank {rank} names no limit, or one twice", spot)
+        if len(up) < 2:
+            raise VerificationError("has fewer than two ports", here)
+        switches[name] = Switch(own == "through", up, down)
+    if doc is not None and not switches:
+        raise VerificationError("is empty", place)
+    return switches
+
+
+def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[list[list], Counter[int]]:
+    """Return the sends from rank to rank with the effect of the switch sends `rows`, and the loads of limits by them.
+
+    Each send ends with the place of its row, after an unused path. `chunks`: number of chunks. Raises VerificationError
+    for a row that is wrong.
+    """
+    moves: list[list] = []
+    loads: Counter[int] = Counter()
+    for i, row in enumerate(rows):
+        here = f"{place}[{i}]"
+        if len(json_reader.items(row, here)) != 5:
+            raise VerificationError("expected [chunk, rank, group, kind, switch]", here)
+        chunk = json_reader.number(row[0], f"{here}[0]", 0, chunks)
+        rank = json_reader.number(row[1], f"{here}[1]", 0, fabric.ranks)
+        group = [json_reader.number(r, f"{here}[2]", 0, fabric.ranks) for r in json_reader.items(row[2], f"{here}[2]")]
+        kind = json_reader.one_of(row[3], SWITCH_KINDS, f"{here}[3]")
+        switch = fabric.switches.get(json_reader.text(row[4], f"{here}[4]"))
+        if switch is None:
+            raise VerificationError(f"there is no switch {row[4]} that multicasts", f"{here}[4]")
+        if any(a >= b for a, b in pairwise(group)) or rank not in group or len(group) < 2:
+            raise VerificationError(f"expected ascending ranks, rank {rank} and others", f"{here}[2]")
+        for member in group:
+            if member not in switch.up:
+                raise VerificationError(f"rank {member} has no port at {row[4]}", f"{here}[2]")
+        for member in group:
+            if member == rank:
+                continue
+            if kind == "fetch-reduce":
+                moves.append([chunk, member, rank, "reduce", None, here])
+            else:
+                moves.append([chunk, rank, member, "copy" if kind == "multicast" else "reduce", None, here])
+        loads.update(switch.loads(rank, group, kind))
+    return moves, loads
 
 
 def _path(value: object, place: str) -> tuple[str, ...]:

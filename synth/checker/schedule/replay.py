@@ -13,7 +13,7 @@ from typing import Any
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import Collective
-from synth.checker.schedule.machine import Fabric, count_loads
+from synth.checker.schedule.machine import Fabric, count_loads, switch_sends
 from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
@@ -51,12 +51,14 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
         here = f"{place}.steps[{t}]"
-        step = json_reader.fields(row, here, {"rounds", "sends"})
+        step = json_reader.fields(row, here, {"rounds", "sends"}, {"switch_sends"})
         r = json_reader.number(step["rounds"], f"{here}.rounds", 1)
         moves = json_reader.items(step["sends"], f"{here}.sends")
-        fabric.check_loads(count_loads(moves, task.chunks, fabric, f"{here}.sends"), r, here)
-        state.step(moves, here)
-        rounds, sends = rounds + r, sends + sum(row[1] != row[2] for row in moves)
+        groups = json_reader.items(step.get("switch_sends", []), f"{here}.switch_sends")
+        more, ports = switch_sends(groups, task.chunks, fabric, f"{here}.switch_sends")
+        fabric.check_loads(count_loads(moves, task.chunks, fabric, f"{here}.sends"), ports, r, here)
+        state.step(moves + more, here)
+        rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
     if "fingerprint" in fields:
         _check_fingerprint(fields, chunks, rounds, place)

@@ -6,6 +6,11 @@ from synth.checker.schedule.collective import Collective
 from synth.errors import VerificationError
 
 
+def _place(row: list, i: int, place: str) -> str:
+    """Return the place of a send: of the switch send that it is a part of, or its own, send `i` of the step."""
+    return row[5] if len(row) > 5 else f"{place}.sends[{i}]"
+
+
 class HeldChunks:
     """The addresses (chunk · ranks + rank) of the chunks that ranks hold, where chunks are copied."""
 
@@ -22,14 +27,15 @@ class HeldChunks:
 
     def _blame(self, moves: list, place: str) -> None:
         """Raise VerificationError for the first send of a step that is wrong."""
-        for i, (chunk, src, dst, kind, *_) in enumerate(moves):
+        for i, row in enumerate(moves):
+            chunk, src, dst, kind = row[:4]
             if kind != "copy":
                 raise VerificationError(
-                    f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]"
+                    f"kind {kind!r} in {self.task.name}, which does not combine", _place(row, i, place)
                 )
             if chunk * self.task.ranks + src not in self.held:
                 raise VerificationError(
-                    f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]"
+                    f"rank {src} sends chunk {chunk} to {dst} before it holds it", _place(row, i, place)
                 )
 
     def finish(self) -> None:
@@ -55,30 +61,31 @@ class HeldSums:
         """Apply the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
         ranks = self.task.ranks
         copies: dict[int, int] = {}
-        adds: list[tuple[int, int, int]] = []
-        for i, (chunk, src, dst, kind, *_) in enumerate(moves):
+        adds: list[tuple[int, int, str]] = []
+        for i, row in enumerate(moves):
+            chunk, src, dst, kind = row[:4]
             at, to = chunk * ranks + src, chunk * ranks + dst
             if kind.endswith("-input"):
                 value = 1 << src if at in self.task.pre else 0
             else:
                 value = self.value.get(at, 0)
             if not value:
-                raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", f"{place}.sends[{i}]")
+                raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", _place(row, i, place))
             if kind.startswith("copy"):
                 if to in copies:
                     raise VerificationError(
-                        f"a second copy of chunk {chunk} lands on rank {dst} in one step", f"{place}.sends[{i}]"
+                        f"a second copy of chunk {chunk} lands on rank {dst} in one step", _place(row, i, place)
                     )
                 copies[to] = value
             else:
-                adds.append((to, value, i))
+                adds.append((to, value, _place(row, i, place)))
         self.value.update(copies)
-        for to, value, i in adds:
+        for to, value, where in adds:
             held = self.value.get(to, 0)
             if held & value:
                 twice, (chunk, dst) = (held & value).bit_length() - 1, divmod(to, ranks)
                 fault = f"the contribution of rank {twice} to chunk {chunk} counts twice on rank {dst}"
-                raise VerificationError(fault, f"{place}.sends[{i}]")
+                raise VerificationError(fault, where)
             self.value[to] = held | value
 
     def finish(self) -> None:

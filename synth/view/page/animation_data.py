@@ -69,6 +69,8 @@ class MachineDrawing:
 def reason_not_drawn(schedule: Schedule) -> str:
     """Return the reason why this schedule is not shown step by step; empty where it is shown."""
     network = schedule.network
+    if schedule.uses_multicast:
+        return "sends of switches that multicast are not drawn step by step"
     sends = sum(len(step.sends) for step in schedule.steps)
     if sends > MOST_SENDS:
         return f"{sends} sends are not drawn step by step; at most {MOST_SENDS} are"
