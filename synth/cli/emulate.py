@@ -12,6 +12,7 @@ from synth.cli.framework.options import (
     executor_option,
     instances_option,
     output_options,
+    per_send_option,
     threads_option,
     timeout_option,
 )
@@ -36,6 +37,7 @@ from synth.errors import VerificationError
 )
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
 @instances_option("Copies of each program side by side.", default=1)
+@per_send_option
 @click.option(
     "--paced",
     "stretches",

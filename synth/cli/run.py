@@ -19,6 +19,7 @@ from synth.cli.framework.options import (
     machine_options,
     op_option,
     output_options,
+    per_send_option,
     point_option,
     ranks_on_option,
     threads_option,
@@ -36,7 +37,7 @@ from synth.model.topology import Topology
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed",
 )  # fmt: skip
-EXECUTOR = ("depth", "part", "delays", "processes", "threads", "timeout", "clock", "stretch", "ranks_on")
+EXECUTOR = ("depth", "part", "delays", "processes", "threads", "timeout", "clock", "stretch", "ranks_on", "per_send")
 
 
 class AnySize(Size):
@@ -88,6 +89,7 @@ class AnySize(Size):
     help="Maximum number of chunks in one FIFO operation; by default as many as fit.",
 )
 @click.option("--block-gbps", metavar="GB/s", help="GB/s that one thread block can copy or send; by default no limit.")
+@per_send_option
 @click.option("--delays", type=int, metavar="SEED", help="Pause blocks at random: a correct program stays correct.")
 @click.option(
     "-n",

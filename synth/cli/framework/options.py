@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from synth.cli.framework.types import Counts, Duration, Places, Positive, Ranks
+from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.topology import Topology
@@ -69,6 +69,12 @@ def dtype_option(help: str = "float64 .. float16, bfloat16, int8 .. uint64.") ->
 
 
 # Options of commands that run programs.
+per_send_option = click.option(
+    "--per-send",
+    type=PerSend(),
+    metavar="0.3us",
+    help="Cost of a message for its sender and for its receiver: 0.3us, or by protocol Simple=1us,LL=300ns.",
+)
 op_option = click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 data_root_option = click.option(
     "--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce."

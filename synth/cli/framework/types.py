@@ -1,4 +1,4 @@
-"""Types of option values: durations, sizes, lists of ranks, chunk counts."""
+"""Types of option values: durations, sizes, costs of messages, lists of ranks, chunk counts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from synth.model.documents.int_ranges import read
 from synth.model.rational import duration, size_bytes
+from synth.program.message_cost import MessageCost
 
 
 class Duration(click.ParamType):
@@ -35,6 +36,21 @@ class Size(click.ParamType):
         """As a whole number of bytes >= 1."""
         try:
             return size_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class PerSend(click.ParamType):
+    """A cost of messages at either end: ``0.3us`` in every protocol, or ``Simple=1us,LL=300ns``."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MessageCost:
+        """As a MessageCost."""
+        if isinstance(value, MessageCost):
+            return value
+        try:
+            return MessageCost.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -2,8 +2,9 @@
 
 Time is in picoseconds. Blocks run their ops in order, each op part by part, and all ops once for each slice. A part
 that receives needs a message that has arrived. A part that sends needs a credit of its connection and then its link
-(`links`); the receiver returns the credit when it has ended the part that took the message. A part ends when its last
-byte has left, and its writes are visible to every part that starts later. Work within a rank takes no time unless
+(`links`); the receiver returns the credit when it has ended the part that took the message. With a message cost a part
+also waits for its sender, and for its receiver, to have dealt with its message (`message_costs`). A part ends when its
+last byte has left, and its writes are visible to every part that starts later. Work within a rank takes no time unless
 `local` gives a rate. Simultaneous events are processed in the order of their requests, then of block numbers, so equal
 programs give equal runs.
 """
@@ -20,6 +21,7 @@ from synth.errors import VerificationError
 from synth.program.events import Event
 from synth.runtime.link_schedule import LinkSchedule, Transfer
 from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.message_costs import NONE, MessageCosts
 from synth.runtime.reference.onesided_ops import OneSided
 from synth.runtime.reference.op_tables import Compiled, Place, Step
 from synth.runtime.slicing import Cut
@@ -41,13 +43,15 @@ class Simulation(NamedTuple):
     """Options of a simulated run.
 
     `links`: the links that give the times (None: no transfer takes time). `delays`: seed of random delays. `local`:
-    maps bytes to the ps that a block needs to move them. `trace`: keep the events.
+    maps bytes to the ps that a block needs to move them. `trace`: keep the events. `message_cost`: ps of a message at
+    each of its ends (`message_costs`).
     """
 
     links: LinkSchedule | None = None
     delays: int | None = None
     local: Callable[[int], int] | None = None
     trace: bool = False
+    message_cost: int = 0
 
 
 UNTIMED = Simulation()
@@ -69,7 +73,7 @@ class Engine:
         simulation: Simulation = UNTIMED,
     ) -> None:
         blocks = len(code.place)
-        links, delays, local, trace = simulation
+        links, delays, local, trace, message_cost = simulation
         self.code, self.arena, self.cut, self.size, self.links, self.combine = code, arena, cut, size, links, combine
         self.local = local
         self.events: list[Event] | None = [] if trace else None
@@ -89,9 +93,14 @@ class Engine:
         for i, wire in enumerate(code.wires):
             if links and wire.sender is not None:
                 self.routes[i] = links.route(wire.src, wire.dst, wire.channel, wire.via)
+        self.costs: MessageCosts | None = None
+        if links and message_cost:
+            self.costs = MessageCosts(code.program.ranks, len(links.keys), message_cost)
+        self.issued, self.accepted = [False] * blocks, [False] * blocks  # by block: its part has paid for its message
         self.queue: list[deque] = [deque() for _ in code.wires]
         self.held = [0] * len(code.wires)
-        self.heap: list[tuple[int, int, int]] = [(0, 0, b) for b in range(blocks)]
+        self.turn = self._turns()
+        self.heap: list[tuple[int, int, int, int]] = [(0, 0, self.turn[b], b) for b in range(blocks)]
         self.actions: list[Callable[[], None]] = []
         self.now = self.end = 0
         self.one_sided = OneSided(self)
@@ -104,7 +113,7 @@ class Engine:
         heap = self.heap
         heapify(heap)
         while heap:
-            now, _, b = heappop(heap)
+            now, _, _, b = heappop(heap)
             self.now = now
             if b < 0:
                 self.actions[-b - 1]()
@@ -113,6 +122,26 @@ class Engine:
                 self.waiting[b] = None
                 self._advance(b, now)
         return self.end
+
+    def _turns(self) -> list[int]:
+        """Return the place of each block among simultaneous events: its number.
+
+        Where messages cost, peers at the same distance in rank numbers come first, so that ranks that send to all
+        others do not send to the same one.
+        """
+        blocks = range(len(self.code.place))
+        if self.costs is None:
+            return list(blocks)
+        ranks, distance = self.code.program.ranks, [0] * len(blocks)
+        for b in blocks:
+            connection = self.code.out[b] if self.code.out[b] >= 0 else self.code.into[b]
+            if connection >= 0:
+                wire = self.code.wires[connection]
+                distance[b] = (wire.dst - wire.src) % ranks
+        turn = [0] * len(blocks)
+        for place, b in enumerate(sorted(blocks, key=distance.__getitem__)):
+            turn[b] = place
+        return turn
 
     # ------------------------------------------------------------ one block
 
@@ -134,13 +163,13 @@ class Engine:
                 return
             self.busy[b] = True
             if end > now:
-                heappush(self.heap, (end, end, b))
+                heappush(self.heap, (end, end, self.turn[b], b))
                 return
 
     def _finish(self, b: int, now: int) -> None:
         """End the part that block b was working on: return credits, wake dependents, go to the next part."""
         step = self.code.steps[b][self.pc[b]]
-        self.busy[b] = self.delayed[b] = False
+        self.busy[b] = self.delayed[b] = self.issued[b] = self.accepted[b] = False
         self.asked[b] = None
         self.ready[b] = now
         if step.receives:
@@ -187,9 +216,19 @@ class Engine:
                 return self.wait(b, "data", into)
             if queue[0][0] > now:
                 return self.resume_at(b, queue[0][0])
+            if self.costs and not self.accepted[b]:
+                self.accepted[b] = True
+                read = self.costs.accept(self.code.place[b][0], queue[0][5], now)
+                if read > now:
+                    return self.resume_at(b, read)
         if step.sends:
             if self.held[out] >= self.cut.depth:
                 return self.wait(b, "credit", out)
+            if self.costs and not self.issued[b]:
+                self.issued[b] = True
+                leaves = self.costs.issue(self.code.place[b][0], self.routes[out], now)
+                if leaves > now:
+                    return self.resume_at(b, leaves)
             if self.links:
                 free = self.links.free(self.routes[out], now)
                 if free > now:
@@ -203,7 +242,7 @@ class Engine:
         low, high = self.cut.bounds[self.slice[b]]
         value: Any = None
         if step.receives:
-            _, value, size, sender, op = self.queue[into].popleft()
+            _, value, size, sender, op, _ = self.queue[into].popleft()
             if size != count:
                 here, there = self.code.where(b, self.pc[b]), self.code.where(sender, op)
                 raise VerificationError(f"{here} takes {count} chunks, but what arrives is {size} chunks of {there}")
@@ -224,7 +263,8 @@ class Engine:
                 begin, end, arrival = self.links.send(route, size, now)
                 transfer = Transfer(self.links.keys[route], begin, arrival, size)
             self.held[out] += 1
-            self.queue[out].append((arrival, value, count, b, self.pc[b]))
+            message = self.costs.sent(self.routes[out], end) if self.costs else NONE
+            self.queue[out].append((arrival, value, count, b, self.pc[b], message))
             receiver = self.code.wires[out].receiver
             if receiver is not None and self.waiting[receiver] == ("data", out):
                 self.wake(receiver, arrival)
@@ -250,11 +290,11 @@ class Engine:
     def wake(self, b: int, time: int) -> None:
         """End the wait of block b and resume it at `time`."""
         self.waiting[b] = None
-        heappush(self.heap, (time, time, b))
+        heappush(self.heap, (time, time, self.turn[b], b))
 
     def resume_at(self, b: int, time: int) -> None:
         """Resume block b at `time`, for an event whose time is known; its wait stays recorded until then."""
-        heappush(self.heap, (time, time, b))
+        heappush(self.heap, (time, time, self.turn[b], b))
 
     def retry_at(self, b: int, now: int, free: int) -> None:
         """Resume block b at `free`, when the link that it needs becomes free.
@@ -264,12 +304,12 @@ class Engine:
         asked = self.asked[b]
         if asked is None:
             asked = self.asked[b] = now
-        heappush(self.heap, (free, asked, b))
+        heappush(self.heap, (free, asked, self.turn[b], b))
 
     def call_at(self, time: int, action: Callable[[], None]) -> None:
         """Call `action` at `time`, before any block is resumed at that time."""
         self.actions.append(action)
-        heappush(self.heap, (time, -1, -len(self.actions)))
+        heappush(self.heap, (time, -1, 0, -len(self.actions)))
 
     # ------------------------------------------------------------ memory
 

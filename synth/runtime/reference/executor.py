@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.errors import SynthError
+from synth.errors import SynthError, UsageError
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
+from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, combiner, operator
 from synth.runtime.dtypes import dtype as element_type
@@ -40,13 +41,15 @@ class Reference(FifoOptions):
 
     `network` gives the times; without one every event happens at time 0 and only the result counts. `local`: GB/s that
     one block can move, None for no limit; it applies to copies and sends alike. `delays`: a seed with which blocks, and
-    the engines of port channels, pause at random. `trace`: record all events.
+    the engines of port channels, pause at random. `trace`: record all events. `per_send`: the cost of a message at
+    either end (`message_costs`), for programs with FIFOs.
     """
 
     network: Network | None = None
     local: Fraction | None = None
     delays: int | None = None
     trace: bool = False
+    per_send: MessageCost = NO_COST
 
     def available(self) -> str | None:
         """Return None: the executor needs only NumPy."""
@@ -72,6 +75,10 @@ class Reference(FifoOptions):
             raise SynthError(
                 f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}"
             )
+        if self.per_send and self.network is None:
+            raise UsageError("a cost per message needs the times of the links: name the machine (--topo)")
+        if self.per_send and program.one_sided:
+            raise UsageError(f"{program.name} writes into other ranks' memory: messages with a cost go through FIFOs")
         layout = Layout(task, program.chunks)
         parts = cut(program, elements, call.kind, self)
         done = self._launch(program, layout, parts, call)
@@ -95,7 +102,13 @@ class Reference(FifoOptions):
             parts,
             kind.size,
             combiner(kind, op),
-            Simulation(links, self.delays, self._local if self.local else None, self.trace),
+            Simulation(
+                links,
+                self.delays,
+                self._local if self.local else None,
+                self.trace,
+                self.per_send.picoseconds(self.protocol or program.protocol),
+            ),
         )
         with np.errstate(all="ignore"):
             makespan = engine.run()

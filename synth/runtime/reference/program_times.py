@@ -1,0 +1,119 @@
+"""Times of one program at many sizes, by the event loop of the reference executor.
+
+The tables of the program are made once. Its time is a function of the elements of a chunk that is nearly linear in
+pieces. So it is computed at a few numbers of elements, at more of them where it bends, and interpolated in between.
+Chunks of many slices pass in a steady rhythm once all FIFOs have been full. From there on each slice costs the same.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout
+from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.program import Program
+from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
+from synth.runtime.dtypes import dtype
+from synth.runtime.link_schedule import LinkSchedule
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.deadlock_diagnosis import diagnose
+from synth.runtime.reference.event_loop import Engine, Simulation
+from synth.runtime.reference.op_tables import compile_program
+from synth.runtime.slicing import cut
+
+# FIFO depths in slices beyond which a time is extrapolated, from half as many slices and from so many.
+STEADY_DEPTHS = 2
+# Slices beyond which a time is extrapolated where that would be more than `LONG` ops.
+STEADY_SLICES = 4
+LONG = 8000
+# Ratio of neighbouring numbers of elements at which the time is always computed.
+SPACING = 16
+# Relative error of an interpolated time in the middle of an interval below which the interval is not divided.
+TOLERANCE = Fraction(1, 250)
+FLOAT32 = dtype("float32")
+
+
+class ProgramTimes:
+    """Times of `program`, called with float32 out of place where it can be, on the links of `network`.
+
+    `per_send`: the cost of a message at either end.
+    """
+
+    def __init__(self, program: Program, network: Network, per_send: MessageCost = NO_COST) -> None:
+        collective = program.collective
+        if collective is None:
+            raise ValueError(f"{program.name} does not say which collective it computes, so it has no sizes")
+        self.program, self.network = program, network
+        self._message_cost = per_send.picoseconds(program.protocol)
+        self._layout = Layout(collective, program.chunks)
+        self._in_place = program.in_place == "in"
+        self._code = compile_program(program, self._arena(1), in_place=self._in_place)
+        slice_bytes = RUNTIMES["synth"].operation_bytes(program.protocol, collective.name)
+        slices = STEADY_DEPTHS * FIFO_DEPTH[program.protocol]
+        if slices * program.ops > LONG:
+            slices = STEADY_SLICES
+        self._steady = slices * slice_bytes // FLOAT32.size
+        self._computed: dict[int, int] = {}
+        self._straight: set[tuple[int, int]] = set()  # intervals of elements in which the time is interpolated
+
+    def seconds(self, size: int) -> float:
+        """Return the seconds of a call of `size` bytes, of the next size whose chunks have whole elements."""
+        elements = max(1, -(-size // (FLOAT32.size * self.program.loop_chunks)))
+        return float(self.picoseconds(elements)) * 1e-12
+
+    def picoseconds(self, elements: int) -> Fraction:
+        """Return the ps of a call whose chunks have `elements` elements, interpolated where that is near enough."""
+        if elements > self._steady:
+            half = self._steady // 2
+            last = self.computed(self._steady)
+            return last + Fraction(last - self.computed(half), self._steady - half) * (elements - self._steady)
+        low = 1
+        while low * SPACING <= elements:
+            low *= SPACING
+        return self._between(elements, low, min(low * SPACING, self._steady))
+
+    def computed(self, elements: int) -> int:
+        """Return the ps of a call whose chunks have `elements` elements, by a run of the event loop.
+
+        Raises DeadlockError.
+        """
+        if elements not in self._computed:
+            parts = cut(self.program, elements, FLOAT32)
+            arena = self._arena(len(parts.bounds))
+            arena.fill((), self._layout, len(parts.bounds))
+            simulation = Simulation(LinkSchedule(self.network), message_cost=self._message_cost)
+            engine = Engine(self._code, arena, parts, FLOAT32.size, None, simulation)
+            makespan = engine.run()
+            if not all(engine.done):
+                raise diagnose(engine)
+            self._computed[elements] = makespan
+        return self._computed[elements]
+
+    def _arena(self, slices: int) -> Arena:
+        return Arena(self.program, self._layout, in_place=self._in_place, slices=slices)
+
+    def _between(self, elements: int, low: int, high: int) -> Fraction:
+        """Return the ps at `elements` in low..high; the interval is divided until its middle lies on a line."""
+        while elements not in self._computed and (low, high) not in self._straight and high - low > 1:
+            middle = max(low + 1, isqrt(low * high))
+            found = self.computed(middle)
+            if abs(found - self._line(middle, low, high)) <= TOLERANCE * found:
+                self._straight |= {(low, middle), (middle, high), (low, high)}
+            elif elements < middle:
+                high = middle
+            else:
+                low = middle
+        if elements in self._computed:
+            return Fraction(self._computed[elements])
+        if low < (middle := isqrt(low * high)) < high and middle in self._computed:
+            low, high = (low, middle) if elements < middle else (middle, high)
+        return self._line(elements, low, high)
+
+    def _line(self, elements: int, low: int, high: int) -> Fraction:
+        """Return the ps at `elements` on the line through the times at `low` and `high`."""
+        if low == high:
+            return Fraction(self.computed(low))
+        first, last = self.computed(low), self.computed(high)
+        return first + Fraction(last - first, high - low) * (elements - low)

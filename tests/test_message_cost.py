@@ -1,0 +1,127 @@
+"""A cost per message at both ends: its text, known times, and what it does to programs of many messages."""
+
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root
+from synth.errors import UsageError
+from synth.program.checked_lowering import lower
+from synth.program.lowering_options import LoweringOptions
+from synth.program.message_cost import NO_COST, MessageCost
+from synth.runtime.reference.executor import Reference
+from synth.runtime.reference.program_times import ProgramTimes
+
+ALPHA = 1_000_000  # ps, of full:N
+COST = 300_000  # ps
+
+
+def time(name, topology, collective, size, cost="0.3us", **options):
+    done = api.run(
+        api.baseline(name, topology, collective), size=size, topology=topology, bound=False,
+        per_send=MessageCost.parse(cost), **options,
+    )  # fmt: skip
+    return done.execution.picoseconds
+
+
+def wire(topology, size):
+    """Return the ps of `size` bytes on a link of `topology`, rounded up."""
+    network = api.topology(topology).network()
+    rate = network.routes[0].units * network.unit
+    return -(-size * 1000 * rate.denominator // rate.numerator)
+
+
+@pytest.mark.parametrize("text", ["0.3us", "300ns", "Simple=0.3us,LL=300 ns,LL128=0.0003ms", "0.3µs"])
+def test_the_same_cost_in_several_words(text):
+    cost = MessageCost.parse(text)
+    assert cost.microseconds("LL") == Fraction(3, 10)
+    assert str(cost) == "0.3us"
+    assert MessageCost.parse(str(cost)) == cost
+
+
+def test_protocols_have_their_own_cost():
+    cost = MessageCost.parse("Simple=1us,LL=1/3us")
+    assert [cost.picoseconds(name) for name in ("Simple", "LL", "LL128")] == [1_000_000, 333_334, 0]
+    assert MessageCost.parse(str(cost)) == cost
+    assert cost and not NO_COST and not MessageCost.parse("0us")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("0.3", "has no unit"), ("-1us", "is negative"), ("fast", "is no time"), ("3 lightyears", "unknown unit"),
+     ("TCP=1us", "the protocols are"), ("LL=1us,LL=2us", "gives LL twice"), ("9999ms", "more than a second"),
+     ("nanus", "is no time"), ("", "is no time")],
+)  # fmt: skip
+def test_what_is_no_cost_is_refused_in_one_line(text, said):
+    done = CliRunner().invoke(root, ["run", "--baseline", "direct", "--topo", "full:4", "--coll", "alltoall",
+                                     "--per-send", text])  # fmt: skip
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_one_message_costs_both_ends():
+    """Two ranks exchange a message: o to send it, bytes/β, α, o to receive it."""
+    assert time("direct", "full:2", "alltoall", 8192) == COST + wire("full:2", 4096) + ALPHA + COST
+
+
+def test_a_rank_sends_and_receives_one_message_at_a_time():
+    """The last of 7 messages leaves after 7 o; before it arrives, those before it have been received."""
+    assert time("direct", "full:8", "alltoall", 8192) == 7 * COST + wire("full:8", 1024) + ALPHA + COST
+
+
+def test_steps_pay_at_both_ends_again():
+    """Each of the 3 steps of recursive doubling waits for the message of the step before."""
+    took = time("recursive-doubling", "full:8", "allreduce", 1024)
+    assert took == 3 * (COST + wire("full:8", 1024) + ALPHA + COST)
+
+
+def test_parts_that_follow_each_other_are_one_message():
+    """A chunk of many slices on one link: its message is paid once, not once a slice."""
+    size = 64 << 20
+    with_cost, without = (time("direct", "full:2", "alltoall", size, cost, protocol="LL", data=False)
+                          for cost in ("0.3us", "0us"))  # fmt: skip
+    assert without < with_cost < without + 8 * COST
+
+
+def test_no_cost_changes_no_time():
+    for name, collective in (("ring", "allreduce"), ("direct", "alltoall")):
+        plain = api.run(api.baseline(name, "dgx1", collective), size=1 << 20, bound=False).execution.picoseconds
+        assert time(name, "dgx1", collective, 1 << 20, "0us") == plain
+
+
+def test_every_collective_still_ends_with_the_right_data():
+    for collective in ("allreduce", "allgather", "reduce-scatter", "alltoall", "broadcast"):
+        done = api.run(api.baseline("direct", "dgx1", collective), size=1 << 18, delays=3,
+                       per_send=MessageCost.parse("2us"))  # fmt: skip
+        assert done.checked is not None and done.ratio is not None and done.ratio >= 1
+
+
+def test_a_binomial_tree_wins_where_messages_cost():
+    """A root that sends to 31 others pays for 31 messages, in a binomial tree for 5 after one another."""
+    pair = [("direct", "full:32", "broadcast"), ("recursive-doubling", "full:32", "broadcast")]
+    assert time(*pair[0], 64, "0us") < time(*pair[1], 64, "0us")
+    assert time(*pair[0], 64, "0.5us") > time(*pair[1], 64, "0.5us")
+
+
+def test_it_needs_a_network_and_fifos():
+    program = lower(api.baseline("direct", "full:4", "alltoall"))
+    with pytest.raises(UsageError, match="needs the times of the links"):
+        Reference(per_send=MessageCost.parse("1us")).time(program, 4)
+    with pytest.raises(UsageError, match="has no such option: per_send"):
+        api.run(program, executor="host", per_send=MessageCost.parse("1us"))
+
+
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
+@pytest.mark.parametrize("cost", ["0us", "0.3us"])
+def test_times_over_sizes_are_those_of_the_executor(protocol, cost):
+    """Interpolated and extrapolated times lie within 5% of a run at that very size."""
+    schedule = api.baseline("ring", "dgx1", "allreduce")
+    program = lower(schedule, LoweringOptions(protocol=protocol))
+    times = ProgramTimes(program, schedule.network, MessageCost.parse(cost))
+    reference = Reference(network=schedule.network, per_send=MessageCost.parse(cost))
+    for elements in (1, 7, 100, 5000, 65_536, 300_000):
+        exact = reference.time(program, elements).picoseconds
+        assert float(times.picoseconds(elements)) == pytest.approx(exact, rel=0.05)
+        assert times.computed(elements) == exact
