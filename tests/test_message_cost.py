@@ -23,7 +23,7 @@ def time(name, topology, collective, size, cost="0.3us", **options):
         api.baseline(name, topology, collective), size=size, topology=topology, bound=False,
         per_send=MessageCost.parse(cost), **options,
     )  # fmt: skip
-    return done.execution.picoseconds
+    return done.execution.picoseconds or 0
 
 
 def wire(topology, size):
