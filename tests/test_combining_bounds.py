@@ -93,14 +93,14 @@ def test_with_time_enough_they_are_the_bounds(made, seconds, name):
     some = made(seconds, task=task)
     assert some.first().value == bounds.combining(NINE, task, None).value
     assert some.at(2, some.deadline).value == bounds.combining(NINE, task, 2).value
-    assert not some.late(2) and not some.notes
+    assert not some.may_rise(2) and not some.notes
 
 
 def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
     monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": _dies, "completing": bounds.completion_bound})
     some = made(100.0)
     assert some.first() == bounds.completion_bound(NINE, ALL)
-    assert not some.late(2) and "its search ended early" in some.notes[0]
+    assert not some.may_rise(2) and "its search ended early" in some.notes[0]
 
 
 def test_where_both_halves_are_late_a_cut_serves(made, monkeypatch):
@@ -108,16 +108,16 @@ def test_where_both_halves_are_late_a_cut_serves(made, monkeypatch):
     monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, floor_share=0.0))
     some = made(100.0)
     assert some.first() == single_cut_bound(NINE, ALL)
-    assert some.late(2) and "the time limit ended its search" in some.notes[0]
+    assert some.may_rise(2) and "the time limit ended its search" in some.notes[0]
 
 
 def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_it_comes(made):
     some = made(100.0)
     floor = some.first()
     assert some.at(2, Deadline.after(0)) == floor
-    assert some.late(2) and not some.notes
-    assert some.again(2, Deadline.after(50.0)).value == bounds.flow(NINE, ALL, 2).value > floor.value
-    assert not some.late(2)
+    assert some.may_rise(2) and not some.notes
+    assert some.with_more_time(2, Deadline.after(50.0)).value == bounds.flow(NINE, ALL, 2).value > floor.value
+    assert not some.may_rise(2)
 
 
 def test_a_cut_serves_where_every_part_is_late(monkeypatch):

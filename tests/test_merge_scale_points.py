@@ -63,8 +63,8 @@ def test_points_are_labelled_and_verified(name, coll, monkeypatch):
     assert "stand beside those of exact synthesis" in made.notes[-1]
     if coll != "allreduce":  # which says its construction in any case
         table = frontier_text.frontier(made)
-        engine = [name for name, _ in table.columns].index("construction" if made.collective.combining else "engine")
-        assert all(row[engine].startswith("flow: ") for row in table.rows)
+        construction = [name for name, _ in table.columns].index("construction")
+        assert all(row[construction].startswith("flow: ") for row in table.rows)
 
 
 def test_points_of_more_steps_than_the_sweep_visited_raise_its_maximum():
@@ -90,8 +90,8 @@ def test_only_what_improves_is_added(monkeypatch):
     again = merge_scale_points.merge_scale_points(some, ScaleSearch(machine, "allgather", most_sends=13_000))
     assert [p.construction == "exact" for p in again.points] == [True, True] + [False] * (len(every) - 2)
     table = frontier_text.frontier(again)
-    engine = [name for name, _ in table.columns].index("engine")
-    assert [row[engine] for row in table.rows][:2] == ["exact", "exact"] and table.rows[2][engine].startswith("flow: ")
+    constructions = [row[[name for name, _ in table.columns].index("construction")] for row in table.rows]
+    assert constructions[:2] == ["exact", "exact"] and constructions[2].startswith("flow: ")
     assert all(
         a.steps < b.steps and a.rounds_per_chunk > b.rounds_per_chunk
         for a, b in zip(again.points, again.points[1:], strict=False)

@@ -34,7 +34,7 @@ def _no_helpers_left():
 
 def asked(steps, seconds=20.0):
     bound = bounds.flow(MACHINE, TASK, steps)
-    return bound, prefetched_bounds.begin_tree_query(
+    return bound, prefetched_bounds.submit_tree_query(
         search.meet, MACHINE, TASK, steps, bound, 100, Budget(Deadline.after(seconds))
     )
 
@@ -48,7 +48,7 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     assert isinstance(verdict, Sat | Unknown)
     if isinstance(verdict, Unknown):
         assert verdict.reason == "interrupted"
-        answer = prefetched_bounds.finish_tree_query(job, 5.0)
+        answer = prefetched_bounds.tree_verdict(job, 5.0)
         assert isinstance(answer, Sat)
         assert answer.schedule.rounds_per_chunk == bound.value == F(15, 13)
     assert messages
@@ -56,13 +56,13 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
 
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
-    too_few = prefetched_bounds.begin_tree_query(
+    too_few = prefetched_bounds.submit_tree_query(
         search.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(Deadline.after(5.0))
     )  # 103 chunks at the least
     verdict = portfolio.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(Deadline.after(20.0)), beside=too_few)
     assert isinstance(verdict, Sat)
     assert verdict.schedule.rounds_per_chunk == 2
-    assert isinstance(prefetched_bounds.finish_tree_query(too_few, Deadline.after(5.0)), Unknown)
+    assert isinstance(prefetched_bounds.tree_verdict(too_few, Deadline.after(5.0)), Unknown)
 
 
 def test_a_job_that_nobody_needs_is_ended():
@@ -70,7 +70,7 @@ def test_a_job_that_nobody_needs_is_ended():
     began = time.monotonic()
     prefetched_bounds.end_job(job)
     assert time.monotonic() - began < 60
-    assert isinstance(prefetched_bounds.finish_tree_query(job, Deadline.after(0.0)), Unknown)
+    assert isinstance(prefetched_bounds.tree_verdict(job, Deadline.after(0.0)), Unknown)
 
 
 def test_bounds_ahead_are_the_bounds():

@@ -455,7 +455,7 @@ def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
         assert topology(name) == slow and slow.generators
         monkeypatch.undo()
     machine = topology("dgx-a100*2")
-    large = declared_symmetries.Large(machine)
+    large = declared_symmetries.AutomorphismTest(machine)
     assert not large.preserves((1, 0, *range(2, 15), 15)) or declared_symmetries.preserves(
         machine, (1, 0, *range(2, 16))
     )

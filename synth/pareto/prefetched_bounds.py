@@ -20,10 +20,10 @@ from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS, Resumab
 TREE_MEMBER = Member("tree")
 
 
-def begin_tree_query(
+def submit_tree_query(
     ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget
 ) -> Job:
-    """Begin the query `ask`, a function of the tree engine, on a problem that copies. `finish_tree_query` returns its
+    """Begin the query `ask`, a function of the tree engine, on a problem that copies. `tree_verdict` returns its
     verdict."""
     arguments = (_in_order(network), collective, steps, bound.value, most, budget)
     return pool.submit(TREE_MEMBER.imports, ask, arguments, budget.memory)
@@ -39,7 +39,7 @@ def _in_order(network: Network) -> Network:
     return replace(network, routes=tuple(sorted(network.routes, key=lambda r: (r.src, r.dst, r.via))))
 
 
-def finish_tree_query(job: Job, deadline: Deadline) -> Sat | Unknown:
+def tree_verdict(job: Job, deadline: Deadline) -> Sat | Unknown:
     """Return the verdict of the job, which is killed at the deadline."""
     return pool.outcome(job, deadline, errors_crash=True)
 

@@ -57,7 +57,7 @@ def record(problem: Problem, verdict: Verdict) -> Answer:
 
 def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> Job:
     """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
-    return prefetched_bounds.begin_tree_query(
+    return prefetched_bounds.submit_tree_query(
         query, *state.forwards(), steps, bound, max_chunks, state.budget(TREE_SECONDS * state.longer)
     )
 
@@ -70,7 +70,7 @@ def finish_tree_query(state: SweepState, job: Job, steps: int, bound: LowerBound
     options = state.options
     if not state.exact_pricing and options.jobs > 1 and steps != options.max_steps and bound.value > state.floor:
         state.prefetched.begin(steps + 1)
-    verdict = prefetched_bounds.finish_tree_query(job, state.budget(TREE_SECONDS * state.longer).deadline)
+    verdict = prefetched_bounds.tree_verdict(job, state.budget(TREE_SECONDS * state.longer).deadline)
     state.spent += verdict.cost.total_cpu / options.jobs
     if not isinstance(verdict, Sat):
         return verdict

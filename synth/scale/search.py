@@ -1,13 +1,13 @@
 """The frontier at scale: a certified bound, and points from fewest steps to least R / C by every applicable method.
 
-engine                     applies to                                   result
+construction               applies to                                   result
 phases over boxes          several boxes, no switches                   pipelined phases, groups of chunks by an LP
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 rarest first               links from rank to rank                      greedy schedule of one chunk
 forest x depth             any fabric                                   optimal rate as the pipelining depth grows
-spanning trees          allreduce, equal links in both directions    rate of the spanning-tree packing, pipelined
-paired arborescences           allreduce, unequal directions                paired in- and out-arborescences, pipelined
+spanning trees             allreduce, equal links in both directions    rate of the spanning-tree packing, pipelined
+paired arborescences       allreduce, unequal directions                paired in- and out-arborescences, pipelined
 flows                      alltoall                                     least congestion, paths assigned to steps
 """
 

@@ -1,7 +1,7 @@
 """Declared symmetries, and the check of them: a declared generator is a claim.
 
-`preserves` decides it in time linear in the links, so a wrong one is dropped, not believed; `Large` does the same in
-arrays.
+`preserves` decides it in time linear in the links, so a wrong one is dropped, not believed.
+`AutomorphismTest` does the same in arrays.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> 
     dropped."""
     identity = tuple(range(topology.ranks))
     distinct = {tuple(pi): None for pi in candidates}
-    large = Large(topology) if len(topology.links) > LARGE and not topology.switches else None
-    keeps = large.preserves if large is not None and large.plain else lambda pi: preserves(topology, pi)
+    test = AutomorphismTest(topology) if len(topology.links) > LARGE and not topology.switches else None
+    keeps = test.preserves if test is not None and test.plain else lambda pi: preserves(topology, pi)
     return replace(topology, generators=tuple(pi for pi in distinct if pi != identity and keeps(pi)))
 
 
-class Large:
+class AutomorphismTest:
     """`preserves` for a topology of very many links and no switches: the same comparisons, in arrays made once.
 
     `plain`: no limit is empty or names a link twice; for others it is no judge.

@@ -46,10 +46,10 @@ def frontier(found: Frontier) -> Report:
         ("status", "left"),
     ]
     engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
+    if sums or engines:
+        columns.append(("construction", "left"))
     if sums:
-        columns += [("construction", "left"), ("same bits", "left")]
-    elif engines:
-        columns.append(("engine", "left"))
+        columns.append(("same bits", "left"))
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
     rows, common = [], _repeated(found)
     for point in found.points:

@@ -15,7 +15,7 @@ ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 
 
 def report(found: ScaleFrontier) -> Report:
-    """Return the table of `synth pareto` for a frontier of the flow engines."""
+    """Return the table of `synth pareto` for a frontier of flow methods."""
     columns = [
         ("steps", "right"),
         ("rounds", "right"),
@@ -23,7 +23,7 @@ def report(found: ScaleFrontier) -> Report:
         ("rounds/chunk", "right"),
         ("above bound", "right"),
     ]
-    columns += [("engine", "left")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+    columns += [("construction", "left")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
     rows = []
     for point in found.points:
         gap = found.gap(point)

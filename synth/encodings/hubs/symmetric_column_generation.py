@@ -59,7 +59,7 @@ class SymmetricHubSettings:
 SETTINGS = SymmetricHubSettings()
 
 
-class HubPath(NamedTuple):
+class SymmetricHubPath(NamedTuple):
     """A cheapest pair of trees through given hubs.
 
     Attributes:
@@ -88,14 +88,14 @@ class SymmetricHubPathPricer:
         self.rising = SteinerTreeDP(network.reversed(), steps, (), everyone)
         self.route = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
         self.pairs = sorted((a, b) for a, b in self.route if a < b and (b, a) in self.route)
-        self.path_of: dict[Tree, HubPath] = {}  # of each tree that `tree` returned
+        self.path_of: dict[Tree, SymmetricHubPath] = {}  # of each tree that `tree` returned
 
     @staticmethod
     def fits(network: Network) -> bool:
         """Return True if the network has few enough ranks, and at most one route from each rank to each other."""
         return SteinerTreeDP.fits(network, ()) and len({(r.src, r.dst) for r in network.routes}) == len(network.routes)
 
-    def price(self, prices: np.ndarray) -> list[HubPath]:
+    def price(self, prices: np.ndarray) -> list[SymmetricHubPath]:
         """Return all paths at ``prices[route, step - 1]``, a cheapest first. `tree` reads one off until the next
         call."""
         steps = self.steps
@@ -105,15 +105,15 @@ class SymmetricHubPathPricer:
         paths = []
         for n in range(self.network.ranks):
             for t in range(steps):
-                paths.append(HubPath(float(rise[steps - t, 1 << n] + fall[t, 1 << n]), (n,), t, t))
+                paths.append(SymmetricHubPath(float(rise[steps - t, 1 << n] + fall[t, 1 << n]), (n,), t, t))
         for a, b in self.pairs:
             both, there, back = 1 << a | 1 << b, send_cost[self.route[a, b]], send_cost[self.route[b, a]]
             for t in range(1, steps + 1):
                 cost = float(rise[steps - t + 1, both] + fall[t, both]) + there[t - 1] + back[t - 1]
-                paths.append(HubPath(cost, (a, b), t - 1, t))
+                paths.append(SymmetricHubPath(cost, (a, b), t - 1, t))
         return sorted(path for path in paths if path.cost < np.inf)
 
-    def tree(self, path: HubPath) -> Tree:
+    def tree(self, path: SymmetricHubPath) -> Tree:
         """Return the sends ``(step, route)`` of a path."""
         hubs = sum(1 << n for n in path.hubs)
         sends = [(self.steps + 1 - t, i) for t, i in self.rising.optimal_sends(self.steps - path.up, hubs)]
@@ -332,7 +332,7 @@ def _kinds_fit(
             images.append(tuple(sorted(g.ranks[n] for n in hubs)))
         orbits[hubs] = min(images)
 
-    def kind(path: HubPath) -> tuple[int, tuple[int, ...]]:
+    def kind(path: SymmetricHubPath) -> tuple[int, tuple[int, ...]]:
         return path.middle if len(path.hubs) == 2 else 0, orbits.get(path.hubs, ())
 
     kinds = [kind(pricer.path_of[tree]) for tree in trees]

@@ -110,7 +110,7 @@ class StepBounds:
             result = self._query(self._flow_jobs, steps, deadline, bounds.flow, steps)
         return max(result, floor, key=lambda b: b.value) if isinstance(result, LowerBound) else floor
 
-    def raised(self, steps: int, above: Fraction) -> LowerBound | None:
+    def single_chunk_bound(self, steps: int, above: Fraction) -> LowerBound | None:
         """Return a single-chunk bound (`synth.bounds.single_chunk`) at `steps` that is above `above`, or None."""
         if not self.deadline.limited:
             return single_chunk.bound(self.network, self.collective, steps, above)
@@ -118,12 +118,12 @@ class StepBounds:
         result = self._query(self._single_chunk_jobs, (steps, above), deadline, single_chunk.bound, steps, above)
         return result if isinstance(result, LowerBound) else None
 
-    def late(self, steps: int) -> bool:
+    def may_rise(self, steps: int) -> bool:
         """Return True where the bound at `steps` might be higher with more time."""
         suspended = [key for key in self._single_chunk_jobs.jobs if isinstance(key, tuple) and key[0] == steps]
         return bool(suspended or {steps, *PARTS} & set(self._flow_jobs.jobs))
 
-    def again(self, steps: int, deadline: Deadline) -> LowerBound:
+    def with_more_time(self, steps: int, deadline: Deadline) -> LowerBound:
         """Return the bound at `steps`, with more time until the deadline.
 
         Half of it goes to the bound for any number of steps, where a part of that is missing.

@@ -252,9 +252,9 @@ class StepSearches:
         visited, floor = self.open_steps[steps], self.step_bounds.floor
         self.context.progress(f"S={steps}: again, with the time that is left (at least {show(visited.bound.value)})")
         bound = visited.bound
-        if self.step_bounds.late(steps):
-            late = self.step_bounds.again(steps, deadline.share(SETTINGS.late_share))
-            bound = max(bound, late, key=lambda b: b.value)
+        if self.step_bounds.may_rise(steps):
+            higher = self.step_bounds.with_more_time(steps, deadline.share(SETTINGS.late_share))
+            bound = max(bound, higher, key=lambda b: b.value)
         if self.step_bounds.floor is not None and self.step_bounds.floor is not floor:
             yield None, self.step_bounds.floor
         yield from self._at(steps, bound, visited.point, (deadline, math.inf), search=visited.search)
@@ -268,7 +268,7 @@ class StepSearches:
 
     def _unfinished(self, steps: int) -> bool:
         """Return True where more time would allow further attempts, or a higher bound, at an open S."""
-        return not self.open_steps[steps].search.exhausted or self.step_bounds.late(steps)
+        return not self.open_steps[steps].search.exhausted or self.step_bounds.may_rise(steps)
 
     def _width(self, steps: int) -> Fraction | float:
         """Return the ratio of an open interval's ends."""
@@ -288,8 +288,8 @@ class StepSearches:
         if not self._raises or self.context.candidates.hub_steps is not None:
             return bound
         self.context.progress(f"S={steps}: what one chunk pays (at least {show(bound.value)})")
-        higher = self.step_bounds.raised(steps, bound.value)
-        self._raises -= higher is None and not self.step_bounds.late(steps)
+        higher = self.step_bounds.single_chunk_bound(steps, bound.value)
+        self._raises -= higher is None and not self.step_bounds.may_rise(steps)
         return higher or bound
 
     def _limits(self, same_bound: bool) -> tuple[Deadline, float]:

@@ -25,7 +25,7 @@ from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
 from synth.program.lowering.messages import Lane, Message, schedule_messages
 from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
-from synth.program.lowering.thread_blocks import Ends, Target, assemble
+from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.program import Gpu, Program
@@ -104,7 +104,7 @@ def _one_instance(schedule: Schedule, layout: Layout, runtime: Runtime, options:
     whole_units = options.instances > 1
     flow = schedule_messages(schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units)
     storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
-    target = Target(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
+    target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
     unfused: set[tuple[int, Lane]] = set()
     pieces: dict[tuple, int] = {}

@@ -40,7 +40,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BlockTarget:
     """The buffers, kind of call and runtime limits that blocks are assembled for.
 
     `codes`: the runtime's instructions. `channel_blocks`: the most blocks of a rank that may use a channel.
@@ -82,7 +82,7 @@ class _ScratchUse:
         return pack_scratch(ScratchGroup(rank, group, *row) for (rank, group), row in self.groups.items())
 
 
-def assemble(storage: Storage, fusion: Fusion, target: Target) -> tuple[tuple[Gpu, ...], list[list[Ends]]]:
+def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tuple[Gpu, ...], list[list[Ends]]]:
     """Return the ranks' programs for one instance, and for each rank the connections of every block."""
     messages = storage.messages
     lanes = list(lanes_of(messages))
@@ -139,7 +139,7 @@ def _all_ends(
     return [sorted(row, key=order) for row in ends]
 
 
-def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: Target) -> Iterator[PlannedOp]:
+def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: BlockTarget) -> Iterator[PlannedOp]:
     """Yield the ops that receive `message`: one op, or a receive and an addition for a runtime without ``rrc``."""
     new, old, count = message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
@@ -186,7 +186,11 @@ def _forward_op(message: Message, block: int, added: set[Value], scratch_use: _S
 
 
 def _add_copies(
-    copies: Sequence[LocalCopy], drafts: list[list[PlannedOp]], ends: list[list[Ends]], writer: Mapping, target: Target
+    copies: Sequence[LocalCopy],
+    drafts: list[list[PlannedOp]],
+    ends: list[list[Ends]],
+    writer: Mapping,
+    target: BlockTarget,
 ) -> None:
     """Add the copies within a rank after all steps, in the block that received the data or that with the fewest ops."""
     last_step = max((draft.key[0] for row in drafts for draft in row), default=0)
@@ -219,7 +223,7 @@ def _gpu(
     ends: list[Ends],
     channel: Mapping[Lane, int],
     scratch: ScratchLayout,
-    target: Target,
+    target: BlockTarget,
 ) -> Gpu:
     """Return the program of one rank; `drafts`: its ops in the order that all blocks follow."""
     input_size, output_size = len(target.layout.inputs[rank]), len(target.layout.outputs[rank])

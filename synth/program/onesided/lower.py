@@ -22,7 +22,7 @@ from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.onesided.block_writer import WrittenBlock
 from synth.program.onesided.packets import PacketWriter
 from synth.program.onesided.simple import SimpleWriter
-from synth.program.onesided.tasks import Group, Memory, groups
+from synth.program.onesided.tasks import BufferOffsets, Group, groups
 from synth.program.program import Block, Gpu, InPlace, Op, Port, Program, Span
 
 DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
@@ -45,7 +45,7 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     layout = Layout(schedule.collective, schedule.chunks * instances)
     if in_place != "out" and not layout.can_be_in_place:
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
-    memory = Memory(layout, in_place)
+    memory = BufferOffsets(layout, in_place)
     work = groups(prune(schedule), instances)
     shares = _shares(work, options.blocks or DEFAULT_BLOCKS * instances)
     if protocol == "LL":
@@ -92,7 +92,7 @@ def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]
     return drafts
 
 
-def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[int]) -> list[WrittenBlock]:
+def _packets(shares: list[tuple[Group, ...]], memory: BufferOffsets, boxes: Sequence[int]) -> list[WrittenBlock]:
     """Return drafts that use packets; a rank that one of its writers could be two launches ahead of signals first.
 
     The first drafts show which writers cannot end before the rank has begun; the second ones add the signals for the

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
-from synth.program.onesided.tasks import Group, Memory, Move
+from synth.program.onesided.tasks import BufferOffsets, Group, Move
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 
@@ -28,7 +28,7 @@ class PacketWriter:
     def __init__(
         self,
         groups: Sequence[Group],
-        memory: Memory,
+        memory: BufferOffsets,
         nodes: Sequence[int],
         signal_first: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
-from synth.program.onesided.tasks import Group, Memory, Move
+from synth.program.onesided.tasks import BufferOffsets, Group, Move
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 from synth.program.thread_joins import Key
@@ -43,7 +43,7 @@ class SimpleWriter:
     `nodes[rank]`: the box of the rank.
     """
 
-    def __init__(self, groups: Sequence[Group], memory: Memory, nodes: Sequence[int]) -> None:
+    def __init__(self, groups: Sequence[Group], memory: BufferOffsets, nodes: Sequence[int]) -> None:
         self.groups, self.memory = groups, memory
         self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)

@@ -70,7 +70,7 @@ def _sorted_moves(by_step: dict[int, set[Move]], steps: int) -> tuple[tuple[Move
 
 
 @dataclass(frozen=True)
-class Memory:
+class BufferOffsets:
     """The offsets of chunks in each rank's input and output, and the memory that the two buffers share."""
 
     layout: Layout

@@ -132,7 +132,7 @@ def of_large_document(doc: dict, about: EntryContext) -> Sheet:
         ("chunks", "right"),
         ("rounds/chunk", "right"),
         ("above bound", "right"),
-        ("engine", "left"),
+        ("construction", "left"),
         ("GB/s at most", "right"),
     )
     algorithms, dots = [], []
