@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from synth.checker.certificates import cuts, throughput_cuts
+from synth.checker.certificates import cuts, throughput_cuts, time_bounds
 from synth.checker.documents import exact_frontier
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "proofs.md"
-OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", "groups-prices")  # kinds that a checker of their own reads
+# Kinds that a checker of their own reads.
+OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", "groups-prices", *time_bounds.KEYS)
 
 
 def rows() -> list[list[str]]:

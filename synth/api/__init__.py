@@ -14,7 +14,7 @@ from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
 from synth.api.report import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
-from synth.api.scale import allocations, explain, groups, large_bound, large_document, unreachable
+from synth.api.scale import allocations, explain, groups, large_bound, large_document, time_bound, unreachable
 from synth.api.synthesis import bound, frontier, solve, verify
 from synth.api.tuning import import_plan, tune
 
@@ -46,6 +46,7 @@ __all__ = [
     "report",
     "run",
     "solve",
+    "time_bound",
     "topology",
     "trace",
     "tune",

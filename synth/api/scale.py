@@ -11,14 +11,16 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
 from synth.frontiers.engine_choice import engine_of, flow_collective, with_machine_ranks
+from synth.model import collective as named
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
-from synth.model.rational import counted
+from synth.model.rational import counted, size_bytes
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.model.process_groups import Group
     from synth.model.scale_frontier import ScaleFrontier
+    from synth.model.time_bound import TimeBound
     from synth.scale.baselines.allocations import Allocation, Rates
     from synth.scale.baselines.comparison import Explanation
     from synth.scale.fabric.fabric import Fabric
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 # Ranks up to which rings are looked for.
 EXPLAINED = 1024
+# Ranks up to which every unit of a collective given by its name is written out.
+WRITTEN = 256
 
 
 def large_bound(
@@ -50,6 +54,41 @@ def large_bound(
     name, root = flow_collective(machine, collective, roots)
     try:
         return flow_bound(machine, name, root, time_limit=time_limit)
+    except InfeasibleError as error:
+        raise with_machine_ranks(error, machine.labels) from None
+
+
+def time_bound(
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    size: int | str | Sequence[int | str],
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    time_limit: float | None = None,
+) -> TimeBound:
+    """Return certified lower bounds in time: no program on the machine, with whatever messages, is faster.
+
+    `size`: bytes, or a text such as "1MB", or several of them; size is that of nccl-tests, 1 KB = 1024 bytes. `sizes`:
+    chunk counts of allgatherv and the like. After `time_limit` seconds the search for the greatest rate of a large
+    machine ends. Raises InfeasibleError where data cannot reach a rank.
+    """
+    from synth.scale.time_bound import time_bound as bound_of
+
+    machine = named_topology(topology)
+    requested = [size] if isinstance(size, int | str) else list(size)
+    try:
+        in_bytes = [size_bytes(one) for one in requested]
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    by_name = isinstance(collective, str) and sizes is None and machine.ranks > WRITTEN
+    if by_name and str(collective).lower() in {*named.COLLECTIVES, *named.ALIASES}:
+        name, root = flow_collective(machine, collective, roots)
+        task: str | Collective = name
+    else:
+        task, root = task_of(collective, machine.ranks, roots, sizes), 0
+    try:
+        return bound_of(machine, task, in_bytes, root=root, time_limit=time_limit)
     except InfeasibleError as error:
         raise with_machine_ranks(error, machine.labels) from None
 

@@ -19,8 +19,12 @@ from synth.cli.framework.options import (
 )
 from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.progress import progress
+from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
+from synth.errors import UsageError
+from synth.model.collective import Collective
+from synth.model.topology import Topology
 
 
 @click.command(context_settings=CONTEXT, short_help="Print lower bounds and their certificates.")
@@ -28,6 +32,8 @@ from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 @collective_options
 @engine_option("Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
+@click.option("--size", type=Sizes(), metavar="1KB,1MB,1GB",
+              help="Bounds on the time for these sizes instead (1KB = 1024 bytes).")  # fmt: skip
 @time_limit_option("Wall time; bounds so far are printed when it ends.")
 @output_options
 def bound(**flags: Any) -> int:
@@ -37,6 +43,7 @@ def bound(**flags: Any) -> int:
     Examples:
       synth bound --topo dgx1 --coll alltoall
       synth bound --topo dgx-h100*128 --coll allgather
+      synth bound --topo dgx-a100*2 --coll allreduce --size 1KB,1MB,1GB -o times.json
     """
     from synth import api
     from synth.api.synthesis import BoundsInterrupted, FewerBounds
@@ -45,6 +52,8 @@ def bound(**flags: Any) -> int:
     check_writable(flags["output"])
     topology = chosen_machine(flags)
     requested = collective_or_name(flags, topology)
+    if flags["size"] is not None:
+        return _in_time(flags, topology, requested)
     with write_infeasible_document(flags, topology, requested):
         large = api.large_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
     if large is not None:
@@ -81,3 +90,16 @@ def bound(**flags: Any) -> int:
     if left:
         note(f"left open: {left} before the bounds at more steps")
     return code
+
+
+def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective | str) -> int:
+    """Print the bounds in time of --size."""
+    from synth import api
+    from synth.view import tables, time_bounds
+
+    if flags["max_steps"] is not None:
+        raise UsageError("a bound in time holds for any number of steps; leave --max-steps or --size out")
+    with write_infeasible_document(flags, topology, collective):
+        bounds = api.time_bound(topology, collective, flags["size"], time_limit=flags["time_limit"])
+    emit(bounds.to_json, lambda: tables.print_report(time_bounds.report(bounds)), flags["output"], flags["form"])
+    return 0
