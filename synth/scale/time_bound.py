@@ -21,6 +21,9 @@ from synth.model.time_bound import SizeBound, TimeBound
 from synth.model.topology import Topology
 from synth.scale.bounds.time_cuts import CandidateCuts
 
+# Certificates of rates that hold where switches multicast or reduce: one cut, and paths of data for one rank each. In
+# others one multicast may pay once for what several sends are counted for.
+OF_MULTICAST = ("throughput-cut", "alltoall-lengths")
 MOST_WRITTEN = 64  # ranks up to which a collective without a name of the scale engine has a bound on its rate
 
 
@@ -108,6 +111,8 @@ def _rate(
         from synth import bounds
 
         rate = bounds.flow(topology.network(), task, None).certificate
+    if topology.multicast and rate["kind"] not in OF_MULTICAST:
+        return None
     certificate = {"kind": "time-rate", "rate": rate}
     one, two = (checker.check(certificate, topology, demand, size) for size in (1, 2))
     return _Rate(certificate, 2 * one - two, two - one)
