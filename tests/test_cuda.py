@@ -14,7 +14,7 @@ from synth.program import text
 from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
-from synth.runtime.cuda import executor, graph_timing
+from synth.runtime.cuda import executor, gpu_status, graph_timing
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host, tables
@@ -313,7 +313,7 @@ class Driver(Cupy):
 
 
 def test_what_is_missing_is_one_line(monkeypatch):
-    monkeypatch.setattr(executor, "_has", lambda wheel: False)
+    monkeypatch.setattr(executor, "installed_wheels", list)
     monkeypatch.setattr(executor, "installed", lambda module: False)
     assert executor.missing() == "needs CuPy: pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
     with pytest.raises(SynthError, match="the cuda executor cannot run here: needs CuPy"):
@@ -336,7 +336,7 @@ def test_what_is_missing_is_one_line(monkeypatch):
 
     monkeypatch.setattr(executor, "_cupy", broken)
     assert executor.missing() == "CuPy cannot be imported: libcudart.so.13: cannot open shared object file"
-    monkeypatch.setattr(executor, "_has", lambda wheel: True)
+    monkeypatch.setattr(executor, "installed_wheels", lambda: list(gpu_status.WHEELS))
     said = str(executor.missing())
     assert "cupy-cuda12x and cupy-cuda13x are both installed" in said and "pip uninstall" in said
 
@@ -429,10 +429,10 @@ def test_bad_input_at_the_command_line_is_one_line_each(tmp_path, monkeypatch):
         assert len(done.stderr.splitlines()) == 1, done.stderr
         return done.stderr
 
-    monkeypatch.setattr(executor, "_has", lambda wheel: False)
+    monkeypatch.setattr(executor, "installed_wheels", list)
     monkeypatch.setattr(executor, "installed", lambda module: False)
     assert "needs CuPy: pip install" in said(path)
-    monkeypatch.setattr(executor, "_has", lambda wheel: True)
+    monkeypatch.setattr(executor, "installed_wheels", lambda: list(gpu_status.WHEELS))
     assert "both installed and exclude each other: pip uninstall" in said(path)
     if build_host.compiler() is None:
         return

@@ -20,6 +20,7 @@ from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.runtime import devices
 from synth.runtime.benchmark import emulation
+from synth.runtime.cuda import gpu_status
 from synth.runtime.mpi import environment
 from synth.runtime.reference.executor import Reference
 from synth.scale.baselines import algorithms
@@ -182,7 +183,7 @@ def test_the_ring_or_else_direct_stands_beside_the_points(frontier):
 
 
 def test_devices_says_what_runs_and_what_is_missing(monkeypatch):
-    monkeypatch.setattr(devices, "driver", lambda: None)
+    monkeypatch.setattr(gpu_status, "driver", lambda: None)
     monkeypatch.setattr(environment, "installed", lambda module: False)
     table = " ".join(synth("devices").stdout.split())
     assert "no CUDA driver is installed here" in table
@@ -196,18 +197,18 @@ def test_devices_says_what_runs_and_what_is_missing(monkeypatch):
 
 
 def test_devices_takes_a_broken_cuda_in_one_line(monkeypatch):
-    monkeypatch.setattr(devices, "driver", lambda: 2)
-    monkeypatch.setattr(devices, "installed", lambda module: False)
+    monkeypatch.setattr(gpu_status, "driver", lambda: 2)
+    monkeypatch.setattr(gpu_status, "installed", lambda module: False)
     assert "2 GPUs here, but CuPy is not installed: pip install" in devices.devices().cuda
-    monkeypatch.setattr(devices, "installed", lambda module: True)
-    monkeypatch.setattr(devices, "_version", lambda name: None)
+    monkeypatch.setattr(gpu_status, "installed", lambda module: True)
+    monkeypatch.setattr(gpu_status, "installed_wheels", list)
 
     def broken():
         raise ImportError("libcudart.so.12: cannot open\nmore lines")
 
-    monkeypatch.setattr(devices, "cupy", broken)
+    monkeypatch.setattr(gpu_status, "cupy", broken)
     assert devices.devices().cuda == "CuPy cannot use the GPU: ImportError: libcudart.so.12: cannot open"
-    monkeypatch.setattr(devices, "_version", lambda name: "13.6")
+    monkeypatch.setattr(gpu_status, "installed_wheels", lambda: list(gpu_status.WHEELS))
     assert "exclude each other: pip uninstall cupy-cuda12x or cupy-cuda13x" in devices.devices().cuda
 
 
@@ -223,10 +224,10 @@ def test_gpus_and_their_peers_are_listed(monkeypatch):
             return {"name": b"A GPU", "major": 9, "minor": 0, "totalGlobalMem": 80 << 30, "multiProcessorCount": 132}
 
     cupy = type("cupy", (), {"cuda": type("cuda", (), {"runtime": Runtime})})
-    monkeypatch.setattr(devices, "driver", lambda: 2)
-    monkeypatch.setattr(devices, "installed", lambda module: True)
-    monkeypatch.setattr(devices, "_version", lambda name: None)
-    monkeypatch.setattr(devices, "cupy", lambda: cupy)
+    monkeypatch.setattr(gpu_status, "driver", lambda: 2)
+    monkeypatch.setattr(gpu_status, "installed", lambda module: True)
+    monkeypatch.setattr(gpu_status, "installed_wheels", list)
+    monkeypatch.setattr(gpu_status, "cupy", lambda: cupy)
     found = devices.devices()
     assert found.cuda == "2 GPUs, driver for CUDA 12.4, CuPy for CUDA 12.2"
     assert [gpu.peers for gpu in found.gpus] == [(1,), ()]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
-import synth
 from synth.model.schedule import canonical
 from synth.program.program import Program
 from synth.runtime.run_result import bus_factor
@@ -174,4 +173,8 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of synth, Python and NumPy."""
-    return {"synth": synth.__version__, "python": sys.version.split()[0], "numpy": metadata.version("numpy")}
+    return {
+        "synth": metadata.version("ccl-synth"),
+        "python": sys.version.split()[0],
+        "numpy": metadata.version("numpy"),
+    }

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.cuda import devices, reference_timings
 from synth.runtime.cuda.devices import driver_version, gpu_description
+from synth.runtime.cuda.gpu_status import installed_wheels
 from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype as element_type
@@ -32,7 +32,6 @@ from synth.runtime.kernel import build_host, nvrtc, sources
 from synth.runtime.padding import Padding
 from synth.runtime.slicing import FifoOptions
 
-WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 KEPT, KEPT_BYTES = (
     4,
     64 << 20,
@@ -42,7 +41,7 @@ INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
 
 def missing() -> str | None:
     """Return the reason why nothing can run on a GPU here, with the remedy; None where it can. Imports CuPy."""
-    wheels = [wheel for wheel in WHEELS if _has(wheel)]
+    wheels = installed_wheels()
     if len(wheels) > 1:
         return (
             f"{' and '.join(wheels)} are both installed and exclude each other: pip uninstall the one that the "
@@ -65,14 +64,6 @@ def missing() -> str | None:
 
 def _cupy() -> Any:
     return need("cupy", "the cuda executor", INSTALL)
-
-
-def _has(wheel: str) -> bool:
-    try:
-        distribution(wheel)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def _line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow, edge_orbits, integer_lengths, unreachable_error
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.fabric.graphs import shortest_path_trees
 from synth.solvers.processes.deadline import TimeUp, check_deadline
 
 
@@ -116,13 +117,8 @@ class _Weights:
 
     def _trees(self, lengths: np.ndarray, sources: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return distances and predecessors of all nodes in the shortest-path trees of some sources."""
-        from scipy import sparse
-        from scipy.sparse.csgraph import dijkstra
-
-        nodes, ranks = self.fabric.nodes, self.fabric.ranks
-        graph = sparse.csr_matrix((lengths, (self.tail, self.head)), shape=(nodes, nodes))
-        distance, predecessor = dijkstra(graph, indices=sources, return_predecessors=True)
-        if np.isinf(distance[:, :ranks]).any():
+        distance, predecessor = shortest_path_trees(self.fabric.nodes, self.tail, self.head, lengths, sources)
+        if np.isinf(distance[:, : self.fabric.ranks]).any():
             raise unreachable_error(self.fabric)
         return distance, predecessor
 

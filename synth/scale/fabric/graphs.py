@@ -25,6 +25,21 @@ def distances(nodes: int, src: Ends, dst: Ends, start: int, costs: np.ndarray | 
     return np.where(np.isinf(length), -1, length).astype(np.int64)
 
 
+def shortest_path_trees(
+    nodes: int, src: Ends, dst: Ends, lengths: np.ndarray, sources: Sequence[int] | np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distance from each source (default: all nodes) to each node, and the node before it on the path.
+
+    Edge i of length ``lengths[i]`` >= 0 leads from `src[i]` to `dst[i]`. No two edges have the same ends. Both results
+    are indexed by source and node. An unreachable node is at the distance infinity.
+    """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = csr_matrix((lengths, (src, dst)), shape=(nodes, nodes))
+    return dijkstra(graph, indices=sources, return_predecessors=True)
+
+
 def components(nodes: int, src: Ends, dst: Ends, *, strong: bool = False) -> np.ndarray:
     """Return the number of the component of each node, weakly or strongly connected, from 0 on."""
     from scipy.sparse.csgraph import connected_components

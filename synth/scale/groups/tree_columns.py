@@ -19,6 +19,7 @@ import numpy as np
 from synth.errors import SynthError
 from synth.model.process_groups import SUMS, Group
 from synth.model.topology import Network
+from synth.scale.fabric.graphs import shortest_path_trees
 from synth.solvers.column_generation import generate_columns
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, check_deadline
@@ -252,9 +253,6 @@ class _ShortestPaths:
     """
 
     def __init__(self, master: _Master, price: np.ndarray) -> None:
-        from scipy.sparse import csr_matrix
-        from scipy.sparse.csgraph import dijkstra
-
         n = master.network.ranks
         self.ends = master.ends
         floor = price.max(initial=0.0) * 1e-7 + 1e-12  # among free paths the one with the fewest hops is shortest
@@ -262,9 +260,9 @@ class _ShortestPaths:
         keys, first = np.unique(self.ends[order, 0] * n + self.ends[order, 1], return_index=True)
         self.route = dict(zip(keys.tolist(), order[first].tolist(), strict=True))
         self.ranks = n
-        graph = csr_matrix((price[order[first]] + floor, (keys // n, keys % n)), shape=(n, n))
-        self.distance, self.predecessor = dijkstra(graph, return_predecessors=True)
-        self.distance_to, self.successor = dijkstra(graph.T.tocsr(), return_predecessors=True)
+        src, dst, lengths = keys // n, keys % n, price[order[first]] + floor
+        self.distance, self.predecessor = shortest_path_trees(n, src, dst, lengths)
+        self.distance_to, self.successor = shortest_path_trees(n, dst, src, lengths)
 
     def tree(self, root: int, members: Sequence[int], inward: bool) -> list[int]:
         """Routes of a cheap tree that joins the root and all members.
