@@ -107,3 +107,85 @@ def test_from_the_command_line():
     assert synth("run x.json --baseline ring --topo dgx1 --coll allreduce").exit_code == 2
     rooted = synth("run --baseline direct --topo dgx1 --coll broadcast --root 5 --size 1KB --no-bound")
     assert rooted.exit_code == 0, rooted.stderr
+
+
+FEW_STEPS = {
+    "halving-doubling": ("allreduce", "allgather", "reduce-scatter"),
+    "binomial": ("broadcast", "reduce", "gather", "scatter", "allreduce"),
+    "bruck": ("alltoall",),
+}
+BY_BOXES = {
+    "hierarchical": ("allreduce", "allgather", "reduce-scatter", "broadcast", "reduce"),
+    "two-step": ("alltoall",),
+}
+
+
+def pairs(table):
+    return [(name, coll) for name, colls in table.items() for coll in colls]
+
+
+@pytest.mark.parametrize(("name", "coll"), pairs(FEW_STEPS))
+@pytest.mark.parametrize("topology", ["full:8", "full:7"])
+def test_algorithms_of_few_steps_are_right(topology, name, coll):
+    if topology == "full:7" and (name, coll) in [("halving-doubling", c) for c in ("allgather", "reduce-scatter")]:
+        with pytest.raises(UsageError, match="needs a power of two of ranks"):
+            api.baseline(name, topology, coll)
+        return
+    roots = (2,) if coll in ("broadcast", "reduce", "gather", "scatter") else ()
+    done = api.run(api.baseline(name, topology, coll, roots=roots), bound=False, dtype="int32")
+    assert done.checked is not None and done.checked.exact == done.checked.elements > 0
+
+
+@pytest.mark.parametrize(("name", "coll"), pairs(BY_BOXES))
+@pytest.mark.parametrize("topology", ["dgx-a100*2", "ndv2*2", "pcie-2x4*3"])
+def test_algorithms_by_boxes_are_right(topology, name, coll):
+    done = api.run(api.baseline(name, topology, coll), bound=False, dtype="int32")
+    assert done.checked is not None and done.checked.exact == done.checked.elements > 0
+
+
+def test_costs_of_algorithms_of_few_steps():
+    """Steps and rounds per chunk as their papers count them, on links between all ranks."""
+
+    def cost(name, topology, coll):
+        made = api.baseline(name, topology, coll)
+        return len(made.steps), made.rounds_per_chunk
+
+    assert cost("halving-doubling", "full:8", "allreduce") == (6, Fraction(2 * 7, 8))
+    assert cost("halving-doubling", "full:7", "allreduce") == (4 + 2, Fraction(2 * 3, 4) + 2)
+    assert cost("halving-doubling", "full:8", "allgather") == (3, 7)
+    assert cost("binomial", "full:8", "broadcast") == (3, 3)
+    assert cost("binomial", "full:8", "scatter") == (3, 7)
+    assert cost("bruck", "full:8", "alltoall") == (3, 3 * 4)
+
+
+def test_data_pass_between_boxes_once():
+    """Allgather on two boxes of 8: each part crosses once, alltoall: each message once, in one message a pair."""
+    for name, coll, crossing in (("hierarchical", "allgather", 16), ("two-step", "alltoall", 2 * 64)):
+        made = api.baseline(name, "dgx-a100*2", coll)
+        sends = [send for step in made.steps for send in step.sends if send.src // 8 != send.dst // 8]
+        assert len(sends) == crossing
+        assert {send.src % 8 == send.dst % 8 for send in sends} == {True}
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "coll", "said"),
+    [
+        ("hierarchical", "dgx1", "allgather", "needs several boxes of several ranks; dgx1-v100 names none"),
+        ("hierarchical", "dgx-a100*2", "alltoall", "hierarchical does not do alltoall"),
+        ("two-step", "dgx-a100*2", "allgather", "two-step is for alltoall; allgather: hierarchical or direct"),
+        ("bruck", "full:4", "allgather", "bruck does not do allgather"),
+        ("bruck", "dgx1", "alltoall", "no link from rank 3 to rank 4"),
+        ("binomial", "full:4", "alltoall", "binomial does not do alltoall"),
+        ("halving-doubling", "ring:8", "allreduce", "no link from rank 0 to rank 2"),
+        ("halving-doubling", "full:4", "alltoall", "halving-doubling does not do alltoall"),
+    ],
+)
+def test_what_an_algorithm_of_few_steps_or_by_boxes_cannot_do_is_said(name, topology, coll, said):
+    done = CliRunner().invoke(root, ["run", "--baseline", name, "--topo", topology, "--coll", coll])
+    assert done.exit_code == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_boxes_are_known_by_their_latencies_where_no_box_is_named():
+    made = api.baseline("hierarchical", api.topology("dgx-a100*2").network(), "allgather")
+    assert made.steps == api.baseline("hierarchical", "dgx-a100*2", "allgather").steps

@@ -35,7 +35,7 @@ def baseline(
     roots: Sequence[int] = (),
     pieces: int | None = None,
 ) -> Schedule:
-    """A known algorithm on the same links, replayed: ring, tree (double binary), recursive-doubling or direct.
+    """A known algorithm on the same links, replayed (`synth.scale.baselines.algorithms.SUMMARIES`).
 
     `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or
     the links do not carry it.
@@ -45,11 +45,18 @@ def baseline(
     from synth.scale.baselines import double_binary_tree
     from synth.scale.baselines.rings import search
 
-    network = topology if isinstance(topology, Network) else named_topology(topology).network()
+    nodes: tuple[int, ...] = ()
+    if isinstance(topology, Network):
+        network = topology
+    else:
+        machine = named_topology(topology)
+        network, nodes = machine.network(), machine.nodes
     task = task_of(collective, network.ranks, roots)
     found = search.disjoint_rings(network).rings if name.lower() == "ring" else ()
     trees = double_binary_tree.binary_trees(network.ranks) if name.lower() == "tree" else ()
-    made = baselines.baseline_schedule(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
+    made = baselines.baseline_schedule(
+        name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES, nodes=nodes
+    )
     replay.schedule(made)
     return made
 

@@ -1,4 +1,4 @@
-"""Schedules of known algorithms on the same links: ring, double binary tree, recursive doubling and direct.
+"""Schedules of known algorithms on the same links.
 
 Each is a Schedule, so it is replayed by `verify`, lowered and executed as any other. The rounds of a step follow from
 its load. Reductions are the reversals of copies, and an allreduce is a reduce-scatter followed by an allgather, except
@@ -11,25 +11,31 @@ tree         allreduce up and down two binary trees, each for half of the data, 
 recursive-doubling   partners at distance 1, 2, 4, .. in rank numbers (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005)
 direct       every message along a shortest path, the least loaded link among equals; one step where all ranks are
              joined
+halving-doubling, binomial, bruck   in few steps (`few_steps`)
+hierarchical, two-step   by boxes (`by_boxes`)
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from synth.errors import UsageError, unknown
 from synth.model.collective import Collective
-from synth.model.collective import collective as collective_named
-from synth.model.schedule import Schedule, Send, Step
+from synth.model.schedule import Schedule, Send
 from synth.model.topology import Network
+from synth.scale.baselines import by_boxes, few_steps
+from synth.scale.baselines.schedule_steps import (
+    Moves,
+    routes_by_pair,
+    schedule_of_moves,
+    shortest_path_tree,
+    step_of_sends,
+    with_reversals,
+)
 
 Ring = tuple[tuple[int, ...], int]  # ranks in order, units
 Parents = tuple[int | None, ...]  # parent of each node of a tree, None for the root
-Move = tuple[int, int, int]  # chunk, source, destination
-Moves = list[list[Move]]  # moves of each step
-# A schedule of copies on a network; the last argument is True where the network is reversed.
-Copying = Callable[[Network, Collective, bool], Schedule]
 
 # Pieces that a pipelined broadcast, or the half of a tree's data, is cut into. More make the pipeline tighter and the
 # schedule longer.
@@ -41,6 +47,11 @@ SUMMARIES: Mapping[str, str] = {
     "tree": "NCCL's double binary tree, for allreduce",
     "recursive-doubling": "partners at distance 1, 2, 4, ...",
     "direct": "every message along a shortest path",
+    "halving-doubling": "halves of the data exchanged with partners at distance 1, 2, 4, ...",
+    "binomial": "a binomial tree, for collectives with a root and allreduce",
+    "bruck": "alltoall in log2(ranks) steps",
+    "hierarchical": "between boxes and inside them, in phases",
+    "two-step": "alltoall inside the boxes, then between them",
 }
 
 
@@ -52,11 +63,12 @@ def baseline_schedule(
     rings: Sequence[Ring] = (),
     trees: Sequence[Parents] = (),
     pieces: int = PIECES,
+    nodes: Sequence[int] = (),
 ) -> Schedule:
     """Return the schedule of the baseline called `name`, not yet replayed.
 
-    `rings` fit the links together. `trees` are parents by node. Raises UsageError where the algorithm does not do the
-    collective, or a link is missing.
+    `rings` fit the links together. `trees` are parents by node. `nodes`: the box of each rank; () where it is to be
+    derived from latencies. Raises UsageError where the algorithm does not do the collective, or a link is missing.
     """
     lowered = name.lower()
     if lowered not in SUMMARIES:
@@ -66,7 +78,20 @@ def baseline_schedule(
         return ring(network, collective, rings, pieces)
     if lowered == "tree":
         return tree(network, collective, trees, pieces)
-    return (direct if lowered == "direct" else recursive_doubling)(network, collective)
+    match lowered:
+        case "direct":
+            return direct(network, collective)
+        case "recursive-doubling":
+            return recursive_doubling(network, collective)
+        case "halving-doubling":
+            return few_steps.halving_doubling(network, collective)
+        case "binomial":
+            return few_steps.binomial(network, collective)
+        case "bruck":
+            return few_steps.bruck(network, collective)
+        case "hierarchical":
+            return by_boxes.hierarchical(network, collective, nodes)
+    return by_boxes.two_step(network, collective, nodes)
 
 
 def ring(network: Network, collective: Collective, rings: Sequence[Ring], pieces: int = PIECES) -> Schedule:
@@ -79,10 +104,10 @@ def ring(network: Network, collective: Collective, rings: Sequence[Ring], pieces
         direction = -1 if reversed_network else 1
         cycles = [(cycle[::direction], units) for cycle, units in rings]
         if target.name == "broadcast":
-            return _schedule(net, target, width * pieces, _pipelined_broadcast(cycles, target.roots[0], pieces))
-        return _schedule(net, target, width, _ring_allgather(cycles, width))
+            return schedule_of_moves(net, target, width * pieces, _pipelined_broadcast(cycles, target.roots[0], pieces))
+        return schedule_of_moves(net, target, width, _ring_allgather(cycles, width))
 
-    return _with_reversals("ring", network, collective, ("broadcast", "allgather"), copying)
+    return with_reversals("ring", network, collective, ("broadcast", "allgather"), copying)
 
 
 def _ring_allgather(rings: Sequence[Ring], width: int) -> Moves:
@@ -128,7 +153,7 @@ def recursive_doubling(network: Network, collective: Collective) -> Schedule:
         exchanges: Moves = []
         for bit in bits:
             exchanges.append([(0, r, r ^ bit) for r in range(n)])
-        return _schedule(network, collective, 1, exchanges, "reduce")
+        return schedule_of_moves(network, collective, 1, exchanges, "reduce")
 
     def copying(net: Network, target: Collective, reversed_network: bool) -> Schedule:
         moves: Moves = []
@@ -138,9 +163,9 @@ def recursive_doubling(network: Network, collective: Collective) -> Schedule:
                 moves.append([(0, root ^ r, root ^ r ^ bit) for r in range(bit)])
             else:
                 moves.append([(r & -bit | c, r, r ^ bit) for r in range(n) for c in range(bit)])
-        return _schedule(net, target, 1, moves)
+        return schedule_of_moves(net, target, 1, moves)
 
-    return _with_reversals("recursive doubling", network, collective, ("broadcast", "allgather"), copying)
+    return with_reversals("recursive doubling", network, collective, ("broadcast", "allgather"), copying)
 
 
 def direct(network: Network, collective: Collective) -> Schedule:
@@ -153,45 +178,11 @@ def direct(network: Network, collective: Collective) -> Schedule:
         load: Counter[tuple[int, int, int]] = Counter()
         moves: Moves = [[] for _ in range(net.ranks)]
         for unit, (owners, targets) in enumerate(zip(target.pre, target.post, strict=True)):
-            for step, src, dst in _shortest_path_tree(net, owners, targets, load):
+            for step, src, dst in shortest_path_tree(net, owners, targets, load):
                 moves[step].append((unit, src, dst))
-        return _schedule(net, target, 1, [row for row in moves if row])
+        return schedule_of_moves(net, target, 1, moves)
 
-    return _with_reversals("direct", network, collective, None, copying)
-
-
-def _shortest_path_tree(
-    network: Network, owners: frozenset[int], targets: frozenset[int], load: Counter
-) -> Iterator[tuple[int, int, int]]:
-    """Yield (step, src, dst) of shortest paths from `owners` to `targets`.
-
-    `load` counts the transfers of each (step, src, dst) over all units, and is updated. Raises UsageError.
-    """
-    distance = dict.fromkeys(owners, 0)
-    order = sorted(owners)
-    for u in order:
-        for i in network.out[u]:
-            v = network.routes[i].dst
-            if v not in distance:
-                distance[v] = distance[u] + 1
-                order.append(v)
-    unreachable = sorted(targets - distance.keys())
-    if unreachable:
-        raise UsageError(f"rank {unreachable[0]} of {network.name} cannot be reached from rank {min(owners)}")
-    tree = set(targets) | owners
-    for v in reversed(order):
-        if v not in tree or distance[v] == 0:
-            continue
-        units_from = {
-            network.routes[i].src: network.routes[i].units
-            for i in network.into[v]
-            if distance.get(network.routes[i].src) == distance[v] - 1
-        }
-        # prefer a rank that gets the unit anyway, then the link with the most capacity left in this step
-        src = min(units_from, key=lambda u: (u not in tree, (load[distance[v], u, v] + 1) / units_from[u], u))
-        load[distance[v], src, v] += 1
-        tree.add(src)
-        yield distance[v] - 1, src, v
+    return with_reversals("direct", network, collective, None, copying)
 
 
 def tree(network: Network, collective: Collective, trees: Sequence[Parents], pieces: int = PIECES) -> Schedule:
@@ -213,8 +204,8 @@ def tree(network: Network, collective: Collective, trees: Sequence[Parents], pie
                 chunk, a, b = k * pieces + piece, rank_of[v], rank_of[parent]
                 rows.setdefault(heights[v] + piece, []).append(Send(chunk, a, b, "reduce"))
                 rows.setdefault(down + piece, []).append(Send(chunk, b, a, "copy"))
-    routes = _routes_by_pair(network)
-    steps = tuple(_step(network, routes, rows[s]) for s in sorted(rows))
+    routes = routes_by_pair(network)
+    steps = tuple(step_of_sends(network, routes, rows[s]) for s in sorted(rows))
     return Schedule(network, collective, len(trees) * pieces, steps)
 
 
@@ -276,72 +267,3 @@ def _placement(network: Network, trees: Sequence[Parents]) -> list[int] | None:
             return [rank_of[v] for v in range(n)]
         stack.append(iter(range(n)))
     return None
-
-
-def _with_reversals(
-    name: str, network: Network, collective: Collective, supported: tuple[str, ...] | None, copying: Copying
-) -> Schedule:
-    """Return `collective` from `copying`, as it is, reversed, or both for an allreduce.
-
-    `supported`: names of the collectives that `copying` can do, None: all. Raises UsageError for others.
-    """
-    target = collective
-    if collective.name == "allreduce":
-        target = collective_named("allgather", collective.ranks)
-    elif collective.combining:
-        target = collective.reversed()
-    if target.combining or (collective.combining and collective.name != "allreduce" and not collective.reversible):
-        raise UsageError(f"{name} does not do {collective.name}")
-    if supported is not None and target.name not in supported:
-        raise UsageError(f"{name} does not do {collective.name}; direct does")
-    copies = None
-    if not collective.combining or collective.name == "allreduce":
-        copies = copying(network, target, False)
-    if not collective.combining and copies is not None:
-        return copies
-    sums = copying(network.reversed(), target, True).reversed()
-    sums = Schedule(network, sums.collective, sums.chunks, sums.steps)
-    if copies is None:
-        return Schedule(network, collective, sums.chunks, sums.steps)
-    # rank r reduces the chunks of unit r of the allgather: both halves have the same chunk numbers
-    return Schedule(network, collective, copies.chunks * collective.ranks, sums.steps + copies.steps)
-
-
-def _schedule(network: Network, collective: Collective, chunks: int, moves: Moves, kind: str = "copy") -> Schedule:
-    routes = _routes_by_pair(network)
-    steps = []
-    for row in moves:
-        steps.append(_step(network, routes, [Send(chunk, src, dst, kind) for chunk, src, dst in row]))
-    return Schedule(network, collective, chunks, tuple(steps))
-
-
-def _routes_by_pair(network: Network) -> dict[tuple[int, int], list[int]]:
-    """Routes of each pair of ranks."""
-    routes: dict[tuple[int, int], list[int]] = {}
-    for i, route in enumerate(network.routes):
-        routes.setdefault((route.src, route.dst), []).append(i)
-    return routes
-
-
-def _step(network: Network, routes: Mapping[tuple[int, int], Sequence[int]], sends: Sequence[Send]) -> Step:
-    """Return one step, each send on the least loaded of its pair's `routes`.
-
-    It has as many rounds as the fullest route or limit needs. Raises UsageError where a pair has no route.
-    """
-    load: Counter[int] = Counter()
-    cap_load: Counter[int] = Counter()
-    routed = []
-    for send in sends:
-        if (send.src, send.dst) not in routes:
-            raise UsageError(
-                f"{network.name} has no link from rank {send.src} to rank {send.dst}, which this algorithm needs"
-            )
-        i = min(routes[send.src, send.dst], key=lambda i: ((load[i] + 1) / network.routes[i].units, i))
-        load[i] += 1
-        routed.append(send._replace(via=network.routes[i].via))
-    for i, count in load.items():
-        for k in network.caps_of[i]:
-            cap_load[k] += count
-    rounds = [-(-count // network.routes[i].units) for i, count in load.items()]
-    rounds += [-(-count // network.caps[k].units) for k, count in cap_load.items()]
-    return Step(max(rounds, default=1), tuple(sorted(routed)))

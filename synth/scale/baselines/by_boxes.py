@@ -1,0 +1,130 @@
+"""Known algorithms for machines of several boxes, whose links between boxes are slower than those inside.
+
+hierarchical  data travel between boxes once, among ranks at the same place of their boxes, and from there inside each
+              box (Karonis et al., IPDPS 2000; over all lanes at once as Träff and Hunold, CLUSTER 2020; an allreduce is
+              BlueConnect's, Cho et al., MLSys 2019)
+two-step      alltoall in which a rank first gives the data for a place of all boxes to the rank at that place in its
+              own box, which sends each box one message (Hwang et al., Tutel, MLSys 2023; NCCL's PXN)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from synth.errors import UsageError
+from synth.model.collective import Collective
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.scale.baselines.schedule_steps import Moves, schedule_of_moves, shortest_path_tree, with_reversals
+
+Boxes = list[list[int]]
+
+
+def hierarchical(network: Network, collective: Collective, nodes: Sequence[int] = ()) -> Schedule:
+    """Return a broadcast, reduce, allgather, reduce-scatter or allreduce between the boxes and inside them.
+
+    `nodes`: the box of each rank. Raises UsageError for other collectives, one box, and ranks that cannot be reached.
+    """
+    boxes = boxes_of_ranks("hierarchical", network, nodes)
+
+    def copying(net: Network, target: Collective, reversed_network: bool) -> Schedule:
+        inside = _inside(net, boxes)
+        holders, between = [], []
+        load: Counter[tuple[int, int, int]] = Counter()
+        for unit, owners in enumerate(target.pre):
+            (owner,) = owners
+            moves = list(shortest_path_tree(net, owners, frozenset(_same_place(boxes, owner)), load))
+            between.append([(step, (unit, src, dst)) for step, src, dst in moves])
+            holders.append(owners | {dst for _, _, dst in moves})
+        rows = _rows(between)
+        spread = []
+        load = Counter()
+        for unit, held in enumerate(holders):
+            for box in boxes:
+                moves = shortest_path_tree(inside, held & set(box), frozenset(box), load)
+                spread.append([(len(rows) + step, (unit, src, dst)) for step, src, dst in moves])
+        return schedule_of_moves(net, target, 1, rows + _rows(spread)[len(rows) :])
+
+    return with_reversals("hierarchical", network, collective, ("broadcast", "allgather"), copying)
+
+
+def two_step(network: Network, collective: Collective, nodes: Sequence[int] = ()) -> Schedule:
+    """Return an alltoall inside the boxes, then between ranks at the same place of their boxes.
+
+    `nodes`: the box of each rank. Raises UsageError for other collectives, one box, and ranks that cannot be reached.
+    """
+    if collective.name != "alltoall":
+        raise UsageError(f"two-step is for alltoall; {collective.name}: hierarchical or direct")
+    boxes = boxes_of_ranks("two-step", network, nodes)
+    inside = _inside(network, boxes)
+    relays: list[frozenset[int]] = []
+    home = _box_of(boxes)
+    for dst in collective.post:
+        relays.append(frozenset(_same_place(boxes, *dst)))
+    first, load = [], Counter()
+    middle = []
+    for unit, src in enumerate(collective.pre):
+        (relay,) = relays[unit] & set(boxes[home[min(src)]])
+        middle.append(relay)
+        moves = shortest_path_tree(inside, src, frozenset([relay]), load)
+        first.append([(step, (unit, a, b)) for step, a, b in moves])
+    rows = _rows(first)
+    second, load = [], Counter()
+    for unit, dst in enumerate(collective.post):
+        moves = shortest_path_tree(network, frozenset([middle[unit]]), dst, load)
+        second.append([(len(rows) + step, (unit, a, b)) for step, a, b in moves])
+    return schedule_of_moves(network, collective, 1, rows + _rows(second)[len(rows) :])
+
+
+def boxes_of_ranks(name: str, network: Network, nodes: Sequence[int] = ()) -> Boxes:
+    """Return the ranks of each box, ascending.
+
+    `nodes`: the box of each rank. Without it the ranks of a box are those that routes of less than the greatest latency
+    join. Raises UsageError, which names the algorithm `name`, where there is one box only.
+    """
+    box_of = list(nodes)
+    if not box_of:
+        box_of = list(range(network.ranks))
+        for route in network.routes:
+            a, b = box_of[route.src], box_of[route.dst]
+            if route.latency < network.latency and a != b:
+                box_of = [a if box == b else box for box in box_of]
+    boxes: dict[int, list[int]] = {}
+    for rank, box in enumerate(box_of):
+        boxes.setdefault(box, []).append(rank)
+    if not 1 < len(boxes) < network.ranks:
+        raise UsageError(f"{name} needs several boxes of several ranks; {network.name} names none")
+    return list(boxes.values())
+
+
+def _box_of(boxes: Boxes) -> dict[int, int]:
+    """Return the index of each rank's box."""
+    home: dict[int, int] = {}
+    for b, box in enumerate(boxes):
+        home |= dict.fromkeys(box, b)
+    return home
+
+
+def _same_place(boxes: Boxes, rank: int) -> list[int]:
+    """Return the rank of each box at the place of `rank` in its own; smaller boxes count their places again."""
+    place = next(box.index(rank) for box in boxes if rank in box)
+    return [rank if rank in box else box[place % len(box)] for box in boxes]
+
+
+def _inside(network: Network, boxes: Boxes) -> Network:
+    """Return the network of the routes inside boxes alone, without limits."""
+    home = _box_of(boxes)
+    routes = tuple(route for route in network.routes if home[route.src] == home[route.dst])
+    return Network(f"{network.name} inside its boxes", network.ranks, routes, unit=network.unit)
+
+
+def _rows(moves: Sequence[Sequence[tuple[int, tuple[int, int, int]]]]) -> Moves:
+    """Return the moves by step, of lists of (step, move)."""
+    rows: Moves = []
+    for listed in moves:
+        for step, move in listed:
+            while len(rows) <= step:
+                rows.append([])
+            rows[step].append(move)
+    return rows
