@@ -89,7 +89,9 @@ def boxes_of_ranks(name: str, network: Network, nodes: Sequence[int] = ()) -> Bo
         for route in network.routes:
             a, b = box_of[route.src], box_of[route.dst]
             if route.latency < network.latency and a != b:
-                box_of = [a if box == b else box for box in box_of]
+                joined = [rank for rank, box in enumerate(box_of) if box == b]
+                for rank in joined:
+                    box_of[rank] = a
     boxes: dict[int, list[int]] = {}
     for rank, box in enumerate(box_of):
         boxes.setdefault(box, []).append(rank)
@@ -108,8 +110,11 @@ def _box_of(boxes: Boxes) -> dict[int, int]:
 
 def _same_place(boxes: Boxes, rank: int) -> list[int]:
     """Return the rank of each box at the place of `rank` in its own; smaller boxes count their places again."""
-    place = next(box.index(rank) for box in boxes if rank in box)
-    return [rank if rank in box else box[place % len(box)] for box in boxes]
+    home = boxes[_box_of(boxes)[rank]]
+    place = home.index(rank)
+    members = [box[place % len(box)] for box in boxes]
+    members[_box_of(boxes)[rank]] = rank
+    return members
 
 
 def _inside(network: Network, boxes: Boxes) -> Network:

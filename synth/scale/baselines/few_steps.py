@@ -52,7 +52,7 @@ def halving_doubling(network: Network, collective: Collective) -> Schedule:
 def _halving_doubling_allreduce(network: Network, collective: Collective, power: int) -> Schedule:
     """Return the allreduce of halving-doubling among `power` ranks, `power` chunks; other ranks have a partner."""
     beyond = network.ranks - power
-    ranks = [2 * v if v < beyond else v + beyond for v in range(power)]
+    ranks = [*range(0, 2 * beyond, 2), *range(2 * beyond, network.ranks)]
     pairs = [(2 * v, 2 * v + 1) for v in range(beyond)]
     bits = _bits(power)
     places = [_reversed_bits(chunk, len(bits)) for chunk in range(power)]
