@@ -1,58 +1,148 @@
-"""Wall seconds from process start to the first row of `synth pareto`: a replayed schedule beside a checked bound.
+"""Seconds from process start to the first row of `synth pareto`: a replayed schedule beside a checked bound.
 
-python -m bench.first_rows [--topo NAME ...] [--coll NAME ...] [--limit 10] [-o FILE.json]
+python -m bench.first_rows [--topo NAME ...] [--coll NAME ...] [--limit 4] [--repeat 1] [-o FILE.json]
 
-Each pair of a machine and a collective is one process, which is ended after its first row, or without one after the
-limit. Writes FILE.json: seconds by pair, null where no row came.
+Each pair of a machine and a collective is one process. It is ended once it has shown a row within `FACTOR` of the
+last bound shown, or after the limit, in CPU seconds of its own. Writes FILE.json and a table, FILE.md: medians of wall
+seconds and of CPU seconds to the first bound, the first row, and the first row within the factor, null where none came.
 """
 
 import argparse
 import json
+import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
+from statistics import median_low
 
-MACHINES = ("dgx1", "dgx2", "dgx1*2", "dgx-a100*4", "dgx-a100*8", "random-regular:64")
-COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "allreduce", "alltoall", "alltonext", "sendrecv")
-ROW = " rounds per chunk"
+BOXES = (
+    "dgx1-v100", "dgx1-p100", "dgx2", "dgx-a100", "p4d", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "mi50-z52",
+    "mi100-4p3l", "mi250", "mi300x", "mi355x", "pcie-2x4", "pcie-4x2", "pcie-8",
+)  # fmt: skip
+CLUSTERS = (
+    "dgx1*2", "dgx1*16", "dgx2*2", "dgx2*8", "dgx-a100*2", "dgx-a100*4", "dgx-a100*8", "dgx-a100*16", "dgx-h100*4",
+    "dgx-h100*16", "p4d*4", "mi250*4", "mi300x*4", "mi300x*16", "pcie-4x2*4", "rail:4x8", "rail:16x8",
+)  # fmt: skip
+FAMILIES = (
+    "ring:8", "ring:64", "ring:128", "line:64", "star:32", "fully-connected:64", "hub-and-spoke:16", "switch:128",
+    "hypercube:16", "hypercube:128", "mesh:8x8", "torus:8x8", "torus:8x16", "circulant:64", "random-regular:16",
+    "random-regular:64", "random-regular:128", "dragonfly:4x4", "dragonfly:8x8", "fat-tree:16", "fat-tree:128",
+)  # fmt: skip
+COLLECTIVES = (
+    "allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall", "scatter", "gather", "scan",
+    "alltonext", "sendrecv", "multi-broadcast",
+)  # fmt: skip
+ROW_FORMAT = (
+    "| {machine} | {collective} | {bound_wall} | {row_wall} ({row_cpu}) | {good_wall} ({good_cpu}) | {factor} |"
+)
+# Wall seconds that a CPU second may take on a busy machine.
+WALL = 6
+# A row counts as good within this factor of the bound.
+FACTOR = 2
+BOUND = re.compile(r"no schedule takes fewer than (?:\d+ steps? or )?([\d/]+) rounds per chunk")
+ROW = re.compile(r"S=(\d+): ([\d/]+) rounds per chunk")
 
 
-def seconds_to_first_row(machine: str, collective: str, limit: float) -> float | None:
-    """Return the wall seconds from the start of a process to its first row, or None where `limit` came first."""
-    words = ["pareto", "--topo", machine, "--coll", collective, "--time-limit", f"{limit}s", "--fresh", "--verbose"]
-    began = time.monotonic()
+@dataclass
+class Run:
+    """Wall and CPU seconds of one process to each kind of line, and the last ratio of its best row and bound."""
+
+    wall: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+    factor: float | None = None
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU seconds of a process so far, without those of its children."""
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def first_rows(machine: str, collective: str, limit: float) -> Run:
+    """Return the run of one process, which is killed after `limit` CPU seconds of its own."""
+    patience = f"{WALL * limit}s"
+    words = ["pareto", "--topo", machine, "--coll", collective, "--time-limit", patience, "--fresh", "--verbose"]
+    if collective.startswith("multi-"):
+        words += ["--root", "0,1"]
     command = [sys.executable, "-m", "synth", *words]
+    run, bound, best, began = Run(), None, None, time.monotonic()
+
+    def mark(kind: str) -> None:
+        if kind not in run.wall:
+            run.wall[kind], run.cpu[kind] = time.monotonic() - began, cpu_seconds(process.pid)
+
+    def watch() -> None:
+        while process.poll() is None:
+            if cpu_seconds(process.pid) > limit or time.monotonic() - began > WALL * limit:
+                process.kill()
+            time.sleep(0.1)
+
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        timer = threading.Timer(2 * limit, process.kill)
-        timer.start()
-        row = None
+        threading.Thread(target=watch, daemon=True).start()
         for line in process.stderr or ():
-            text = line.strip().split(" s  ", 1)[-1]
-            if text.startswith("S=") and ROW in text and "at least" not in text:
-                row = time.monotonic() - began
-                break
-        timer.cancel()
+            if found := BOUND.search(line):
+                bound = Fraction(found[1])
+                mark("bound")
+            elif found := ROW.search(line):
+                best = min(best or Fraction(found[2]), Fraction(found[2]))
+                mark("row")
+            if bound and best is not None:
+                run.factor = float(best / bound)
+                if run.factor <= FACTOR:
+                    mark("good")
+                    break
         process.kill()
-    return row
+    return run
+
+
+def summary(runs: list[Run]) -> dict:
+    """Return medians over the runs of a pair; a median is None where half of the runs or more have no such line."""
+    row: dict = {}
+    for kind in ("bound", "row", "good"):
+        for clock in ("wall", "cpu"):
+            seconds = median_low(getattr(run, clock).get(kind, float("inf")) for run in runs)
+            row[f"{kind}_{clock}"] = None if seconds == float("inf") else round(seconds, 2)
+    factors = [run.factor for run in runs if run.factor is not None]
+    return row | {"factor": round(median_low(factors), 3) if factors else None}
+
+
+def table(rows: list[dict], head: str) -> str:
+    """Return the table of the rows, slowest first row first."""
+    lines = [head, "", "| machine | collective | bound s | first row s (CPU) | within 2 s (CPU) | factor |"]
+    lines += ["|---|---|---:|---:|---:|---:|"]
+    for row in sorted(rows, key=lambda row: -(row["row_wall"] or float("inf"))):
+        shown = {key: "–" if value is None else value for key, value in row.items()}
+        lines.append(ROW_FORMAT.format(**shown))
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    """Measure every pair, print it, and write the file."""
+    """Measure every pair, print it, and write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topo", nargs="+", default=MACHINES)
+    parser.add_argument("--topo", nargs="+", default=BOXES + CLUSTERS + FAMILIES)
     parser.add_argument("--coll", nargs="+", default=COLLECTIVES)
-    parser.add_argument("--limit", type=float, default=10.0)
+    parser.add_argument("--limit", type=float, default=4.0)
+    parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("-o", type=Path, default=Path("bench/results/first_rows.json"))
     options = parser.parse_args()
-    rows = []
+    rows, loads = [], []
     for machine in options.topo:
         for collective in options.coll:
-            seconds = seconds_to_first_row(machine, collective, options.limit)
-            print(f"{machine:20} {collective:16} {'none' if seconds is None else f'{seconds:.2f} s'}", flush=True)
-            rows.append({"machine": machine, "collective": collective, "seconds": seconds})
-    options.o.write_text(json.dumps({"limit": options.limit, "rows": rows}, indent=1) + "\n")
+            loads.append(os.getloadavg()[0])
+            runs = [first_rows(machine, collective, options.limit) for _ in range(options.repeat)]
+            rows.append({"machine": machine, "collective": collective, **summary(runs)})
+            print(json.dumps(rows[-1]), flush=True)
+    load = f"{min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} cores"
+    options.o.write_text(
+        json.dumps({"limit": options.limit, "repeat": options.repeat, "load": load, "rows": rows}, indent=1) + "\n"
+    )
+    head = f"First rows of `synth pareto`, medians of {options.repeat}; load while measuring {load}."
+    options.o.with_suffix(".md").write_text(table(rows, head))
     return 0
 
 

@@ -9,17 +9,22 @@ from types import SimpleNamespace
 import pytest
 
 from synth import api
+from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay as verify
+from synth.encodings.prefix_planning import chunk_assembly
 from synth.frontiers import engine_choice, incumbents
+from synth.frontiers.balanced_paths import balanced_schedules
 from synth.frontiers.direct_sends import direct_schedule
 from synth.model import scale_collectives
 from synth.model.collective import collective
 from synth.model.schedule import Schedule
+from synth.model.topology import Link, Topology
 from synth.pareto import close_step_count
-from synth.pareto.events import Options
+from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep import Sweep
+from synth.scale.search import ScaleSearch
 from synth.topologies import topology
 
 
@@ -27,7 +32,8 @@ def seeds(name, coll, root=()):
     machine = topology(name)
     task = collective(coll, machine.ranks, root)
     search = incumbents.scale_search(machine, task)
-    return incumbents.find_incumbents(machine.network(), task, search).schedules
+    *_, last = incumbents.find_incumbents(machine.network(), task, search)
+    return last.schedules
 
 
 @pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES[:5])
@@ -44,7 +50,6 @@ def test_seeds_do_the_collective(name, coll):
 
 
 def test_there_are_none_where_nothing_applies(monkeypatch):
-    assert seeds("dgx1", "allgather") == ()  # eight ranks
     assert seeds("torus:3x3", "scan") == ()
     monkeypatch.setattr(incumbents, "MAX_SENDS", 10)
     assert seeds("torus:3x3", "allgather") == ()
@@ -58,6 +63,7 @@ def test_there_are_none_where_nothing_applies(monkeypatch):
         ("dgx-a100*2", "scatter", 1, 8),
         ("dgx-a100*2", "reduce-scatter", 1, 8),
         ("torus:5x4", "sendrecv", 2, 2),
+        ("dgx1", "allreduce", 4, None),
     ],
 )
 def test_direct_sends_take_the_fewest_steps(name, coll, steps, rounds):
@@ -69,15 +75,55 @@ def test_direct_sends_take_the_fewest_steps(name, coll, steps, rounds):
     assert verify.schedule(schedule).rounds == schedule.rounds
 
 
-def test_first_rows_come_before_the_sweep(monkeypatch):
-    """A bound and a replayed schedule are announced before exact synthesis begins."""
+SEVEN = Topology("seven", 7, tuple(Link(i, (i + k) % 7, Fraction(25)) for i in range(7) for k in (1, 2)))
+
+
+@pytest.mark.parametrize("coll", ["allgather", "reduce", "allreduce", "alltoall", "scatter", "sendrecv", "scan"])
+@pytest.mark.parametrize("machine", ["dgx1", SEVEN, "dgx-a100*2", "random-regular:20"])
+def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch):
+    """A bound and a replayed schedule are announced before scale methods and exact synthesis begin."""
     events = []
     empty = SimpleNamespace(open=())
     monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: events.append("sweep") or empty)
-    machine = topology("dgx-a100*2")
-    query = engine_choice.Query(machine, collective("sendrecv", 16), Options())
+    monkeypatch.setattr(ScaleSearch, "advance", lambda *_, **__: events.append("scale"))
+    machine = topology(machine) if isinstance(machine, str) else machine
+    if coll == "scan" and machine.ranks <= chunk_assembly.SETTINGS.few_ranks:
+        pytest.skip("solvers have the first schedule of a scan of few ranks")
+    query = engine_choice.Query(machine, collective(coll, machine.ranks), Options())
     engine_choice.synthesize(query, lambda event: events.append(event.kind))
-    assert events == ["bound", "point", "sweep"]
+    assert events[:2] == ["bound", "point"] and events[-1] == "sweep"
+
+
+def test_ctrl_c_keeps_the_rows_so_far():
+    """Each row stands as soon as it is announced, also where the next one is interrupted."""
+    rows = []
+
+    def listen(event):
+        rows.extend([event.point] if event.kind == "point" else [])
+        if len(rows) == 2:
+            raise KeyboardInterrupt
+
+    machine = topology("dgx-a100*2")
+    with pytest.raises(SweepInterrupted) as stop:
+        engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
+    kept = stop.value.frontier
+    assert [row.construction for row in rows] == ["direct sends", "balanced paths"]
+    assert [point.construction for point in kept.points] == ["direct sends"]
+    api.verify(kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "coll"), [("dgx-a100*2", "alltonext"), ("dgx-a100*4", "scatter"), ("dgx2*2", "gather")]
+)
+def test_balanced_paths_use_all_nics(name, coll):
+    """Direct sends between boxes load one NIC of many; balanced paths come within twice the bound."""
+    network = topology(name).network()
+    task = collective(coll, network.ranks)
+    direct, bound = direct_schedule(network, task), single_cut_bound(network, task).value
+    found = list(balanced_schedules(network, task, (direct,), bound))
+    assert min(schedule.rounds_per_chunk for schedule in found) <= 2 * bound < direct.rounds_per_chunk
+    for schedule in found:
+        assert verify.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk
 
 
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):

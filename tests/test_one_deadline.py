@@ -36,7 +36,7 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     def slow(*_):
         shares.append(current_deadline().remaining())
         time.sleep(0.2)
-        return incumbents.Incumbents(bounds.flow(NETWORK, TASK, None))
+        yield incumbents.Incumbents(bounds.flow(NETWORK, TASK, None))
 
     monkeypatch.setattr(engine_choice, "find_incumbents", slow)
     options = Options(time_limit=100, max_steps=2, jobs=1)
@@ -110,7 +110,8 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
 
 
 def test_when_the_time_is_over_what_is_held_is_kept():
-    seeds = incumbents.find_incumbents(NETWORK, TASK, incumbents.scale_search(MACHINE, TASK)).schedules
+    *_, last = incumbents.find_incumbents(NETWORK, TASK, incumbents.scale_search(MACHINE, TASK))
+    seeds = last.schedules
     assert seeds
     found = Sweep(
         NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2
@@ -126,7 +127,8 @@ def test_later_seeds_are_kept_too():
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)
     first = int(bounds.steps(network, task).value)
-    seeds = incumbents.find_incumbents(network, task, incumbents.scale_search(machine, task)).schedules
+    *_, last = incumbents.find_incumbents(network, task, incumbents.scale_search(machine, task))
+    seeds = last.schedules
     later = tuple((name, s) for name, s in seeds if len(s.steps) > first)
     assert later
     found = Sweep(

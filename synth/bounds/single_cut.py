@@ -43,13 +43,20 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     for ranks in dict.fromkeys([*_candidate_sets(network), *sets]):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
         if sends:
-            into = {i for rank in ranks for i in network.into[rank] if network.routes[i].src not in ranks}
-            prices_into = _prices(network, into)
+            prices_into = _prices(network, _entering(network, ranks))
             value = Fraction(sends) / _capacity(prices_into)
             if value > best:
                 best, inside, prices, counted = value, ranks, prices_into, 0
     certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
     return LowerBound(check(certificate, network.document, collective.document), certificate)
+
+
+def _entering(network: Network, inside: Ranks) -> set[int]:
+    """Return the routes into `inside` from outside, found from the side with fewer ranks."""
+    if 2 * len(inside) <= network.ranks:
+        return {i for rank in inside for i in network.into[rank] if network.routes[i].src not in inside}
+    outside = frozenset(range(network.ranks)) - inside
+    return {i for rank in outside for i in network.out[rank] if network.routes[i].dst in inside}
 
 
 def _capacity(prices: Prices) -> Fraction:
@@ -133,20 +140,21 @@ def _prices(network: Network, routes: set[int]) -> Prices:
     for i in sorted(routes):
         for k in dict.fromkeys(network.caps_of[i]):
             members.setdefault(k, []).append(i)
-    saved, times = dict[int, Fraction](), dict[int, int]()
+    saved, times = dict[int, int](), dict[int, int]()  # the ratios that are saved, times their common denominator
+    one = lcm(*(network.caps[k].units for k in members))
     for k, inside in members.items():
         times[k] = min(network.caps_of[i].count(k) for i in inside)  # a send counts so often against the limit
-        saved[k] = Fraction(sum(network.routes[i].units for i in inside) * times[k], network.caps[k].units)
+        saved[k] = sum(network.routes[i].units for i in inside) * times[k] * one // network.caps[k].units
     taken: list[int] = []
     while saved:
-        best = max(saved, key=lambda k: saved[k])
-        if saved.pop(best) <= 1:
+        best = max(saved, key=saved.__getitem__)
+        if saved.pop(best) <= one:
             break
         taken.append(best)
         for i in unpaid.intersection(members[best]):
             unpaid.discard(i)
             for k in set(network.caps_of[i]) & saved.keys():
-                saved[k] -= Fraction(network.routes[i].units * times[k], network.caps[k].units)
+                saved[k] -= network.routes[i].units * times[k] * one // network.caps[k].units
     payers = Counter(i for k in taken for i in members[k])
     prices: Prices = {}
     for k in taken:
@@ -162,13 +170,14 @@ class _Demands:
 
     def __init__(self, collective: Collective, most: int) -> None:
         self.collective, self.most = collective, most
-        self._wanted: list[list[tuple[int, int]]] = []  # by unit: bit masks (rank that wants, contributions wanted)
+        self._wanted: list[list[tuple[int, int]]] = []  # by unit: bit masks (ranks that want, contributions wanted)
         for unit in range(collective.units):
-            everything = _mask(collective.pre[unit])
-            wants = dict(collective.wants[unit]) if collective.wants is not None else {}
+            if collective.wants is None:
+                self._wanted.append([(_mask(collective.post[unit]), _mask(collective.pre[unit]))])
+                continue
             rows: list[tuple[int, int]] = []
-            for rank in sorted(collective.post[unit]):
-                rows.append((1 << rank, _mask(wants[rank]) if wants else everything))
+            for rank, wanted in sorted(dict(collective.wants[unit]).items()):
+                rows.append((1 << rank, _mask(wanted)))
             self._wanted.append(rows)
 
     def parted(self, inside: Ranks) -> list[int]:
@@ -178,8 +187,8 @@ class _Demands:
         for unit, rows in enumerate(self._wanted):
             if len(parted) == self.most:
                 break
-            for rank, wanted in rows:
-                if rank & here and wanted & ~here and not (whole and wanted & here):
+            for wanting, wanted in rows:
+                if wanting & here and wanted & ~here and not (whole and wanted & here):
                     parted.append(unit)
                     break
         return parted

@@ -6,17 +6,28 @@ from collections import Counter
 from math import ceil
 
 from synth.checker.schedule import replay
-from synth.model.collective import Collective
+from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
+from synth.pareto.combining.rs_ag_composition import compose
 
 
 def direct_schedule(network: Network, task: Collective) -> Schedule | None:
     """Return the replayed schedule of one chunk a unit in which every send follows a shortest path.
 
     Of several shortest paths each send takes that of the least load so far. A collective that sums to one rank a unit
-    is the time reversal of one that copies; None for other sums, and where nothing is to be sent.
+    is the time reversal of one that copies. An allreduce is a reduce-scatter and an allgather, of one chunk a rank.
+    None for other sums, and where nothing is to be sent.
     """
+    if task.name == "allreduce":
+        gathers = collective("allgather", network.ranks)
+        sums = Schedule(network, gathers, 1, _shortest_path_steps(network.reversed(), gathers))
+        copies = Schedule(network, gathers, 1, _shortest_path_steps(network, gathers))
+        if not copies.steps:
+            return None
+        schedule = compose(sums, copies, task)
+        replay.schedule(schedule)
+        return schedule
     if task.combining and not task.reversible:
         return None
     forwards = (network.reversed(), task.reversed()) if task.combining else (network, task)

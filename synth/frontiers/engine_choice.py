@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING
 
 from synth import bounds
 from synth.errors import InfeasibleError, UsageError
-from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
+from synth.frontiers.incumbents import (
+    MAX_WRITTEN_SENDS,
+    Incumbents,
+    announce,
+    find_incumbents,
+    scale_search,
+    with_written_points,
+)
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.frontier import Frontier
@@ -162,19 +169,33 @@ def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, lis
     With engine "auto" and many ranks all stages of `search` are run first.
     Raises InfeasibleError where no schedule exists, and SweepInterrupted with the incumbents on Ctrl-C.
     """
-    network, task, options = query.network, query.collective, query.options
+    network, task = query.network, query.collective
     bounds.steps(network, task)  # before any search
-    with time_limited(deadline):
-        incumbents = find_incumbents(network, task, search, options.deterministic)
-        announce(incumbents, listener)
-        if search is not None and network.ranks > QUICK_RANKS and query.engine != "exact":
-            search.advance()
-            first = incumbents
-            incumbents = with_written_points(first, search, network, task, deadline)
-            announce(incumbents, listener, first)
+    latest: Incumbents | None = None
+    try:
+        with time_limited(deadline):
+            for incumbents in _incumbents(query, search):
+                announce(incumbents, listener, latest)
+                latest = incumbents
+    except KeyboardInterrupt:
+        if latest is None:
+            raise
+        raise SweepInterrupted(latest.frontier(query.machine, network, task), None) from None
+    assert latest is not None  # the first one has the bound alone
+    return latest
+
+
+def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents]:
+    """Yield the incumbents of a query as they are replayed; with engine "auto" and many ranks, from all of `search`."""
+    network, task = query.network, query.collective
+    latest: Incumbents | None = None
+    for latest in find_incumbents(network, task, search, query.options.deterministic):
+        yield latest
+    if latest is not None and search is not None and network.ranks > QUICK_RANKS and query.engine != "exact":
+        search.advance()
+        yield from with_written_points(latest, search, network, task, MAX_WRITTEN_SENDS)
     if search is not None and search.state.interrupted:
-        raise SweepInterrupted(incumbents.frontier(query.machine, network, task), None)
-    return incumbents
+        raise KeyboardInterrupt
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from synth.bounds import steps
 from synth.checker.schedule import replay
-from synth.errors import SynthError
+from synth.errors import SynthError, UndecidedError
 from synth.frontiers.direct_sends import direct_schedule
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
@@ -27,7 +27,7 @@ from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.pareto.events import Event, Listener
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.processes.deadline import current_deadline
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
@@ -54,13 +54,23 @@ class Incumbents:
     schedules: tuple[tuple[str, Schedule], ...] = ()
     reached: Fraction | None = None
 
+    def extended(self, method: str, schedule: Schedule) -> Incumbents:
+        """Return these incumbents and a further schedule."""
+        rate = schedule.rounds_per_chunk
+        reached = rate if self.reached is None else min(self.reached, rate)
+        return replace(self, schedules=(*self.schedules, (method, schedule)), reached=reached)
+
+    def point(self, method: str, schedule: Schedule) -> Point:
+        """Return the point of a replayed schedule, with the bound for any number of steps."""
+        status = "optimal" if schedule.rounds_per_chunk == self.bound.value else "best-known"
+        return Point.of(schedule, self.bound, status, method, same_bits(schedule))
+
     def points(self) -> tuple[Point, ...]:
         """Return the points that no other one dominates, by growing steps."""
         points: list[Point] = []
-        for engine, schedule in sorted(self.schedules, key=lambda row: (len(row[1].steps), row[1].rounds_per_chunk)):
+        for method, schedule in sorted(self.schedules, key=lambda row: (len(row[1].steps), row[1].rounds_per_chunk)):
             if not points or schedule.rounds_per_chunk < points[-1].rounds_per_chunk:
-                status = "optimal" if schedule.rounds_per_chunk == self.bound.value else "best-known"
-                points.append(Point.of(schedule, self.bound, status, engine, same_bits(schedule)))
+                points.append(self.point(method, schedule))
         return tuple(points)
 
     def frontier(self, machine: Topology, network: Network, task: Collective) -> Frontier:
@@ -76,17 +86,17 @@ class Incumbents:
 
 
 def announce(incumbents: Incumbents, listener: Listener, earlier: Incumbents | None = None) -> None:
-    """Send the bound and the points to the listener, but for those of `earlier` incumbents."""
+    """Send the bound and the schedules to the listener, but for those of `earlier` incumbents and dominated ones."""
     bound = incumbents.bound
-    if earlier is None:
+    if earlier is None or bound.value > earlier.bound.value:
         text = f"no schedule takes fewer than {show(bound.value)} rounds per chunk"
         listener(Event("bound", text, None, bound.value))
-    known: list[Schedule] = []
-    for _, schedule in earlier.schedules if earlier is not None else ():
-        known.append(schedule)
-    for point in incumbents.points():
-        if any(point.schedule is schedule for schedule in known):
+    start = 0 if earlier is None else len(earlier.schedules)
+    for i, (method, schedule) in enumerate(incumbents.schedules[start:], start):
+        before = [s.rounds_per_chunk for _, s in incumbents.schedules[:i] if len(s.steps) <= len(schedule.steps)]
+        if before and min(before) <= schedule.rounds_per_chunk:
             continue
+        point = incumbents.point(method, schedule)
         text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
         listener(Event("point", text, point.steps, bound.value, point))
 
@@ -112,8 +122,8 @@ def scale_search(
 
 def find_incumbents(
     network: Network, task: Collective, search: ScaleSearch | None, deterministic: bool = False
-) -> Incumbents:
-    """Return the first rows of `task` on `network`.
+) -> Iterator[Incumbents]:
+    """Yield the first rows of `task` on `network`: the bound alone, and then all so far after each further schedule.
 
     `search`: the search by scale methods, whose quick stages are run unless it has come further. `deterministic`: no
     method ends at a time of its own, so that the result is the same each time. Raises InfeasibleError where data cannot
@@ -121,20 +131,20 @@ def find_incumbents(
     """
     from synth.bounds.single_cut import single_cut_bound
 
-    points: tuple[Point, ...] = ()
-    if search is not None and (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
-        search.advance(quick=True)
-        points = search.state.points()
-    everyone = frozenset(range(network.ranks))
-    side = frozenset[int]() if search is None else search.state.side
-    bound = single_cut_bound(network, task, (side, everyone - side) if side else ())
-    schedules: list[tuple[str, Schedule]] = []
-    with suppress(SynthError):  # the schedules before an error, or before the end of the time, stay
-        for incumbent in _schedules(network, task, points, deterministic):
-            schedules.append(incumbent)  # noqa: PERF402  an error in between leaves these
-    rates = [schedule.rounds_per_chunk for _, schedule in schedules]
-    rates += [point.rounds_per_chunk for point in points]
-    return Incumbents(bound, tuple(schedules), min(rates, default=None))
+    incumbents = Incumbents(single_cut_bound(network, task))
+    yield incumbents
+    with suppress(UndecidedError):  # the schedules before the end of the time stay
+        for method, schedule in _schedules(network, task, incumbents.bound, deterministic):
+            incumbents = incumbents.extended(method, schedule)
+            yield incumbents
+    if search is None or not (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
+        return
+    search.advance(quick=True)
+    if search.state.side:
+        everyone = frozenset(range(network.ranks))
+        bound = single_cut_bound(network, task, (search.state.side, everyone - search.state.side))
+        incumbents = replace(incumbents, bound=bound)
+    yield from with_written_points(incumbents, search, network, task, MAX_SENDS)
 
 
 def _has_boxes(machine: Topology) -> bool:
@@ -143,36 +153,42 @@ def _has_boxes(machine: Topology) -> bool:
 
 
 def _schedules(
-    network: Network, task: Collective, points: tuple[Point, ...], deterministic: bool
+    network: Network, task: Collective, bound: LowerBound, deterministic: bool
 ) -> Iterator[tuple[str, Schedule]]:
-    if network.ranks > FEW_RANKS and sum(map(len, (*task.pre, *task.post))) <= MAX_SENDS:
+    """Yield (method, replayed schedule) of the methods that need no search at scale."""
+    if sum(map(len, (*task.pre, *task.post))) <= MAX_SENDS:
         direct = direct_schedule(network, task)
         if direct is not None:
             yield "direct sends", direct
+        if network.ranks > FEW_RANKS:
+            from synth.frontiers.balanced_paths import balanced_schedules
+
+            known = () if direct is None else (direct,)
+            for schedule in balanced_schedules(network, task, known, bound.value):
+                yield "balanced paths", schedule
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
         if chunk_assembly.applies(network, task):
             yield from chunk_assembly.schedules(network, task, whole=deterministic)
-    for point in points:
-        schedule = written_out(point, network, task, MAX_SENDS)
-        if schedule is not None:
-            yield point.construction, schedule
 
 
 def with_written_points(
-    incumbents: Incumbents, search: ScaleSearch, network: Network, task: Collective, deadline: Deadline
-) -> Incumbents:
-    """Return the incumbents with the points of `search` that improve on them, written out and replayed.
+    incumbents: Incumbents, search: ScaleSearch, network: Network, task: Collective, max_sends: int
+) -> Iterator[Incumbents]:
+    """Yield the incumbents after each further point of `search` that improves on them, written out and replayed.
 
-    The point of the greatest improvement per send comes first. A point that would take longer than the time until
-    `deadline` is left out.
+    The point of the greatest improvement per send comes first. Points of more than `max_sends` sends are left out, and
+    those that would take longer than the time until the ambient deadline. `reached` counts all of them.
     """
-    schedules, points = list(incumbents.schedules), list(search.state.points())
+    deadline, points = current_deadline(), list(search.state.points())
     rates = [point.rounds_per_chunk for point in points]
+    rates += [schedule.rounds_per_chunk for _, schedule in incumbents.schedules]
+    incumbents = replace(incumbents, reached=min(rates, default=None))
+    yield incumbents
 
     def gain(point: Point) -> float:
-        known = [s.rounds_per_chunk for _, s in schedules if len(s.steps) <= point.steps]
+        known = [s.rounds_per_chunk for _, s in incumbents.schedules if len(s.steps) <= point.steps]
         ratio = float(min(known) / point.rounds_per_chunk) if known else inf
         return log(ratio) / least_sends(point, task) if ratio < inf else inf
 
@@ -180,14 +196,13 @@ def with_written_points(
         point = max(points, key=gain)
         points.remove(point)
         sends = least_sends(point, task)
-        if gain(point) <= 0 or sends > MAX_WRITTEN_SENDS or deadline.remaining() <= SECONDS_PER_SEND * sends:
+        if gain(point) <= 0 or sends > max_sends or deadline.remaining() <= SECONDS_PER_SEND * sends:
             continue
         with suppress(SynthError):
-            schedule = written_out(point, network, task, MAX_WRITTEN_SENDS)
+            schedule = written_out(point, network, task, max_sends)
             if schedule is not None:
-                schedules.append((point.construction, schedule))
-    reached = min([*rates, *(s.rounds_per_chunk for _, s in schedules)], default=None)
-    return replace(incumbents, schedules=tuple(schedules), reached=reached)
+                incumbents = incumbents.extended(point.construction, schedule)
+                yield incumbents
 
 
 def written_out(point: Point, network: Network, task: Collective, max_sends: int) -> Schedule | None:
