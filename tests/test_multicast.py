@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from click.testing import CliRunner
 
-from synth import bounds
-from synth.checker.certificates.cuts import check
+from bench import multicast as brute_force
+from synth import api, bounds
+from synth.bounds.multicast import multicast_bound, operations_bound
+from synth.checker.certificates.cuts import KEYS, check
 from synth.checker.schedule import replay
+from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
@@ -203,8 +209,6 @@ def test_files_keep_switches_that_multicast(tmp_path) -> None:
 
 
 def load_json(doc: dict) -> dict:
-    import json
-
     from synth.topologies.file_reader import parse_json
 
     return parse_json(json.dumps(doc), "file")
@@ -234,3 +238,154 @@ def test_a_family_names_its_kind_of_switch() -> None:
     assert topology("switch:3:multicast=local").multicast == (Multicast("switch", (0, 1, 2), "local"),)
     with pytest.raises(SynthError, match="own is 'no'"):
         topology("switch:3:multicast=no")
+
+
+KNOWN = [(ranks, units, own) for ranks in (2, 3, 4, 8) for units in (1, 3) for own in ("local", "through")]
+
+
+@pytest.mark.parametrize(("ranks", "units", "own"), KNOWN)
+def test_bounds_in_one_box_are_the_known_answers(ranks: int, units: int, own: str) -> None:
+    made = topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+    through = own == "through" and ranks > 2
+    answers = {
+        "allreduce": Fraction(ranks + 1, ranks * units) if through else Fraction(1, units),
+        "broadcast": Fraction(1, units),
+        "reduce": Fraction(1, units),
+        "allgather": Fraction(ranks - 1, units),
+        "reduce-scatter": Fraction(ranks - 1, units),
+        "alltoall": Fraction(ranks - 1, units),
+    }
+    for name, value in answers.items():
+        task = collective(name, ranks)
+        bound = multicast_bound(made, task)
+        assert bound.value == value == check(bound.certificate, made.document, task.document)
+
+
+@pytest.mark.parametrize(("name", "gbps"), [("gb200-nvl72", 887.671), ("dgx-h100", 400), ("dgx-h200", 400)])
+def test_allreduce_through_nvswitches_has_the_known_bound(name: str, gbps: float) -> None:
+    found = api.multicast_bounds(name, "allreduce")
+    assert found is not None
+    assert float(found.network.unit / found.bounds[-1][1].value) == pytest.approx(gbps, rel=1e-5)
+    assert api.multicast_bounds("dgx-a100", "allreduce") is None
+
+
+def operations(ranks: int = 4) -> tuple[Network, dict]:
+    network = machine("through", ranks)
+    bound = operations_bound(network, collective("allreduce", ranks))
+    assert bound is not None
+    return network, bound.certificate
+
+
+@pytest.mark.parametrize("change", ["one limit twice", "another rank's limit", "local", "broadcast", "a link beside"])
+def test_a_false_count_of_operations_is_refused(change: str) -> None:
+    network, certificate = operations()
+    doc, task = copy.deepcopy(network.to_json()), collective("allreduce", 4)
+    certificate = copy.deepcopy(certificate)
+    if change == "one limit twice":
+        certificate["ports"][1] = certificate["ports"][0]
+    elif change == "another rank's limit":
+        certificate["ports"][:2] = certificate["ports"][1::-1]
+    elif change == "local":
+        doc["multicast"][0]["own"] = "local"
+    elif change == "broadcast":
+        task = collective("broadcast", 4)
+    else:
+        for limit in doc["limits"]:
+            limit["links"] = [link for link in limit["links"] if link != [0, 1]]
+    certificate["problem"] = problem_fingerprint(Network.from_json(doc), task)
+    with pytest.raises(VerificationError):
+        check(certificate, doc, task.document)
+
+
+def test_cuts_whose_multicasts_do_not_pay_are_refused() -> None:
+    network, task = machine("local"), collective("broadcast", 4)
+    up = network.multicast[0].ports[0].up[0]
+    certificate = {
+        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 1,
+        "prices": [["limit", up, 1]], "generators": [], "cuts": {"0": [[1, -1, 1, 1, 1]]},
+    }  # fmt: skip
+    assert check(certificate, network.document, task.document) == 1  # what leaves the root, counted once
+    apart = [[1, -1, 1, -1, -1], [1, -1, -1, 1, -1], [1, -1, -1, -1, 1]]
+    prices = [["limit", port.up[0], 1] for port in network.multicast[0].ports]
+    certificate |= {"prices": prices, "scale": 4, "cuts": {"0": apart}}
+    with pytest.raises(VerificationError, match="overload multicasts"):  # a link enters one cut, a multicast three
+        check(certificate, network.document, task.document)
+    plain = topology("switch:4").network()
+    certificate["problem"] = problem_fingerprint(plain, task)
+    assert check(certificate, plain.document, task.document) == Fraction(3, 4)
+
+
+def test_fetches_that_do_not_pay_are_refused() -> None:
+    network, task = machine("local"), collective("reduce", 4)
+    apart = [[1, 1, -1, 1, 1], [1, 1, 1, -1, 1], [1, 1, 1, 1, -1]]
+    certificate = {
+        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 4,
+        "prices": [["limit", port.down[0], 1] for port in network.multicast[0].ports],
+        "generators": [], "cuts": {"0": apart},
+    }  # fmt: skip
+    with pytest.raises(VerificationError, match="overload fetches"):
+        check(certificate, network.document, task.document)
+
+
+def test_generators_must_keep_the_ports() -> None:
+    made = topology("switch:3:multicast=local")
+    network = replace(made, multicast=(Multicast("switch", (0, 1)),)).multicast_network()
+    task = collective("allgather", 3)
+    certificate = {
+        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 1,
+        "prices": [], "generators": [[[2, 1, 0], [2, 1, 0]]], "cuts": {},
+    }  # fmt: skip
+    with pytest.raises(VerificationError, match="not kept"):
+        check(certificate, network.document, task.document)
+
+
+@pytest.mark.parametrize("kind", ["deadline-cut-trees", "allreduce-cuts", "one-chunk", "too-few-steps"])
+def test_other_kinds_of_certificates_do_not_hold_with_multicast(kind: str) -> None:
+    network, task = machine("local"), collective("allreduce", 4)
+    certificate = dict.fromkeys(KEYS[kind][0], 0)
+    certificate |= {"kind": kind, "problem": problem_fingerprint(network, task)}
+    with pytest.raises(VerificationError, match="does not bound schedules whose switches multicast"):
+        check(certificate, network.document, task.document, steps=2)
+
+
+@pytest.mark.parametrize("instance", [i for i in brute_force.instances(60) if i.ranks < 4], ids=str)
+def test_bounds_agree_with_exhaustive_search(instance: brute_force.Instance) -> None:
+    row = brute_force.judged(instance)
+    assert not row["above"]
+    assert row["relaxed"] <= row["strict"] + 1e-6
+    if len({*instance.up, *instance.down}) == 1:
+        assert row["equal"]
+
+
+def test_bound_documents_hold_both(tmp_path) -> None:
+    path = tmp_path / "bounds.json"
+    result = CliRunner().invoke(root, ["bound", "--topo", "dgx-h100", "--coll", "allreduce", "-o", str(path)])
+    assert result.exit_code == 0 and "switches multicast and reduce" in result.output
+    lines = api.verify(path)
+    assert "with multicast: bound: R/C ≥ 1/16 for any S, certificate checked" in lines
+    doc = json.loads(path.read_text())
+    for change in (
+        lambda d: d["multicast"]["bounds"][1].update(value="1/15"),
+        lambda d: d["multicast"].update(schema="synth.large/1"),
+        lambda d: d["multicast"]["topology"].pop("multicast"),
+        lambda d: d["multicast"].update(multicast=copy.deepcopy(d["multicast"])),
+        lambda d: d["topology"]["links"].reverse(),
+    ):
+        false = copy.deepcopy(doc)
+        change(false)
+        with pytest.raises((VerificationError, FormatError)):
+            api.verify(false)
+    plain = CliRunner().invoke(root, ["bound", "--topo", "dgx-h100", "--coll", "allreduce", "--no-multicast"])
+    assert "switches multicast" not in plain.output
+
+
+def test_bounds_at_scale_hold_both(tmp_path) -> None:
+    path = tmp_path / "bounds.json"
+    words = ["bound", "--topo", "gb200-nvl72", "--coll", "allreduce", "-o", str(path)]
+    result = CliRunner().invoke(root, words)
+    assert result.exit_code == 0 and "887.671" in result.output and "456.338" in result.output
+    assert "with multicast: bound: R/C ≥ 73/1296 for any S, certificate checked" in api.verify(path)
+    doc = json.loads(path.read_text())
+    doc["collective"], doc["root"] = "reduce", 0
+    with pytest.raises((VerificationError, FormatError)):
+        api.verify(doc)

@@ -35,7 +35,7 @@ def documents() -> Iterator[tuple[str, dict]]:
     from synth.view import tables
 
     machine, task = topology("ring:4"), api.collective("allgather", 4)
-    yield "bounds", tables.bounds_document(machine, task, api.bound(machine, task))
+    yield "bounds", tables.bounds_document(machine.network(), task, api.bound(machine, task))
     for name, what in (("ring:4", ("0-1", "2-3")), ("torus:20x20", ("0-1", "0-19", "0-20", "0-380"))):
         apart = modify.apply(topology(name), without=what)
         with pytest.raises(InfeasibleError) as raised:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from synth.api import catalog
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.inputs import collective, topology
+from synth.api.multicast import multicast_bounds
 from synth.api.plans import export_plan, load_plan
 from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
@@ -41,6 +42,7 @@ __all__ = [
     "load_plan",
     "load_program",
     "lower",
+    "multicast_bounds",
     "plan_catalog",
     "prepare",
     "report",

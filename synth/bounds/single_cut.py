@@ -37,13 +37,13 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     if not least.value:
         return LowerBound(Fraction(0), least.certificate)
     demands = _Demands(collective, _checkable_units(network, collective))
-    inside, counted = frozenset[int](), sends_of_a_chunk(collective)
+    inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
     prices = _prices(network, set(range(len(network.routes))))
     best = Fraction(counted) / _capacity(prices)
     for ranks in dict.fromkeys([*_candidate_sets(network), *sets]):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
         if sends:
-            prices_into = _prices(network, _entering(network, ranks))
+            prices_into = _prices_into(network, ranks)
             value = Fraction(sends) / _capacity(prices_into)
             if value > best:
                 best, inside, prices, counted = value, ranks, prices_into, 0
@@ -128,6 +128,25 @@ def _boxes(network: Network) -> Iterator[Ranks]:
         for rank, label in enumerate(component):
             members.setdefault(label, []).append(rank)
         yield from map(frozenset, members.values())
+
+
+def _prices_into(network: Network, ranks: Ranks) -> Prices:
+    """Return priced links and limits that pay for every send into the set `ranks`.
+
+    Sends through a switch that multicasts are paid for by the ports of its ranks inside, or of those outside.
+    """
+    into = _entering(network, ranks)
+    prices: Prices = {}
+    for switch in network.multicast:
+        sides: list[list[int]] = [[], []]
+        for port in switch.ports:
+            inside = port.rank in ranks
+            sides[inside].append(min(port.down if inside else port.up, key=lambda k: network.caps[k].units))
+        if all(sides):
+            for k in min(sides, key=lambda side: sum(network.caps[k].units for k in side)):
+                prices["limit", k] = network.caps[k].units, Fraction(1)
+                into.difference_update(network.caps[k].routes)
+    return prices | _prices(network, into)
 
 
 def _prices(network: Network, routes: set[int]) -> Prices:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,7 @@ from synth.cli.framework.options import (
     collective_or_name,
     engine_option,
     machine_options,
+    multicast_option,
     output_options,
     time_limit_option,
 )
@@ -26,6 +28,9 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.topology import Topology
 
+if TYPE_CHECKING:
+    from synth.api.multicast import MulticastBounds
+
 
 @click.command(context_settings=CONTEXT, short_help="Print lower bounds and their certificates.")
 @machine_options
@@ -35,6 +40,7 @@ from synth.model.topology import Topology
 @click.option("--size", type=Sizes(), metavar="1KB,1MB,1GB",
               help="Bounds on the time for these sizes instead (1KB = 1024 bytes).")  # fmt: skip
 @time_limit_option("Wall time; bounds so far are printed when it ends.")
+@multicast_option
 @output_options
 def bound(**flags: Any) -> int:
     """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
@@ -59,11 +65,12 @@ def bound(**flags: Any) -> int:
     if large is not None:
         from synth.view import scale_table as view
 
-        emit(
+        _emit(
+            flags,
             lambda: api.large_document(large),
             lambda: tables.print_report(view.bound(large)),
-            flags["output"],
-            flags["form"],
+            api.multicast_bounds(topology, requested) if flags["multicast"] else None,
+            topology.labels,
         )
         return UNDECIDED if large.unfinished else 0
     collective = chosen_collective(flags, topology)
@@ -81,11 +88,12 @@ def bound(**flags: Any) -> int:
         left = "the time limit came" if limited else "the default effort is spent, --time-limit allows more: it came"
     except BoundsInterrupted as stop:
         code, left, bounds = INTERRUPTED, "Ctrl-C came", stop.found
-    emit(
-        lambda: tables.bounds_document(topology, collective, bounds),
+    _emit(
+        flags,
+        lambda: tables.bounds_document(topology.network(), collective, bounds),
         lambda: tables.print_bounds(topology, collective, bounds),
-        flags["output"],
-        flags["form"],
+        api.multicast_bounds(topology, collective) if flags["multicast"] else None,
+        topology.labels,
     )
     if left:
         note(f"left open: {left} before the bounds at more steps")
@@ -103,3 +111,27 @@ def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective |
         bounds = api.time_bound(topology, collective, flags["size"], time_limit=flags["time_limit"])
     emit(bounds.to_json, lambda: tables.print_report(time_bounds.report(bounds)), flags["output"], flags["form"])
     return 0
+
+
+def _emit(
+    flags: dict[str, Any],
+    document: Callable[[], dict],
+    table: Callable[[], None],
+    multicast: MulticastBounds | None,
+    labels: Sequence[int],
+) -> None:
+    """Print or write the bounds, and beside them those of switches that multicast, where there are any."""
+    from synth.view import tables
+
+    if multicast is None:
+        emit(document, table, flags["output"], flags["form"])
+        return
+
+    def both() -> dict:
+        return document() | {"multicast": tables.bounds_document(*multicast)}
+
+    def tables_of_both() -> None:
+        table()
+        tables.print_multicast_bounds(*multicast, labels)
+
+    emit(both, tables_of_both, flags["output"], flags["form"])

@@ -16,7 +16,7 @@ from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule, SwitchSend
-from synth.model.topology import Topology
+from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.frontier_text import WHY, Report
 from synth.view.size_advice import CostModel
@@ -28,6 +28,7 @@ __all__ = [
     "print_bounds",
     "print_choice",
     "print_frontier",
+    "print_multicast_bounds",
     "print_report",
     "print_schedule",
 ]
@@ -146,7 +147,7 @@ def _switch_send(send: SwitchSend) -> str:
     return f"{send.chunk}:{send.rank}{arrow}{{{members}}}"
 
 
-def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
+def bounds_document(network: Network, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
     """Return the content of `print_bounds` as JSON, with complete certificates.
 
     `found`: (steps, bound); steps None: a bound for any number of steps.
@@ -154,7 +155,7 @@ def bounds_document(topology: Topology, collective: Collective, found: Sequence[
     bounds = [{"steps": steps} | bound.to_json() for steps, bound in found]
     return {
         "schema": "synth.bounds/1",
-        "topology": topology.network().to_json(),
+        "topology": network.to_json(),
         "collective": collective.to_json(1),
         "bounds": bounds,
     }
@@ -174,6 +175,22 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
         "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
     )
     print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
+
+
+def print_multicast_bounds(
+    network: Network, collective: Collective, found: Sequence[tuple[int | None, LowerBound]], labels: Sequence[int]
+) -> None:
+    """Print a row for each bound where the switches of `network` multicast and reduce."""
+    columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
+    rows = []
+    for steps, bound in found:
+        what, _, value, kind, _ = _bound_row(steps, bound)
+        gbps = ""
+        if steps is None:
+            gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}"
+        rows.append((what, value, gbps, kind))
+    title = f"{frontier_text.title(network, collective, labels)}, switches multicast and reduce"
+    print_report(Report(title, columns, tuple(rows), ("for schedules with the sends of these switches, too",)))
 
 
 def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ to at most `scale` a step, then R/C ≥ Σ weights / scale. A stated bound is ne
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 
-from synth.checker.certificates import case_trees, single_chunk
-from synth.checker.certificates.instance import Instance
+from synth.checker.certificates import case_trees, single_chunk, switch_operations
+from synth.checker.certificates.instance import Instance, Switch
 from synth.checker.certificates.renumbering import renumbered
 from synth.checker.fields import mapping, need, permutation
 from synth.checker.orbits import Orbits
@@ -28,7 +29,10 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
     "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
+    "switch-operations": ({"ports"}, set()),
 }
+# Kinds that hold for schedules with switch sends, too.
+WITH_SWITCHES = ("distance", "unreachable", "static-cuts", "deadline-cuts", "switch-operations")
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14  # maximum number of steps of a certificate with prices listed step by step
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
@@ -60,6 +64,8 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", "$")
     problem = Instance(topology, collective, certificate.get("reversed", False))
     need(certificate["problem"] == problem.digest, f"speaks about another problem than this: {ALTERED}", "problem")
+    if problem.switches:
+        need(kind in WITH_SWITCHES, f"{kind} does not bound schedules whose switches multicast", "kind")
     if "numbering" in certificate:
         problem = Instance(*renumbered(topology, collective, certificate["numbering"]), False)
     if kind in UNTIMED:
@@ -71,6 +77,10 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         need(layers == steps, f"is for {layers} steps, not {steps or 'any number'}", "steps")
     elif "steps" in must:
         need(certificate["steps"] is None, "is null where the bound is for every number of steps", "steps")
+    if kind == "switch-operations":
+        total, scale = switch_operations.total_and_scale(problem, certificate["ports"])
+        rounds = -(-(number(chunks, "chunks", 1) * total) // scale) if chunks else 0
+        return Fraction(max(rounds, steps or 0), chunks) if chunks else Fraction(total, scale)
     packing = Packing(certificate, problem, layers)
     match kind:
         case "allreduce-cuts":
@@ -121,7 +131,7 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not
     # proved here.
     need(any(s <= closed for s in problem.sources(unit, rank)), "leaves a source out", "closed")
-    need(all(v in closed for u, v, _ in problem.links if u in closed), "is left by a link", "closed")
+    need(all(problem.peers[u] <= closed for u in closed), "is left by a link", "closed")
     return Fraction(0)
 
 
@@ -133,6 +143,15 @@ def _too_few(certificate: dict, problem: Instance) -> Fraction:
 
 
 UNTIMED = {"distance": _distance, "unreachable": _unreachable, "too-few-steps": _too_few}
+
+
+def _switch_key(switch: Switch, ranks: Sequence[int], limits: Sequence[int]) -> tuple:
+    """Return what a switch is with its ranks and limits renumbered: equal for switches that are the same."""
+    ports = []
+    for rank, up in switch.up.items():
+        sides = (frozenset(map(limits.__getitem__, side)) for side in (up, switch.down[rank]))
+        ports.append((ranks[rank], *sides))
+    return switch.through, frozenset(ports)
 
 
 class Packing:
@@ -153,6 +172,7 @@ class Packing:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
         self.scale = number(certificate["scale"], "scale", 1)
         self.count = number(certificate.get("count", 0), "count", 0)
+        need(not problem.switches or not self.count, "does not hold where switches multicast", "count")
         problem.spend(
             layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits))
         )
@@ -234,6 +254,9 @@ class Packing:
             images.append(places.get((image, b), []))
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
+        places_of_switches = Counter(_switch_key(s, range(p.ranks), range(len(p.limits))) for s in p.switches)
+        images_of_switches = Counter(_switch_key(s, ranks, limits) for s in p.switches)
+        need(places_of_switches == images_of_switches, "switches that multicast are not kept", place)
         for u, w in enumerate(units):
             post: dict[int, frozenset[int] | None] = {}
             for r, want in p.post[u].items():
@@ -357,13 +380,18 @@ class Packing:
         Raises VerificationError.
         """
         load: Counter[tuple[int, int]] = Counter()
-        total = 0
+        total, weights = 0, []
         for c, row in enumerate(items(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
             need(self.separates(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
             total += weight * self.required_sends(theta, unit)
+            weights.append((weight, theta))
             for entry in self.entering_sends(theta):
                 load[entry] += weight
+        for switch in self.problem.switches:
+            need(not covers, "do not hold where switches multicast", "covers")
+            for step in range(1, self.layers + 1):
+                self._switch_sends_pay(switch, weights, step, place)
         for c, row in enumerate(items(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
@@ -373,6 +401,43 @@ class Packing:
             fits = weight <= self.room[i][t - 1] or self.rules_out(i, t, lacks)
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
         return total
+
+    def _switch_sends_pay(self, switch: Switch, weights: list[tuple[int, list[int]]], step: int, place: str) -> None:
+        """Check that no send of the switch at `step` enters cuts of more weight than the prices of its ports.
+
+        A multicast from s enters a cut if s is outside and a member inside. Its members beside s weigh at most the sum
+        over them of what the send from s to each one enters, less the price of their ports, and all cuts that s is
+        outside of weigh no more than their total. A fetched sum is the same with the directions exchanged.
+        """
+        limit_prices = self.prices["limit"]
+
+        def price(limits: tuple[int, ...]) -> int:
+            return sum(limit_prices[k][step - 1] for k in limits)
+
+        pairs: Counter[tuple[int, int]] = Counter()
+        sent: Counter[int] = Counter()
+        received: Counter[int] = Counter()
+        for weight, theta in weights:
+            outside = [rank for rank in switch.up if step - 1 > theta[rank]]
+            inside = [rank for rank in switch.up if step <= theta[rank]]
+            self.problem.spend(len(switch.up) + len(outside) * len(inside))
+            for s in outside if inside else ():
+                sent[s] += weight
+                for d in inside:
+                    pairs[s, d] += weight
+            for d in inside if outside else ():
+                received[d] += weight
+        beyond_multicast: Counter[int] = Counter()
+        beyond_fetch: Counter[int] = Counter()
+        for (s, d), weight in pairs.items():
+            beyond_multicast[s] += max(0, weight - price(switch.down[d]))
+            beyond_fetch[d] += max(0, weight - price(switch.up[s]))
+        for s, weight in sent.items():
+            paid = price(switch.up[s]) + (price(switch.down[s]) if switch.through else 0)
+            need(min(weight, beyond_multicast[s]) <= paid, f"overload multicasts of rank {s} at step {step}", place)
+        for d, weight in received.items() if self.problem.combining else ():
+            paid = price(switch.down[d]) + (price(switch.up[d]) if switch.through else 0)
+            need(min(weight, beyond_fetch[d]) <= paid, f"overload fetches of rank {d} at step {step}", place)
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
         """Return the value weight × sends of a cover, and each (link, step) whose sends it counts.

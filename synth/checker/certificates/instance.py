@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from itertools import combinations
 
 from synth.checker.fields import need
@@ -12,6 +13,18 @@ from synth.model.documents.json_reader import number
 
 # Maximum number of elementary sums and comparisons for one certificate, as `Instance.spend` counts them.
 MOST_WORK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch that multicasts: for each rank with a port the limits that its data count against, in and out.
+
+    With `through` the issuer's own data count as those of any member.
+    """
+
+    through: bool
+    up: dict[int, tuple[int, ...]]
+    down: dict[int, tuple[int, ...]]
 
 
 class Instance:
@@ -27,17 +40,18 @@ class Instance:
         post: `post[unit][rank]` is the set of contributions wanted there, None for all of them, or where units do not
             combine.
         special: some rank wants only a part of the contributions.
+        switches: the switches that multicast.
         work: what is left of `MOST_WORK`.
     """
 
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
-        need("multicast" not in topology, "no certificate bounds schedules whose switches multicast", "problem")
         self.digest = problem_fingerprint(topology, collective)
         self.work = MOST_WORK
         self.ranks = n = number(topology["ranks"], "topology.ranks", 1, 1 << 16)
         number(collective["ranks"], "collective.ranks", n, n + 1)
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
         self._read_links(topology, bool(turned))
+        self._read_switches(topology, bool(turned))
         self.combining = collective["combining"]
         self._read_collective(collective, n)
         self.special = any(want is not None for rows in self.post for want in rows.values())
@@ -68,6 +82,22 @@ class Instance:
         for k, limit in enumerate(topology["limits"]):
             inside = tuple(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
             self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
+
+    def _read_switches(self, topology: dict, turned: bool) -> None:
+        self.switches: list[Switch] = []
+        for i, row in enumerate(topology.get("multicast", [])):
+            place = f"topology.multicast[{i}]"
+            need(row["own"] in ("through", "local"), "expected through or local", place)
+            up: dict[int, tuple[int, ...]] = {}
+            down: dict[int, tuple[int, ...]] = {}
+            for rank, *sides in row["ports"]:
+                need(number(rank, place, 0, self.ranks) not in up, f"rank {rank} has two ports", place)
+                first, second = sides[::-1] if turned else sides
+                up[rank] = tuple(number(k, place, 0, len(self.limits)) for k in first)
+                down[rank] = tuple(number(k, place, 0, len(self.limits)) for k in second)
+            for rank in up:
+                self.peers[rank].update(up.keys() - {rank})
+            self.switches.append(Switch(row["own"] == "through", up, down))
 
     def _read_collective(self, collective: dict, n: int) -> None:
         units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from synth.checker.certificates.cardinality import Clauses
 from synth.checker.certificates.instance import Instance
+from synth.checker.fields import need
 from synth.errors import UncheckedError, VerificationError
 
 # Possible sends, and rounds of all steps, of a problem whose formula is written: about some gigabytes of clauses.
@@ -60,6 +61,7 @@ def formula(topology: dict, collective: dict, size: Size) -> tuple[int, list[lis
     where the formula would be too large to be written.
     """
     problem = Instance(topology, collective, False)
+    need(not problem.switches, "no formula has the sends of switches that multicast", "certificate.kind")
     sends = len(problem.pre) * size.chunks * max(1, len(problem.links)) * size.steps
     if sends + size.steps * size.rounds > MAX_SENDS:
         raise UncheckedError(

@@ -98,7 +98,7 @@ def document(doc: dict) -> list[str]:
 def bounds(doc: dict) -> list[str]:
     """Check every bound of the document that `synth bound -o` writes; return a line for each. Raises
     VerificationError."""
-    json_reader.fields(doc, "$", PROBLEM | {"bounds"})
+    json_reader.fields(doc, "$", PROBLEM | {"bounds"}, {"multicast"})
     try:
         verify.problem(doc["topology"], doc["collective"])
         rows = json_reader.items(doc["bounds"], "$.bounds")
@@ -107,7 +107,38 @@ def bounds(doc: dict) -> list[str]:
         raise VerificationError(malformed(error), "$") from None
     if not entries:
         raise VerificationError("is empty: the document claims nothing", "$.bounds")
-    return [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
+    lines = [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
+    return [*lines, *_with_multicast(doc)]
+
+
+def _with_multicast(doc: dict) -> list[str]:
+    """Check what a document says of the same problem with switches that multicast; return its lines."""
+    if "multicast" not in doc:
+        return []
+    lines = with_multicast(doc["multicast"])
+    plain, switched = doc["topology"], doc["multicast"]["topology"]
+    for key in ("ranks", "links", "unit_gbps"):
+        if plain[key] != switched[key]:
+            raise VerificationError("is not that of the document", f"$.multicast.topology.{key}")
+    if switched["limits"][: len(plain["limits"])] != plain["limits"]:
+        raise VerificationError("leave out limits of the document", "$.multicast.topology.limits")
+    if doc["multicast"]["collective"] != doc["collective"]:
+        raise VerificationError("is not that of the document", "$.multicast.collective")
+    return lines
+
+
+def with_multicast(doc: object) -> list[str]:
+    """Check a document within another one about switches that multicast; return its lines. Raises VerificationError."""
+    place = "$.multicast"
+    if not isinstance(doc, dict) or doc.get("schema") not in ("synth.bounds/1", "synth.frontier/1"):
+        raise VerificationError("expected bounds or a frontier", place)
+    if not isinstance(doc.get("topology"), dict) or "multicast" not in doc["topology"] or "multicast" in doc:
+        raise VerificationError("expected a machine whose switches multicast", f"{place}.topology")
+    try:
+        lines = bounds(doc) if doc["schema"] == "synth.bounds/1" else frontier(doc)
+    except VerificationError as error:
+        raise error.within(place) from None
+    return [f"with multicast: {line}" for line in lines]
 
 
 def _in_words(steps: int | None, value: Fraction) -> str:

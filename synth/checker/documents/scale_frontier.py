@@ -144,7 +144,22 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
             where_not = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
             unchecked.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
+    if "multicast" in doc:
+        lines += _with_multicast(doc)
     return [*lines, *unchecked, f"{MACHINE}; seconds, names of engines and notes"]
+
+
+def _with_multicast(doc: dict) -> list[str]:
+    """Check what the document says of its problem with switches that multicast; return its lines."""
+    from synth.checker.documents.exact_frontier import with_multicast
+
+    lines, inner = with_multicast(doc["multicast"]), doc["multicast"]
+    for key in ("name", "ranks", "unit_gbps"):
+        if inner["topology"][key] != doc["topology"][key]:
+            raise VerificationError("is not that of the document", f"multicast.topology.{key}")
+    if (inner["collective"]["name"], inner["collective"]["root"]) != (doc["collective"], doc["root"]):
+        raise VerificationError("is not that of the document", "multicast.collective")
+    return lines
 
 
 def _stated(

@@ -63,6 +63,14 @@ def engine_option(help: str) -> Callable[[Function], Function]:
     return click.option("--engine", "method", type=engines, default="auto", show_default=True, help=help)
 
 
+multicast_option = click.option(
+    "--multicast/--no-multicast",
+    default=True,
+    show_default=True,
+    help="Show what switches that multicast and reduce (NVLS) allow, beside what is possible without.",
+)
+
+
 def dtype_option(help: str = "float64 .. float16, bfloat16, int8 .. uint64.") -> Callable[[Function], Function]:
     """Return --dtype, the type of the elements."""
     return click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help=help)

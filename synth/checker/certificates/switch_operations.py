@@ -1,0 +1,39 @@
+"""The count of operations of an allreduce through one switch that multicasts, whose own data use its ports.
+
+Every chunk uses at least 2n + 2 ports of n ≥ 3 ranks in all, and 4 of two ranks. The proof is in docs/proofs.md.
+"""
+
+from __future__ import annotations
+
+from synth.checker.certificates.instance import Instance
+from synth.checker.fields import need
+from synth.model.documents.json_reader import items, number
+
+
+def total_and_scale(problem: Instance, ports: object) -> tuple[int, int]:
+    """Return the ports that one chunk of each unit uses at least, and the chunks that all ports carry in a round.
+
+    `ports`: for each rank a limit upwards and one downwards of its port. Raises VerificationError where the machine is
+    not one such switch, or the collective no allreduce.
+    """
+    n = problem.ranks
+    need(len(problem.switches) == 1 and n > 1, "holds for one switch alone", "kind")
+    switch = problem.switches[0]
+    need(switch.through and len(switch.up) == n, "holds where the own data of all ranks use the switch", "kind")
+    for unit, held in enumerate(problem.pre):
+        need(problem.symmetric(unit) and len(held) == n, "holds for an allreduce of all ranks", "kind")
+    rows = items(ports, "ports")
+    need(len(rows) == n, f"expected {n} pairs of limits", "ports")
+    sides: tuple[list[int], list[int]] = ([], [])
+    for rank, row in enumerate(rows):
+        need(len(items(row, "ports")) == 2, "expected a limit upwards and one downwards", f"ports[{rank}]")
+        for side, limit, own in zip(sides, row, (switch.up[rank], switch.down[rank]), strict=True):
+            need(number(limit, f"ports[{rank}]", 0, len(problem.limits)) in own, "is no limit of the port", "ports")
+            side.append(limit)
+    up, down = sides
+    need(len({*up, *down}) == 2 * n, "names a limit twice", "ports")
+    members = [frozenset(links) for links, _ in problem.limits]
+    for i, (u, v, _) in enumerate(problem.links):
+        need(i in members[up[u]] and i in members[down[v]], f"link {u} to {v} does not use the ports", "ports")
+    capacity = sum(problem.limits[k][1] for k in (*up, *down))
+    return len(problem.pre) * (4 if n == 2 else 2 * n + 2), capacity
