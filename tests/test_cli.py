@@ -58,7 +58,7 @@ def refused(*words: str, code: int) -> str:
     assert outcome.stdout == ""
     lines = outcome.stderr.splitlines()
     assert len(lines) == 1, lines
-    assert lines[0].startswith("synth: error: ")
+    assert lines[0].startswith("synth: infeasible: " if code == 3 else "synth: error: ")
     return lines[0]
 
 
@@ -345,9 +345,21 @@ def test_solve_writes_a_schedule_that_verifies():
 
 
 def test_solve_exits_3_when_proved_infeasible():
-    assert "C=1, S=2, R=2: proved infeasible" in refused(
+    assert "synth: infeasible: allgather on ring:8 with C=1, S=2, R=2: at least 4 steps are needed" in refused(
         "solve", "--topo ring:8 --coll allgather --chunks 1 --steps 2 --rounds 2", code=3
     )
+
+
+def test_refusals_name_the_remedy():
+    assert "name what to list: topologies, collectives, encodings" in refused("list", code=2)
+    assert "the machine is an argument: synth topo show NAME|FILE" in refused("topo show --topo-file x", code=2)
+    removed = refused(
+        "solve --topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2 --encoding step-mono", code=2
+    )
+    assert "encoding step-mono was removed; use --encoding step" in removed
+    outcome = synth("pareto --topo dgx1 --coll allgather --ranks 3")
+    assert "--ranks 3 is rank 3 alone; --ranks 0-2 are 3 ranks" in outcome.stderr
+    assert "note: rank 0 stands for the machine's 3" in outcome.stdout
 
 
 def test_solve_exits_4_when_undecided(monkeypatch):

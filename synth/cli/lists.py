@@ -18,9 +18,9 @@ Row = tuple[str, str, str]
 
 
 @click.command("list", context_settings=CONTEXT, short_help="List the names that options take, and missing libraries.")
-@click.argument("kind", metavar="|".join(TABLES))
+@click.argument("kind", metavar="|".join(TABLES), required=False)
 @output_options
-def lists(kind: str, output: str | None, form: str | None) -> None:
+def lists(kind: str | None, output: str | None, form: str | None) -> None:
     """List all topologies, collectives, encodings, solvers, exporters or executors. For one that needs a missing
     library, print the command that installs it.
 
@@ -31,6 +31,8 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
+    if kind is None:
+        raise UsageError(f"name what to list: {', '.join(TABLES)}")
     name = kind.lower()
     if name not in TABLES:
         raise UsageError(suggest("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))

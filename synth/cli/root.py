@@ -14,7 +14,7 @@ import click
 
 from synth.cli.framework.config import defaults
 from synth.cli.framework.suggestions import suggest
-from synth.errors import SynthError, UsageError
+from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
 CONTEXT: dict[str, Any] = {
@@ -99,11 +99,14 @@ def _guarded(run: Any) -> int:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         _debug()
-        hint = f" (`{error.ctx.command_path} -h` shows how)" if error.ctx else ""
-        return _say("error: " + " ".join(error.format_message().split()).rstrip(".") + hint, error.exit_code)
+        return _say(
+            "error: " + " ".join(error.format_message().split()).rstrip(".") + _usage_hint(error), error.exit_code
+        )
     except click.ClickException as error:
         _debug()
         return _say(f"error: {error.format_message()}", error.exit_code)
+    except InfeasibleError as error:
+        return _say(f"infeasible: {error}", error.exit_code)
     except SynthError as error:
         _debug()
         return _say(f"error: {error}", error.exit_code)
@@ -119,6 +122,17 @@ def _guarded(run: Any) -> int:
         return _say(
             f"error: internal error, {what}; please report it with what the same command prints under SYNTH_DEBUG=1", 1
         )
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    """Return the command that shows the usage, and the argument of a command that has no option for a machine."""
+    if error.ctx is None:
+        return ""
+    arguments = [p.make_metavar(error.ctx) for p in error.ctx.command.params if isinstance(p, click.Argument)]
+    hint = ""
+    if isinstance(error, click.NoSuchOption) and error.option_name in ("--topo", "--topo-file") and arguments:
+        hint = f"; the machine is an argument: {error.ctx.command_path} {' '.join(arguments)}"
+    return f"{hint} (`{error.ctx.command_path} -h` shows how)"
 
 
 def _say(text: str, code: int) -> int:

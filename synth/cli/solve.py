@@ -70,7 +70,7 @@ def solve(**flags: Any) -> None:
             )
         case Unsat():
             proof = f"; proof in {verdict.proof}" if verdict.proof else ""
-            raise InfeasibleError(f"{problem}: proved infeasible, {verdict.reason}{proof}")
+            raise InfeasibleError(f"{problem}: {verdict.reason}{proof}")
         case Unknown():
             detail = f" ({verdict.detail})" if verdict.detail else ""
             raise UndecidedError(

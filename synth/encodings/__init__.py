@@ -31,6 +31,9 @@ ENGINES = ("sccl", "tree")
 # other names of encodings
 ALIASES: Mapping[str, str] = {"path": "sccl"}
 
+# encodings of earlier versions, and the one that answers the same problems
+REMOVED: Mapping[str, str] = {"step-mono": "step", "quotient-mono": "quotient", "quotient-shift": "quotient"}
+
 # solver -> class
 SOLVERS: Mapping[str, str] = {
     "cadical": "synth.solvers.cadical:Cadical",

@@ -74,7 +74,12 @@ def meet_bound(
         else max(SETTINGS.most_on_trees, (state.options.max_chunks or 0) * units)
     )
     if bound.value.denominator * units > max_chunks:
-        return None, f"{_needed(bound.value.denominator, units)} would meet the bound, more than are tried", bound
+        needed = _counted(bound.value.denominator, units)
+        return (
+            None,
+            f"a schedule at the bound has {needed} or more, above the {max_chunks} in all that are tried",
+            bound,
+        )
     first = (SETTINGS.quick_slice,) if exact_pricing else SETTINGS.first_slices[:1]
     many = tree_search and bound.value.denominator * units > SETTINGS.quick_chunks
     if many or (exact_pricing and bound.value.denominator >= SETTINGS.quick_each):
@@ -111,10 +116,10 @@ def meet_bound(
     return verdict, why, bound
 
 
-def _needed(chunks: int, units: int) -> str:
-    """Return "12 chunks at the least" for one unit, "12 chunks of each of 56 units at the least" for several."""
+def _counted(chunks: int, units: int) -> str:
+    """Return "12 chunks" for one unit, "12 chunks of each of 56 units" for several."""
     each = f" of each of {units} units" if units > 1 else ""
-    return f"{counted(chunks, 'chunk')}{each} at the least"
+    return f"{counted(chunks, 'chunk')}{each}"
 
 
 def least_multiple(steps: int, bound: LowerBound) -> int:

@@ -114,9 +114,9 @@ def sentences(found: Frontier) -> list[str]:
                 "measured ones)"
             )
     if found.labels and found.labels != tuple(range(found.network.ranks)):
-        lines.append(
-            f"note: ranks 0 to {found.network.ranks - 1} stand for the machine's {', '.join(map(str, found.labels))}"
-        )
+        labels = ", ".join(map(str, found.labels))
+        ranks = f"ranks 0 to {found.network.ranks - 1} stand" if found.network.ranks > 1 else "rank 0 stands"
+        lines.append(f"note: {ranks} for the machine's {labels}")
     return lines + [f"note: {note}" for note in found.notes]
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from synth.cli.framework.output import note
 from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
@@ -194,6 +195,9 @@ def chosen_machine(flags: dict[str, Any]) -> Topology:
     name, file = one_of("topo", "topo_file")
     if not name and file is None:
         raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo-file FILE")
+    if flags["ranks"] is not None and len(flags["ranks"]) == 1:
+        (rank,) = flags["ranks"]
+        note(f"--ranks {rank} is rank {rank} alone; --ranks 0-{max(rank - 1, 1)} are {max(rank, 2)} ranks")
     return api.topology(name or str(file), file=file, **changes(flags))
 
 

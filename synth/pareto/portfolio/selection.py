@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
-from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
+from synth.encodings import ENCODINGS, ENGINES, REMOVED, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.registry import find, installed
 from synth.model.schedule import Problem
@@ -40,6 +40,8 @@ def select_members(
             named = " and ".join(f"--{limit}" for limit in limits).replace("_", "-")
             raise UsageError(f"only SCCL's encoding keeps {named}; leave --encoding {name} out")
         name = "sccl"
+    if name in REMOVED:
+        raise UsageError(f"encoding {name} was removed; use --encoding {REMOVED[name]}")
     if name != "auto":
         _check_name("encodings", name, ENCODINGS)
         _check_installed(name)
