@@ -193,3 +193,22 @@ def test_named_engines_are_not_helped():
         machine, task = topology("torus:3x3"), collective("allgather", 9)
         found = engine_choice.synthesize(engine_choice.Query(machine, task, options, "exact", fresh=True))
         assert all(p.construction != "breadth-first broadcast" for p in found.points)
+
+
+@pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES)
+@pytest.mark.parametrize("name", ["random-regular:66", "dgx-a100*9", "switch:66"])
+def test_rows_at_scale_come_before_long_searches(name, coll):
+    """Above the ranks of exact synthesis, too: a checked bound, then replayed schedules, which the frontier keeps."""
+    events = []
+    slow = ("forest", "least congestion", "reduce-scatter and allgather by forests")
+    found = engine_choice.synthesize_flow(topology(name), coll, 0, events.append)
+    first = next(i for i, event in enumerate(events) if event.kind == "point")
+    assert any(event.kind == "bound" for event in events[:first])
+    assert not any(event.text in slow for event in events[:first])
+    for event in events:
+        if event.kind == "bound":
+            assert event.bound <= found.bound
+        if event.kind == "point":
+            assert any(
+                p.steps <= event.steps and p.rounds_per_chunk <= event.point.rounds_per_chunk for p in found.points
+            )

@@ -244,11 +244,16 @@ def synthesize_flow(
     Raises InfeasibleError, UsageError for a collective that they do not know, and SweepInterrupted with the points so
     far on Ctrl-C.
     """
+    from synth.frontiers.scale_rows import ScaleRows
     from synth.scale.search import frontier
 
-    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
+    listener = on_event or (lambda event: None)
+    rows = ScaleRows(machine, listener)
     try:
-        scale_frontier = frontier(machine, name, root, progress=tell, time_limit=time_limit)
+        scale_frontier = frontier(
+            machine, name, root, progress=lambda text: listener(Event("query", text)), time_limit=time_limit,
+            on_candidate=rows.announce,
+        )  # fmt: skip
     except InfeasibleError as error:
         raise with_machine_ranks(error, machine.labels) from None
     if scale_frontier.interrupted:

@@ -21,6 +21,7 @@ import numpy as np
 
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import InfeasibleError, UndecidedError, UsageError
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.spanning_forest import ROOTED
@@ -28,6 +29,7 @@ from synth.model.topology import Topology
 from synth.scale import frontier_points
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.flow_decomposition import chunk_count
+from synth.scale.alltoall.multiplicative_weights import by_weights
 from synth.scale.alltoall.step_assignment import AlltoallPaths, with_more_chunks
 from synth.scale.bounds import allreduce_partition
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
@@ -40,7 +42,7 @@ from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
-from synth.scale.search_state import SearchState
+from synth.scale.search_state import OnCandidate, SearchState
 from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
 
 Group = tuple[np.ndarray, ...]
@@ -54,6 +56,10 @@ CHECK_SECONDS = 2e-8
 MOST_COMPOSED_SENDS = 1 << 24
 # The same for the first such schedules, which are found and replayed within a second.
 FIRST_COMPOSED_SENDS = 40_000
+# Phases of multiplicative weights for the first rows of an alltoall: the bound is then mostly within 5% of the best.
+QUICK_PHASES = 16
+# Limit on (edges) x (sources of flows) of these phases, which take less than a second.
+MOST_QUICK_FLOWS = 200_000
 # Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
 MOST_DISTANCE_WORK = 300_000
 
@@ -64,17 +70,18 @@ class ScaleSearch:
     def __init__(
         self, topology: Topology, collective: str, root: int = 0, progress: Callable[[str], None] = lambda text: None,
         *, most_sends: int = MOST_COMPOSED_SENDS, same_bits: bool = True,
+        on_candidate: OnCandidate = lambda bound, candidate: None,
     ) -> None:  # fmt: skip
         """Prepare the search.
 
         `most_sends`: limit on the sends of schedules whose numbers of chunks can be chosen, images included.
-        `same_bits`: only schedules count that leave the same floating-point sums on all ranks. Raises UsageError for a
-        collective that flow methods do not know.
+        `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `on_candidate`: called
+        with each candidate and the bound so far. Raises UsageError for a collective that flow methods do not know.
         """
         if collective not in COLLECTIVES:
             raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
         self.topology, self.collective, self.root = topology.live(), collective, root
-        self.state = SearchState(progress, self.topology.notes, most_sends, same_bits)
+        self.state = SearchState(progress, self.topology.notes, most_sends, same_bits, on_candidate)
         self._graph: Fabric | None = None
         self._group: Group = ()
         self._seconds, self._limited = 0.0, False
@@ -107,15 +114,17 @@ class ScaleSearch:
 
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
-    time_limit: float | None = None,
+    time_limit: float | None = None, on_candidate: OnCandidate = lambda bound, candidate: None,
 ) -> ScaleFrontier:  # fmt: skip
     """Return the frontier: a certified bound and points.
+
+    `on_candidate`: called with each candidate and the bound so far.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
     `ScaleFrontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
     reached, UsageError for other collectives.
     """
-    search = ScaleSearch(topology, collective, root, progress)
+    search = ScaleSearch(topology, collective, root, progress, on_candidate=on_candidate)
     search.advance(Deadline.after(time_limit))
     return search.frontier()
 
@@ -319,11 +328,18 @@ def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_f
         state.mark_open(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
     if not flows.whole:
         state.mark_open(SEARCH, "ended by the time limit")
-    certificate = flows.certificate()
-    state.bound = check_lengths(certificate, graph.topology) * graph.unit, certificate
+    _raise_bound(flows, state)
     if not state.bound[0]:
         raise InfeasibleError(f"{graph.name}: nothing limits the alltoall")
     return flows
+
+
+def _raise_bound(flows: concurrent_flow.ConcurrentFlow, state: SearchState) -> None:
+    """Store the bound that the lengths of `flows` certify in the state, where it is greater."""
+    certificate = flows.certificate()
+    value = check_lengths(certificate, flows.fabric.topology) * flows.fabric.unit
+    if value > state.bound[0] or not state.bound[1]:
+        state.bound = value, certificate
 
 
 def _spared(graph: Fabric, group: Group) -> Deadline:
@@ -340,9 +356,19 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
     def add(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
         for paths in _path_sets(flows()):
             for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
-                schedule = paths.schedule(steps)
-                rate, make = schedule.rounds_per_chunk, frontier_points.constant(schedule)
-                state.add_points([Candidate(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
+                add_schedule(engine, order, paths.schedule(steps))
+
+    def add_schedule(engine: str, order: int, schedule: CompressedSchedule) -> None:
+        rate, make = schedule.rounds_per_chunk, frontier_points.constant(schedule)
+        state.add_points([Candidate(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
+
+    def route_quickly() -> None:
+        _raise_bound(concurrent_flow.capacity_lengths(graph, group), state)
+        flows = by_weights(graph, group, sources, QUICK_PHASES)
+        _raise_bound(flows, state)
+        paths = AlltoallPaths(flows, 1)
+        for steps in (paths.longest, 2 * paths.longest):
+            add_schedule("few phases of multiplicative weights", 2, paths.schedule(steps))
 
     def search_flows() -> None:
         state.progress("least congestion")
@@ -364,6 +390,9 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
             gap = flows.congestion / float(state.bound[0]) - 1
             state.notes.append(f"flows by {flows.method}: within {gap:.2%} of the bound")
 
+    sources = np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group]))
+    if len(sources) * len(graph.src) <= MOST_QUICK_FLOWS:
+        state.plan("paths by few phases of multiplicative weights", route_quickly, quick=True)
     compose_more = _composed(graph, collective, root, group, state)
     state.plan(None, search_flows)
     compose_more()

@@ -11,6 +11,9 @@ from synth.model.frontier import LowerBound, Point
 from synth.scale.candidate import Candidate
 from synth.solvers.processes.deadline import TimeUp, current_deadline
 
+# Called with the bound so far, its value 0 before there is one, and a candidate.
+OnCandidate = Callable[[LowerBound, Candidate], None]
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -33,12 +36,14 @@ class SearchState:
         interrupted: True after Ctrl-C.
         most_sends: maximum number of sends of a schedule composed of phases.
         same_bits: True where all ranks shall end with the same floating-point sums.
+        on_candidate: called with the bound so far and each candidate as it is added.
     """
 
     def __init__(
-        self, progress: Callable[[str], None], notes: Iterable[str] = (), most_sends: int = 0, same_bits: bool = True
-    ) -> None:
-        self.progress, self.notes = progress, list(notes)
+        self, progress: Callable[[str], None], notes: Iterable[str] = (), most_sends: int = 0, same_bits: bool = True,
+        on_candidate: OnCandidate = lambda bound, candidate: None,
+    ) -> None:  # fmt: skip
+        self.progress, self.notes, self.on_candidate = progress, list(notes), on_candidate
         self.most_sends, self.same_bits = most_sends, same_bits
         self.open: list[str] = []
         self.interrupted = False
@@ -86,6 +91,7 @@ class SearchState:
         """
         for candidate in candidates:
             self._candidates.append((order, len(self._candidates), candidate))
+            self.on_candidate(LowerBound(*self.bound), candidate)
 
     def points(self) -> tuple[Point[CompressedSchedule], ...]:
         """Return the Pareto-optimal candidates by growing number of steps, as points with the bound."""

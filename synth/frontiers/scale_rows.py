@@ -1,0 +1,48 @@
+"""Rows at scale: candidates of the scale methods, replayed and announced as they are found."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.checker.documents.scale_frontier import bound as checked_bound
+from synth.checker.schedule.compressed_replay import replay
+from synth.model.frontier import LowerBound
+from synth.model.rational import show
+from synth.model.topology import Topology
+from synth.pareto.events import Event, Listener
+from synth.scale.candidate import Candidate
+
+# Maximum number of ranks of machines whose rows are announced before the end. Larger ones would take long to replay.
+MOST_RANKS = 512
+# Maximum number of chunks times ranks of such a row, of which each rank receives a chunk at least once.
+MOST_RECEIVED = 100_000
+# A further row has at least this fraction fewer rounds per chunk than those with no more steps.
+WORTH = Fraction(1, 20)
+
+
+class ScaleRows:
+    """The rows announced so far: the greatest checked bound, and replayed schedules."""
+
+    def __init__(self, machine: Topology, listener: Listener) -> None:
+        self.machine, self.listener = machine.live(), listener
+        self.bound = Fraction(0)
+        self.rates: dict[int, Fraction] = {}  # R/C by number of steps
+
+    def announce(self, bound: LowerBound, candidate: Candidate) -> None:
+        """Send the bound and the candidate's point to the listener where they improve. Raises VerificationError."""
+        if self.machine.ranks > MOST_RANKS:
+            return
+        if bound.value > self.bound:
+            self.bound = checked_bound(bound.certificate, self.machine)
+            text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
+            self.listener(Event("bound", text, None, self.bound))
+        known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
+        if known and candidate.rounds_per_chunk > min(known) * (1 - WORTH):
+            return
+        if candidate.chunks * self.machine.ranks > MOST_RECEIVED and self.rates:
+            return
+        point = candidate.point(bound)
+        replay(point.schedule)
+        self.rates[point.steps] = point.rounds_per_chunk
+        text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
+        self.listener(Event("point", text, point.steps, self.bound, point))
