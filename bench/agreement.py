@@ -43,7 +43,6 @@ from synth.model.frontier import Frontier
 from synth.model.outcome import Sat, Unsat
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
-from synth.scale.greedy import orbit_expansion
 from synth.solvers.processes import pool
 from synth.topologies.file_reader import parse_json
 from synth.topologies.topology_files import from_document
@@ -229,7 +228,7 @@ class Case:
     def _replay_flow(self, found: ScaleFrontier) -> None:
         at = {(a, b): i for i, (a, b, _) in enumerate(self.truth.links)}
         for p in found.points:
-            made = orbit_expansion.expand_orbits(p.schedule)
+            made = p.schedule.expanded()
             links = made.topology.links
             ways = [tuple(at[links[i].src, links[i].dst] for i in path) for path in made.paths]
             steps: list[tuple[int, list]] = [(int(r), []) for r in made.rounds]

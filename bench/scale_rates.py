@@ -265,14 +265,13 @@ def orbits(clock: Clock, name: str) -> dict:
 def expanded(clock: Clock, name: str) -> dict:
     """The same, small enough to be written out: the replay by orbits and that of every send say the same."""
     from synth.checker.schedule import compressed_replay, replay
-    from synth.scale.greedy import orbit_expansion
 
     machine, _, made = _spread(clock, name)
     short, whole = (
         clock("check", compressed_replay.replay, made),
-        clock("check", lambda: compressed_replay.replay(orbit_expansion.expand_orbits(made))),
+        clock("check", lambda: compressed_replay.replay(made.expanded())),
     )
-    schedule = orbit_expansion.ordinary_schedule(made)
+    schedule = made.written_out()
     clock("check", replay.schedule, schedule)
     totals = [(x.sends, x.steps, x.rounds_per_chunk, x.busiest) for x in (short, whole)]
     same = totals[0] == totals[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (

@@ -20,6 +20,14 @@ class UsageError(SynthError):
     exit_code = 2
 
 
+class TooManySendsError(UsageError):
+    """A schedule of more sends than are written out, or made into a program; `sends` is their number. Exit code 2."""
+
+    def __init__(self, sends: int, message: str) -> None:
+        super().__init__(message)
+        self.sends = sends
+
+
 class FormatError(SynthError):
     """A file that cannot be read as what it claims to be. Exit code 1.
 

@@ -25,7 +25,6 @@ from synth.scale.composition.phases import TemplateBuilder
 from synth.scale.composition.pipelining_lp import PipeliningProgram
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.scale.greedy.orbit_expansion import ordinary_schedule
 from synth.topologies import topology
 from synth.topologies.modify import with_ranks
 
@@ -44,7 +43,7 @@ def replayed(point):
     bulk = point.make()
     assert (bulk.steps, bulk.rounds_per_chunk, bulk.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
     assert compressed_replay.replay(bulk).rounds_per_chunk == point.rounds_per_chunk
-    ordinary.schedule(ordinary_schedule(bulk))
+    ordinary.schedule(bulk.written_out())
     return bulk
 
 
@@ -175,9 +174,9 @@ def test_random_clusters(machine, collective, start):
 def test_same_bits_on_all_ranks(name):
     found = points(topology(name), "allreduce", most_sends=5_000, alike=True)
     for point in found[:5]:
-        assert same_bits(ordinary_schedule(point.make()))
+        assert same_bits(point.make().written_out())
     other = points(topology(name), "allreduce", most_sends=5_000)[0]
-    assert not same_bits(ordinary_schedule(other.make()))
+    assert not same_bits(other.make().written_out())
 
 
 def exchanged():

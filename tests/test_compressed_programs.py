@@ -8,7 +8,7 @@ import synth
 from synth.checker.documents import schedule_archive
 from synth.cli.root import root
 from synth.errors import FormatError, UsageError
-from synth.scale.greedy import orbit_expansion
+from synth.program import checked_lowering
 from synth.scale.search import frontier
 from synth.topologies import topology
 
@@ -47,14 +47,14 @@ def test_what_is_no_schedule_is_said_in_one_line(folder):
 
 
 def test_a_large_one_says_so(folder, monkeypatch):
-    monkeypatch.setattr(orbit_expansion, "MAXIMUM_SENDS", 10)
+    monkeypatch.setattr(checked_lowering, "MAX_SENDS", 10)
     with pytest.raises(UsageError, match="at most 10"):
         synth.load_program(folder / "torus.npz")
 
 
 def test_nothing_is_changed_by_writing_out(folder):
     made = schedule_archive.load(folder / "torus.npz")
-    whole = orbit_expansion.expand_orbits(made)
-    assert len(whole.step) == len(made.step) * 9
-    assert sum(len(step.sends) for step in orbit_expansion.ordinary_schedule(made).steps) == len(whole.step)
+    whole = made.expanded()
+    assert len(whole.step) == len(made.step) * 9 == made.sends == made.written_out().sends
+    assert sum(len(step.sends) for step in made.written_out().steps) == len(whole.step)
     assert (np.bincount(whole.step) == 9 * np.bincount(made.step)).all()

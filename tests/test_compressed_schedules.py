@@ -14,7 +14,6 @@ from synth.errors import FormatError, UsageError, VerificationError
 from synth.model import compressed_schedule
 from synth.model.spanning_forest import Forest
 from synth.scale.forests import pipelining
-from synth.scale.greedy import orbit_expansion
 from synth.topologies import topology
 
 
@@ -54,8 +53,8 @@ def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
     assert found.busiest == 1
     assert (made.steps, made.rounds_per_chunk) == pipelining.Pipeline(forest).rate(depth)
     assert made.steps == 5 + depth - 1
-    replay.schedule(orbit_expansion.ordinary_schedule(made))
-    assert compressed_replay.replay(orbit_expansion.expand_orbits(made)).rounds_per_chunk == made.rounds_per_chunk
+    replay.schedule(made.written_out())
+    assert compressed_replay.replay(made.expanded()).rounds_per_chunk == made.rounds_per_chunk
 
 
 def test_depth_brings_the_rate_near_the_forests():
@@ -87,7 +86,7 @@ def test_an_altered_schedule_is_refused_or_just_as_right(data):
         compressed_replay.replay(altered)
     except VerificationError:
         return
-    replay.schedule(orbit_expansion.ordinary_schedule(altered))
+    replay.schedule(altered.written_out())
 
 
 def test_a_file_gives_the_schedule_back(tmp_path):
@@ -131,7 +130,7 @@ def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
     found = compressed_replay.replay(made)
     assert found.sends == 2 * compressed_replay.replay(gather).sends
     assert made.rounds_per_chunk == (scatter.rounds_per_chunk + gather.rounds_per_chunk) / 5
-    replay.schedule(orbit_expansion.ordinary_schedule(made))
+    replay.schedule(made.written_out())
     with pytest.raises(UsageError):
         pipelining.scatter_then_gather(gather, scatter)
     early = replace(made, step=np.where(made.kind == compressed_schedule.COPY, made.step - 1, made.step))
@@ -143,5 +142,5 @@ def test_an_allgather_turned_is_a_reduce_scatter():
     gather = pipelining.Pipeline(ring_forest(6)).schedule(3)
     made = pipelining.reversed_in_time(gather)
     compressed_replay.replay(made)
-    replay.schedule(orbit_expansion.ordinary_schedule(made))
+    replay.schedule(made.written_out())
     compressed_replay.replay(pipelining.scatter_then_gather(made, gather))

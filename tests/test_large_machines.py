@@ -14,7 +14,6 @@ from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.scale_frontier import ScaleFrontier
 from synth.scale.frontier_points import compressed
-from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 from synth.topologies import modify, topology
 
@@ -38,7 +37,7 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
         assert (made.steps, made.rounds_per_chunk, made.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
         assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
-    replay.schedule(orbit_expansion.ordinary_schedule(found.points[0].schedule))
+    replay.schedule(found.points[0].schedule.written_out())
 
 
 @pytest.mark.parametrize(("name", "collective", "gbps"), [
@@ -66,7 +65,7 @@ def test_trees_up_and_down_beat_the_halves_on_an_allocation():
 
 def test_a_schedule_compressed_is_the_same():
     made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
-    again = orbit_expansion.ordinary_schedule(compressed(topology("ring:4"), made))
+    again = compressed(topology("ring:4"), made).written_out()
     assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [
         (step.rounds, sorted(step.sends)) for step in made.steps
     ]

@@ -17,7 +17,6 @@ from synth.model.frontier import Frontier, Open, Point
 from synth.pareto import notes
 from synth.pareto.events import Options
 from synth.scale import search
-from synth.scale.greedy.orbit_expansion import ordinary_schedule as expanded
 from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import NEVER, Deadline
 from synth.topologies import topology
@@ -152,7 +151,7 @@ def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
     machine, found = left_open("torus:3x3", coll)
     large_points = search.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
     for point in large_points[:2]:
-        made = expanded(point.schedule)
+        made = point.schedule.written_out()
         assert 0 < incumbents.least_sends(point, found.collective) <= sum(len(step.sends) for step in made.steps)
 
 

@@ -21,7 +21,6 @@ from synth.scale.alltoall.flow_decomposition import _Detours
 from synth.scale.alltoall.multiplicative_weights import by_weights
 from synth.scale.alltoall.step_assignment import AlltoallPaths, with_more_chunks
 from synth.scale.fabric.fabric import fabric
-from synth.scale.greedy import orbit_expansion
 from synth.topologies import modify, topology
 
 # seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
@@ -71,7 +70,7 @@ def test_schedules_verify_written_out(name, shortest):
         found = compressed_replay.replay(short)
         assert found.steps == steps
         assert float(short.rounds_per_chunk) >= made.congestion * (1 - 1e-6)
-        whole = orbit_expansion.ordinary_schedule(short)
+        whole = short.written_out()
         replay.schedule(whole)
         assert whole.rounds_per_chunk == short.rounds_per_chunk
     if shortest:
@@ -83,7 +82,7 @@ def test_schedules_verify_written_out(name, shortest):
 def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
     ways = AlltoallPaths(concurrent_flow.least_congestion_flows(fabric(topology("torus:8x8"))))
     short = ways.schedule(18)
-    whole = orbit_expansion.expand_orbits(short)
+    whole = short.expanded()
     assert compressed_replay.replay(short).sends == compressed_replay.replay(whole).sends == len(whole.step)
     assert compressed_replay.replay(short).busiest == compressed_replay.replay(whole).busiest
     assert short.rounds_per_chunk / 64 <= Fraction(51, 50)

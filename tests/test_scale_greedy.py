@@ -10,7 +10,7 @@ from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UsageError
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
-from synth.scale.greedy import orbit_expansion, rarest_first
+from synth.scale.greedy import rarest_first
 from synth.scale.greedy.bfs_broadcast import BreadthFirstBroadcast
 from synth.topologies import modify, topology
 
@@ -36,7 +36,7 @@ def test_both_verify_written_out(name, chunks):
     diameter = max(d for row in machine.network().distances for d in row)
     for made in (BreadthFirstBroadcast(graph).schedule(chunks), rarest_first.rarest_first_schedule(graph, chunks)):
         compressed_replay.replay(made)
-        whole = orbit_expansion.ordinary_schedule(made)
+        whole = made.written_out()
         replay.schedule(whole)
         assert whole.rounds_per_chunk == made.rounds_per_chunk >= throughput(graph).time
         assert made.steps >= diameter

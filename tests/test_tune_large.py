@@ -9,15 +9,13 @@ from synth.api import synthesis, tuning_inputs
 from synth.api.inputs import named_topology
 from synth.api.tuning_inputs import Search
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
-from synth.model.collective import collective
+from synth.model import compressed_schedule
 from synth.model.frontier import LowerBound, Point
 from synth.model.scale_frontier import ScaleFrontier, scale_point
-from synth.scale.greedy import orbit_expansion
 from synth.scale.search import frontier
 from synth.view import plans
 
 MACHINE = named_topology("dgx1")
-TASK = collective("allgather", 8)
 
 
 def large() -> ScaleFrontier:
@@ -28,10 +26,10 @@ def large() -> ScaleFrontier:
 def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
     """It was an error that lost the whole plan."""
     found = large()
-    sends = [len(orbit_expansion.expand_orbits(point.schedule).step) for point in found.points]
+    sends = [len(point.schedule.expanded().step) for point in found.points]
     assert min(sends) < max(sends)
-    monkeypatch.setattr(orbit_expansion, "MAXIMUM_SENDS", max(sends) - 1)
-    made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search())
+    monkeypatch.setattr(compressed_schedule, "MAXIMUM_SENDS", max(sends) - 1)
+    made, notes = tuning_inputs._written_out(found, Search())
     assert len(made.points) == sum(n < max(sends) for n in sends)
     steps = found.points[sends.index(max(sends))].steps
     assert notes[0] == f"the point of {steps} steps is too large to write out ({max(sends)} sends): not a candidate"
@@ -39,7 +37,7 @@ def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
 
 def test_a_plan_has_every_size_where_all_points_are_too_large(monkeypatch):
     found = large()
-    monkeypatch.setattr(orbit_expansion, "MAXIMUM_SENDS", 1)
+    monkeypatch.setattr(compressed_schedule, "MAXIMUM_SENDS", 1)
     monkeypatch.setattr(synthesis, "frontier", lambda *given, **more: found)
     plan = api.tune(MACHINE, "allgather", [1 << 10, 1 << 30])
     assert len(plan.tables[0].seconds) == 2 and all(plan.tables[0].seconds)
@@ -64,7 +62,7 @@ def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
         return scale_point(steps, chunks, chunks, "by hand", make, LowerBound(Fraction(1), {}))
 
     found = ScaleFrontier(MACHINE, "allgather", None, Fraction(1), {}, 1, tuple(point(k, 1 << k) for k in range(4)))
-    made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search(end=116.0, clock=lambda: now[0]))
+    made, notes = tuning_inputs._written_out(found, Search(end=116.0, clock=lambda: now[0]))
     assert len(made.points) == 2 and now[0] == 103.0
     assert notes == ("the time limit left no time to write out the points of 2, 3 steps: not candidates",)
 

@@ -148,6 +148,4 @@ def schedule(entry: Entry, point: int | None = None, size: int | None = None) ->
         return chosen_point(found, point, size).schedule
     if point is not None and not 1 <= point <= len(found.points):
         raise UsageError(f"point {point}: the frontier has points 1 to {len(found.points)}")
-    from synth.scale.greedy.orbit_expansion import ordinary_schedule as written
-
-    return written((found.points[point - 1] if point else found.best(size or 1 << 20)).schedule)
+    return (found.points[point - 1] if point else found.best(size or 1 << 20)).schedule.written_out()

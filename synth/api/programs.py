@@ -12,7 +12,7 @@ from synth.api.inputs import named_topology
 from synth.errors import SynthError, UsageError
 from synth.export.request import ExportRequest
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, Point
+from synth.model.frontier import ParetoFrontier, Point
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
@@ -52,29 +52,31 @@ def lower(
 
 def read(
     path: Path, collective: Collective | None = None, root: int | None = None, runtime: str | None = None
-) -> Program | Schedule | Frontier:  # fmt: skip
+) -> Program | Schedule | ParetoFrontier:  # fmt: skip
     """Return the program, schedule or frontier in a file. A compressed schedule (``.npz``) is written out.
 
-    Raises FormatError, UsageError.
+    Raises FormatError, TooManySendsError.
     """
     if path.suffix == ".npz":
         from synth.checker.documents import schedule_archive
-        from synth.scale.greedy.orbit_expansion import ordinary_schedule
+        from synth.program.checked_lowering import check_sends
 
-        return ordinary_schedule(schedule_archive.load(path))
+        schedule = schedule_archive.load(path)
+        check_sends(schedule.sends)
+        return schedule.written_out()
     from synth.export.program_reader import load
 
     return load(path, collective, root, runtime)
 
 
 def lowered(
-    given: Program | Schedule | Frontier, point: int | None, size: int | None, options: LoweringOptions
+    given: Program | Schedule | ParetoFrontier, point: int | None, size: int | None, options: LoweringOptions
 ) -> tuple[Program, Network | None]:
     """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier."""
     from synth.program import checked_lowering
 
-    if isinstance(given, Frontier):
-        given = chosen_point(given, point, size).schedule
+    if isinstance(given, ParetoFrontier):
+        given = given.schedule_of(chosen_point(given, point, size), checked_lowering.MAX_SENDS)
     elif point is not None:
         raise UsageError("a point is chosen from a frontier; this is none")
     if isinstance(given, Schedule):
@@ -84,7 +86,7 @@ def lowered(
     return given, None
 
 
-def chosen_point(frontier: Frontier, point: int | None, size: int | None) -> Point[Schedule]:
+def chosen_point(frontier: ParetoFrontier, point: int | None, size: int | None) -> Point:
     """The point of that number, from 1, or the best at `size` (default 1 MiB)."""
     if not frontier.points:
         raise SynthError("this frontier has no point")
@@ -109,20 +111,22 @@ def load_program(
     """Return the Program of any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a
     frontier, lowered.
 
-    Schedules may be compact ones (``.npz``, of the flow methods), as long as they are small enough to write out.
+    Schedules and frontiers at scale are taken as long as the schedule is small enough to write out.
 
     `collective`, `root`: what a foreign file computes where it does not say. `runtime`: what MSCCL-IR's sizes mean, and
     what schedules are lowered for (default: this project's executors). Raises FormatError with the place.
     """
+    from synth.program.checked_lowering import MAX_SENDS
+
     found = read(Path(path), collective, root, runtime)
-    if not isinstance(found, Frontier | Schedule):
+    if not isinstance(found, ParetoFrontier | Schedule):
         return found
-    if isinstance(found, Frontier):
+    if isinstance(found, ParetoFrontier):
         if point is None and len(found.points) > 1:
             raise UsageError(
                 f"{path} has {len(found.points)} points; choose one, 1 to {len(found.points)} in the order of its table"
             )
-        found = chosen_point(found, point, None).schedule
+        found = found.schedule_of(chosen_point(found, point, None), MAX_SENDS)
     return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
 
 
@@ -159,7 +163,7 @@ def lint(
 
 
 def export_program(
-    source: str | Path | Frontier | Schedule | Program,
+    source: str | Path | ParetoFrontier | Schedule | Program,
     to: str = ExportRequest.to,
     *,
     runtime: str = ExportRequest.runtime,
@@ -193,18 +197,20 @@ def export_program(
     return export_request(source, request)
 
 
-def export_request(source: str | Path | Frontier | Schedule | Program, request: ExportRequest) -> ExportResult:
+def export_request(source: str | Path | ParetoFrontier | Schedule | Program, request: ExportRequest) -> ExportResult:
     """Export as `export_program` does, with all options as one value."""
     from synth.export import exported_files
     from synth.export.request import Machine, Target
 
     found = _source(source, request)
-    if request.every and not isinstance(found, Frontier):
+    if request.every and not isinstance(found, ParetoFrontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")
+    if isinstance(found, ParetoFrontier) and not request.every:
+        exported_files.named_point(found, request)  # refused before anything is made of its machine
     machine = None if request.topology is None else named_topology(request.topology)
     ranks, said, facts = request.rank_map, [], None if machine is None else Machine.of(machine)
-    if isinstance(found, Frontier | Schedule):
-        labels = found.labels if isinstance(found, Frontier) else ()
+    if isinstance(found, ParetoFrontier | Schedule):
+        labels = found.labels if isinstance(found, ParetoFrontier) else ()
         ranks, facts, said = placed(found.network, labels, machine, request.rank_map)
     target = Target(
         request,
@@ -213,7 +219,7 @@ def export_request(source: str | Path | Frontier | Schedule | Program, request: 
         machine=facts,
         timeline=_timeline,
     )
-    if request.every and isinstance(found, Frontier):
+    if request.every and isinstance(found, ParetoFrontier):
         made = exported_files.export_frontier(found, target)
     else:
         made = exported_files.export_point(found, target)
@@ -221,8 +227,8 @@ def export_request(source: str | Path | Frontier | Schedule | Program, request: 
 
 
 def _source(
-    source: str | Path | Frontier | Schedule | Program, request: ExportRequest
-) -> Frontier | Schedule | Program:  # fmt: skip
+    source: str | Path | ParetoFrontier | Schedule | Program, request: ExportRequest
+) -> ParetoFrontier | Schedule | Program:  # fmt: skip
     """Return the program, schedule or frontier to export; read it where a file is given."""
     if not isinstance(source, str | Path):
         return source

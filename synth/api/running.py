@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point, lowered, read
-from synth.errors import SynthError, UsageError
+from synth.errors import TooManySendsError, UsageError
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier
+from synth.model.frontier import ParetoFrontier, Point
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
@@ -62,7 +62,7 @@ def baseline(
 
 
 def run(
-    program: Program | Schedule | Frontier | str | Path,
+    program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any = None,
     executor: str = RunRequest.executor,
     *,
@@ -104,7 +104,7 @@ def run(
 
 
 def run_request(
-    program: Program | Schedule | Frontier | str | Path,
+    program: Program | Schedule | ParetoFrontier | str | Path,
     request: RunRequest,
     arrays: Any = None,
     outputs: Any = None,
@@ -136,7 +136,7 @@ def _call(program: object, request: RunRequest) -> Call:
 
 
 def prepare(
-    program: Program | Schedule | Frontier | str | Path,
+    program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any,
     outputs: Any,
     executor: str = "cuda",
@@ -169,7 +169,7 @@ def prepare(
 
 
 def bench(
-    source: Program | Schedule | Frontier | str | Path,
+    source: Program | Schedule | ParetoFrontier | str | Path,
     sizes: Sequence[int],
     executor: str = "reference",
     *,
@@ -198,14 +198,15 @@ def bench(
     machine = None if topology is None else named_topology(topology).network()
     beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
     baselines = [name for name in baselines if name.lower() not in beside]
-    candidates, network = _candidates(found, point, baselines, LoweringOptions("synth", protocol, instances))
+    candidates, network, left_out = _candidates(found, point, baselines, LoweringOptions("synth", protocol, instances))
     how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check)
     given = {name: value for name, value in options.items() if value is not None}
-    return measure.bench([candidate for candidate, _ in candidates], sizes, machine or network, how, beside, **given)
+    programs = [candidate for candidate, _ in candidates]
+    return replace(measure.bench(programs, sizes, machine or network, how, beside, **given), left_out=left_out)
 
 
 def emulate(
-    frontier: Frontier | Schedule | str | Path,
+    frontier: ParetoFrontier | Schedule | str | Path,
     sizes: Sequence[int],
     executor: str = "reference",
     *,
@@ -224,20 +225,21 @@ def emulate(
     from synth.runtime.benchmark import emulation
 
     found = _opened(frontier, None, None, ())
-    if not isinstance(found, Frontier | Schedule):
+    if not isinstance(found, ParetoFrontier | Schedule):
         raise UsageError("a program has no prediction; emulate a frontier or a schedule")
-    if not baselines:
-        baselines = ("ring",) if _has_ring(found) else ("direct",)
-    candidates, network = _candidates(found, None, baselines, LoweringOptions("synth", protocol, instances))
-    entries = [
-        emulation.Entry(candidate.label, schedule, candidate.program, candidate.label not in baselines)
-        for candidate, schedule in candidates
-        if schedule is not None
-    ]
-    return emulation.emulate(network or found.network, entries, sizes, executor, stretches=stretches, **options)
+    candidates, network, left_out = _candidates(
+        found, None, baselines or None, LoweringOptions("synth", protocol, instances)
+    )
+    entries = []
+    for candidate, schedule in candidates:
+        if schedule is not None:
+            choice = candidate.point is not None or candidate.label == "schedule"
+            entries.append(emulation.Entry(candidate.label, schedule, candidate.program, choice))
+    result = emulation.emulate(network or found.network, entries, sizes, executor, stretches=stretches, **options)
+    return replace(result, left_out=left_out)
 
 
-def _has_ring(found: Frontier | Schedule) -> bool:
+def _has_ring(found: ParetoFrontier | Schedule) -> bool:
     try:
         baseline("ring", found.network, found.collective)
     except UsageError:
@@ -246,9 +248,13 @@ def _has_ring(found: Frontier | Schedule) -> bool:
 
 
 def _candidates(
-    found: Program | Schedule | Frontier, point: int | None, baselines: Sequence[str], options: LoweringOptions
-) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None]:
-    """Programs to time, with the schedules that they come from, and the network of those."""
+    found: Program | Schedule | ParetoFrontier,
+    point: int | None,
+    baselines: Sequence[str] | None,
+    options: LoweringOptions,
+) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None, tuple[str, ...]]:
+    """Programs to time, with the schedules that they come from, the network of those, and sentences on points that are
+    left out for their size. `baselines` None: ring, or direct where there is none."""
     from synth.model.rational import show
     from synth.program import checked_lowering
     from synth.program.program import Program
@@ -259,24 +265,50 @@ def _candidates(
             raise UsageError(
                 "points, instances and baselines go with a schedule or a frontier; this is a program already"
             )
-        return [(Candidate(found.name, found), None)], None
-    network = found.network
-    if isinstance(found, Frontier):
-        chosen = chosen_point(found, point, None) if point is not None else None
-        points = [(k, p.schedule) for k, p in enumerate(found.points, 1) if chosen in (None, p)]
-        if not points:
-            raise SynthError("this frontier has no point")
-        rows: list[tuple[str, int | None, Schedule]] = [(f"point {k}", k, schedule) for k, schedule in points]
+        return [(Candidate(found.name, found), None)], None, ()
+    rows: list[tuple[str, int | None, Schedule]] = []
+    left_out: tuple[str, ...] = ()
+    if isinstance(found, ParetoFrontier):
+        chosen = chosen_point(found, point, None)  # also an error for a frontier without points
+        points = enumerate(found.points if point is None else [chosen], point or 1)
+        schedules, left_out = _schedules(found, list(points))
+        rows += [(f"point {k}", k, schedule) for k, schedule in schedules]
     else:
         if point is not None:
             raise UsageError("a point is chosen from a frontier; this is none")
-        rows = [("schedule", None, found)]
-    rows += [(name.lower(), None, baseline(name, network, found.collective)) for name in baselines]
+        rows.append(("schedule", None, found))
+    if baselines is None:
+        baselines = ("ring",) if _has_ring(found) else ("direct",)
+    rows += [(name.lower(), None, baseline(name, found.network, found.collective)) for name in baselines]
     made = []
     for label, k, schedule in rows:
         program = checked_lowering.lower(schedule, options)
         made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.rounds_per_chunk)), schedule))
-    return made, network
+    return made, found.network, left_out
+
+
+def _schedules(
+    frontier: ParetoFrontier, points: Sequence[tuple[int, Point]]
+) -> tuple[list[tuple[int, Schedule]], tuple[str, ...]]:  # fmt: skip
+    """The schedules of numbered points that programs are made of, and a sentence on those that are too large.
+
+    Raises TooManySendsError where all are.
+    """
+    from synth.program.checked_lowering import MAX_SENDS
+
+    schedules: list[tuple[int, Schedule]] = []
+    large: list[str] = []
+    error: TooManySendsError | None = None
+    for k, point in points:
+        try:
+            schedules.append((k, frontier.schedule_of(point, MAX_SENDS)))
+        except TooManySendsError as refused:
+            error = error or refused
+            large.append(f"point {k}")
+    if error is not None and not schedules:
+        raise error
+    sentence = f"left out, of more than {MAX_SENDS} sends each: {', '.join(large)}"
+    return schedules, (sentence,) if large else ()
 
 
 def trace(done: RunResult) -> str:
@@ -293,7 +325,7 @@ def trace(done: RunResult) -> str:
 
 def _opened(
     given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
-) -> Program | Schedule | Frontier:
+) -> Program | Schedule | ParetoFrontier:
     """Return the program, schedule or frontier to run; read it where a file is given.
 
     `collective`, `roots`: the collective that a file computes, where the file does not say.
@@ -303,7 +335,7 @@ def _opened(
     path = Path(given) if isinstance(given, str | Path) else None
     root = roots[0] if collective is None and len(roots) == 1 else None
     found = given if path is None else read(path, None, root, runtime)
-    if not isinstance(found, Program | Schedule | Frontier):
+    if not isinstance(found, Program | Schedule | ParetoFrontier):
         raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")
     if collective is None:
         return found

@@ -16,7 +16,7 @@ from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
 from synth.errors import SynthError, UsageError
-from synth.model.frontier import Frontier
+from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan
@@ -43,7 +43,7 @@ def tune(
     collective: str | Sequence[str] = TuningRequest.collective,
     sizes: Sequence[int] = TuningRequest.sizes,
     *,
-    frontiers: Sequence[Frontier | str | Path] = TuningRequest.frontiers,
+    frontiers: Sequence[ParetoFrontier | str | Path] = TuningRequest.frontiers,
     measured: Sequence[str | Path | dict] = TuningRequest.measured,
     catalog: str | Path | None = TuningRequest.catalog,
     logs: Sequence[tuple[str, str | Path]] = TuningRequest.logs,
@@ -85,7 +85,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     opened = [frontier(given) for given in request.frontiers]
     name = machine.name if machine else None
     if machine is None and opened:
-        name = opened[0].network.name
+        name = opened[0].machine.name
     held = measurements(request.measured, request.catalog, name, request.in_place)
     works = works_of(request, machine, opened, held, search)
     if machine is not None and divide:

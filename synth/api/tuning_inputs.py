@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from synth.api import synthesis
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
-from synth.errors import SynthError, UsageError
+from synth.errors import TooManySendsError, UsageError
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, Point
+from synth.model.frontier import Frontier, ParetoFrontier, Point
 from synth.model.outcome import Sat
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 
@@ -76,18 +75,13 @@ class Work(NamedTuple):
     flows: bool = False  # the frontier is of flow methods
 
 
-def frontier(given: Frontier | str | Path) -> Frontier:
-    """Return a frontier from a value or a file, with its schedules replayed. Raises FormatError, VerificationError,
-    UsageError for something else."""
-    from synth.checker.schedule import replay
-
-    found = given if isinstance(given, Frontier) else read(Path(given))
-    if not isinstance(found, Frontier):
+def frontier(given: ParetoFrontier | str | Path) -> ParetoFrontier:
+    """Return a frontier from a value or a file. Raises FormatError, UsageError for something else."""
+    found = read(Path(given)) if isinstance(given, str | Path) else given
+    if not isinstance(found, ParetoFrontier):
         raise UsageError(
             f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one"
         )
-    for point in found.points:
-        replay.schedule(point.schedule)
     return found
 
 
@@ -136,7 +130,7 @@ def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -
 def works(
     request: TuningRequest,
     machine: Topology | None,
-    frontiers: Sequence[Frontier],
+    frontiers: Sequence[ParetoFrontier],
     held: Sequence[Measurement],
     search: Search,
 ) -> list[Work]:
@@ -148,7 +142,7 @@ def works(
     network, root, ranks = None if machine is None else machine.network(), request.root, request.ranks
     asked = [request.collective] if isinstance(request.collective, str) else list(request.collective)
     if not asked:
-        asked = [f.collective.name for f in frontiers]
+        asked = [f.collective_name for f in frontiers]
         asked += [m.collective for m in held]
     names = list(dict.fromkeys(asked))
     if not names:
@@ -156,17 +150,19 @@ def works(
     found = []
     for place, name in enumerate(names):
         sizes = [ranks, network and network.ranks]
-        sizes += [f.network.ranks for f in frontiers]
+        sizes += [f.machine.ranks for f in frontiers]
         count = next((size for size in sizes if size), None)
-        own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
+        given = [f for f in frontiers if f.collective_name == name.lower() and root in (None, *f.roots)]
+        written = [_replayed(f, search) for f in given]
+        own = [f for f, _ in written]
+        notes = tuple(note for _, lacking in written for note in lacking)
+        flows = any(f.engine == "flow" for f in given)
         if len({f.collective for f in own}) > 1:
             raise UsageError(
                 f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)"
             )
         timed = any(m.collective == name for m in held)
         task = own[0].collective if own else _task(name, count, root, timed)
-        notes: tuple[str, ...] = ()
-        flows = False
         if not own and machine is not None and task is not None:
             own, notes, flows = _kept(request.catalog, machine, task, search)
             if not own:
@@ -217,15 +213,9 @@ def _kept(
         entry, _ = store.find(machine.network(), task, labels=machine.labels) or (None, None)
     if entry is None or entry.frontier is None or not entry.frontier.points:
         return [], (), False
-    held = entry.frontier
     said = f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})"
-    match held:
-        case ScaleFrontier():
-            found, notes = _written_out(held, machine.network(), task, search)
-            return [frontier(found)], (said, *notes), True
-        case Frontier():
-            return [frontier(held)], (said,), False
-    return [], (), False
+    found, notes = _replayed(entry.frontier, search)
+    return [found], (said, *notes), entry.frontier.engine == "flow"
 
 
 def _synthesized(
@@ -236,48 +226,57 @@ def _synthesized(
     left = search.left
     limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
     made = synthesis.frontier(machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event)
-    if isinstance(made, Frontier):
-        return made, (), False
     left = search.left
     end = None if left is None else search.clock() + left / to_come
-    return *_written_out(made, machine.network(), task, replace(search, end=end)), True
+    return *_written_out(made, replace(search, end=end)), made.engine == "flow"
 
 
-def _written_out(
-    found: ScaleFrontier, network: Network, task: Collective, search: Search
-) -> tuple[Frontier, tuple[str, ...]]:
-    """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that
-    are too large to be written out, or for which no time is left, judged by what the one before took for each of its
-    chunks."""
-    from synth.scale.greedy.orbit_expansion import TooManySendsError, ordinary_schedule
+def _replayed(found: ParetoFrontier, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+    """As `_written_out`, with every schedule replayed. Raises VerificationError."""
+    from synth.checker.schedule import replay
 
-    points: list[Point] = []
+    written, notes = _written_out(found, search)
+    for point in written.points:
+        replay.schedule(point.schedule)
+    return written, notes
+
+
+def _written_out(found: ParetoFrontier, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+    """The frontier with every send of its schedules listed, those of the fewest steps first; and notes of points that
+    are too large for that, or for which no time is left."""
+    written, lacking = found.written_out(_affordable(search))
     notes: list[str] = []
-    late: list[int] = []
-    pace, spent = 0.0, 0.0  # seconds a chunk, and in all
-    for point in found.points:
-        left = search.left
-        if late or (left is not None and left <= AFTER * spent + (1 + AFTER) * pace * point.chunks):
-            late.append(point.steps)
-            continue
-        start = search.clock()
-        try:
-            one = replace(ordinary_schedule(point.schedule), network=network)
-        except TooManySendsError as error:
-            notes.append(
-                f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate"
-            )
-        except SynthError as error:
-            notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
-        else:
-            points.append(Point.of(one, point.bound, point.status, point.construction))
-        took = search.clock() - start
-        pace, spent = took / point.chunks, spent + took
+    late: list[str] = []
+    for point, error in lacking:
+        match error:
+            case None:
+                late.append(str(point.steps))
+            case TooManySendsError():
+                notes.append(
+                    f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate"
+                )
+            case _:
+                notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
     if late:
-        notes.append(
-            f"{search.limit} left no time to write out the points of {', '.join(map(str, late))} steps: not candidates"
-        )
-    return Frontier(network, task, tuple(points), notes=found.notes), tuple(notes)
+        notes.append(f"{search.limit} left no time to write out the points of {', '.join(late)} steps: not candidates")
+    return written, tuple(notes)
+
+
+def _affordable(search: Search) -> Callable[[Point], bool]:
+    """The judge of points in turn: is there time to write one out, and to use it, if it takes as long for each of its
+    chunks as the one before?"""
+    start, chunks = search.clock(), 1
+    pace, spent = 0.0, 0.0  # seconds a chunk, and in all
+
+    def judge(point: Point) -> bool:
+        nonlocal start, chunks, pace, spent
+        took = search.clock() - start
+        pace, spent = took / chunks, spent + took
+        start, chunks = search.clock(), point.chunks
+        left = search.left
+        return left is None or left > AFTER * spent + (1 + AFTER) * pace * point.chunks
+
+    return judge
 
 
 def dividing(

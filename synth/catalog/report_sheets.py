@@ -152,7 +152,7 @@ def _large(doc: dict) -> ScaleFrontier | None:
         return None
     if topology.ranks != described["ranks"] or topology.unit_bandwidth() != rational(described["unit_gbps"]):
         return None
-    return ScaleFrontier.from_json(doc, topology, lambda row: _no_schedule)
+    return ScaleFrontier.from_json(doc, topology, [_no_schedule] * len(doc["points"]))
 
 
 def _no_schedule() -> CompressedSchedule:

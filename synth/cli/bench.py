@@ -22,7 +22,7 @@ from synth.cli.framework.options import (
     threads_option,
     timeout_option,
 )
-from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
@@ -91,12 +91,15 @@ def bench(file: Path, output: str | None, form: str | None, **flags: Any) -> Non
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
         "ranks_on", "threads", "timeout",
     )  # fmt: skip
-    done = api.bench(
+    result = api.bench(
         file,
         topology=machine,
         collective=flags["coll"],
         roots=flags["root"] or (),
         **{key: flags[key] for key in same},
         graphs=False if flags["no_graphs"] else None,
-    ).to_json()
+    )
+    done = result.to_json()
+    for line in result.left_out:
+        note(line)
     emit(lambda: done, lambda: print_report(measured(done)), output, form)

@@ -16,7 +16,7 @@ from synth.cli.framework.options import (
     threads_option,
     timeout_option,
 )
-from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Stretches
 from synth.cli.root import CONTEXT
@@ -69,7 +69,10 @@ def emulate(file: Path, output: str | None, form: str | None, **flags: Any) -> N
     from synth.view.tables import print_reports
 
     check_writable(output)
-    done = api.emulate(file, **{name: value for name, value in flags.items() if value is not None}).to_json()
+    result = api.emulate(file, **{name: value for name, value in flags.items() if value is not None})
+    done = result.to_json()
+    for line in result.left_out:
+        note(line)
     emit(lambda: done, lambda: print_reports(emulated(done)), output, form)
     deaf = [control["change"] for control in done["controls"] if not control["heard"]]
     if deaf:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from synth.errors import SynthError, UsageError, VerificationError
+from synth.errors import SynthError, TooManySendsError, UsageError, VerificationError
 from synth.export import EXPORTERS, point_choice, rank_map
 from synth.export import folder_notes as notes
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.point_choice import Candidate
-from synth.export.request import Target
-from synth.model.frontier import Frontier
+from synth.export.request import ExportRequest, Target
+from synth.model.frontier import ParetoFrontier, Point
 from synth.model.registry import find
 from synth.model.schedule import Schedule
+from synth.program import checked_lowering
 from synth.program.analysis import check, largest_safe_size
-from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
@@ -46,7 +46,7 @@ class ExportResult:
     notes: str = ""
 
 
-def export_point(source: Frontier | Schedule | Program, target: Target) -> ExportResult:
+def export_point(source: ParetoFrontier | Schedule | Program, target: Target) -> ExportResult:
     """Export a program, a schedule or one point of a frontier, as one file or two (out of place and in place).
 
     Of a frontier, the point is `--point`, the only one, or the best for `--sizes`. Raises UsageError if the request is
@@ -54,16 +54,15 @@ def export_point(source: Frontier | Schedule | Program, target: Target) -> Expor
     """
     exporter, target = _exporter(target)
     remarks: list[str] = []
-    if isinstance(source, Frontier):
+    if isinstance(source, ParetoFrontier):
         candidate = _chosen(source, target, remarks)
-        program, schedule = candidate.program, candidate.point.schedule
+        program = candidate.program
         remarks.insert(0, candidate.text)
     else:
         program = program_for_runtime(source, target)
-        schedule = source if isinstance(source, Schedule) else None
     network = target.links
-    if schedule:
-        network = rank_map.network(schedule.network, target.ranks or range(schedule.network.ranks))
+    if not isinstance(source, Program):
+        network = rank_map.network(source.network, target.ranks or range(source.network.ranks))
     placed_target = replace(target, network=network)
     files = [(suffix, exporter.emit(placed, placed_target)) for suffix, placed in program_variants(program, target)]
     check_program(program, target)
@@ -75,7 +74,7 @@ def export_point(source: Frontier | Schedule | Program, target: Target) -> Expor
     return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, target)))
 
 
-def export_frontier(frontier: Frontier, target: Target) -> ExportResult:
+def export_frontier(frontier: ParetoFrontier, target: Target) -> ExportResult:
     """Export the points of `frontier` as a folder of MSCCL-IR, each for the sizes at which it is predicted fastest.
 
     The remarks name each point that is left out, with the reason. Raises UsageError for another format, SynthError if
@@ -119,7 +118,7 @@ def export_frontier(frontier: Frontier, target: Target) -> ExportResult:
             files.append((names[-1], exporter.emit(program, placed_target)))
         rows.append((item, names))
     remarks: list[str] = []
-    if not frontier.network.latency:
+    if not frontier.latency:
         remarks.append(f"{frontier.network.name} gives its links no latency, so the prediction favours bandwidth alone")
     remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
     if not dividing:
@@ -131,14 +130,14 @@ def export_frontier(frontier: Frontier, target: Target) -> ExportResult:
     return ExportResult(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
 
 
-def rank_remarks(source: Frontier | Schedule | Program, target: Target) -> list[str]:
+def rank_remarks(source: ParetoFrontier | Schedule | Program, target: Target) -> list[str]:
     """Return remarks where the machine's links are unknown: that none was checked, and the devices of the ranks."""
     remarks = []
     if target.links is None and target.ranks and list(target.ranks) != sorted(target.ranks):
         remarks.append(
             "the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo"
         )
-    labels = sorted(source.labels) if isinstance(source, Frontier) else []
+    labels = sorted(source.labels) if isinstance(source, ParetoFrontier) else []
     if target.links is None and labels and labels != list(range(len(labels))):
         remarks.append(
             f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
@@ -155,44 +154,53 @@ def _exporter(target: Target) -> tuple:
     return exporter, replace(target, request=replace(target.request, to=to.lower(), runtime=runtime))
 
 
-def _chosen(frontier: Frontier, target: Target, remarks: list[str]) -> Candidate:
+def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int | None:
+    """Return the number of the point that `request` names, or of the only one; None where sizes choose it.
+
+    Raises UsageError where it names none, TooManySendsError where no program is made of so large a schedule.
+    """
     points = frontier.points
     if not points:
         raise SynthError("the frontier has no point")
-    if target.request.point is not None:
-        if not 1 <= target.request.point <= len(points):
+    number = 1 if request.point is None and len(points) == 1 else request.point
+    if number is None:
+        if not request.sizes:
             raise UsageError(
-                f"--point {target.request.point}: the frontier has points 1 to {len(points)}, in the order of its table"
+                f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
             )
-        point = points[target.request.point - 1]
-        return Candidate(target.request.point, point, program_for_runtime(point.schedule, target))
-    if len(points) == 1:
-        return Candidate(1, points[0], program_for_runtime(points[0].schedule, target))
-    if not target.request.sizes:
-        raise UsageError(
-            f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
-        )
+        return None
+    if not 1 <= number <= len(points):
+        raise UsageError(f"--point {number}: the frontier has points 1 to {len(points)}, in the order of its table")
+    frontier.check_sends(points[number - 1], checked_lowering.MAX_SENDS)
+    return number
+
+
+def _chosen(frontier: ParetoFrontier, target: Target, remarks: list[str]) -> Candidate:
+    number = named_point(frontier, target.request)
+    if number is not None:
+        point = frontier.points[number - 1]
+        return Candidate(number, point, _program(frontier, point, target))
     candidates = _candidates(frontier, target, remarks)
     best = point_choice.best_candidate(frontier, candidates, target.request.sizes, target.request.element)
     remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, target))]
     return best
 
 
-def _candidates(frontier: Frontier, target: Target, lost: list[str]) -> list[Candidate]:
+def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> list[Candidate]:
     """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
     exporter = find("exporters", target.request.to, EXPORTERS)()
     candidates: list[Candidate] = []
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):
         try:
-            program = program_for_runtime(point.schedule, target)
+            program = _program(frontier, point, target)
             for _, placed in program_variants(program, target):
                 exporter.emit(placed, replace(target, network=frontier.network))
             check_program(program, target)
             candidates.append(Candidate(number, point, program))
-        except (UsageError, VerificationError):
-            raise
         except SynthError as refused:
+            if isinstance(refused, UsageError | VerificationError) and not isinstance(refused, TooManySendsError):
+                raise
             error = error or refused
             lost.append(f"point {number} (S={point.steps}, R={point.rounds}, C={point.chunks}): {refused}")
     if not candidates:
@@ -203,6 +211,10 @@ def _candidates(frontier: Frontier, target: Target, lost: list[str]) -> list[Can
 def _reasons(candidate: Candidate, target: Target) -> str:
     sizes, element = target.request.sizes, target.request.element
     return "; ".join(why for size in sizes if (why := point_choice.reason_against(candidate.program, size, element)))
+
+
+def _program(frontier: ParetoFrontier, point: Point, target: Target) -> Program:
+    return program_for_runtime(frontier.schedule_of(point, checked_lowering.MAX_SENDS), target)
 
 
 def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
@@ -257,8 +269,8 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
     )
     if options.runtime == "mscclpp":
         nodes = target.machine.nodes if target.machine else None
-        return onesided(schedule, replace(options, nodes=nodes))
-    return lower(schedule, options)
+        return checked_lowering.onesided(schedule, replace(options, nodes=nodes))
+    return checked_lowering.lower(schedule, options)
 
 
 def program_variants(program: Program, target: Target) -> Sequence[tuple[str, Program]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 
-from synth.model.frontier import Frontier, Point
+from synth.model.frontier import ParetoFrontier, Point
 from synth.program.program import Program
 
 
@@ -42,13 +42,13 @@ class Served:
         return replace(self.candidate.program, min_bytes=self.low, max_bytes=self.high)
 
 
-def cost(frontier: Frontier, point: Point) -> tuple[Fraction, Fraction]:
+def cost(frontier: ParetoFrontier, point: Point) -> tuple[Fraction, Fraction]:
     """Return the predicted time of `point` as (µs at size 0, µs per byte of the size)."""
-    per_byte = point.rounds_per_chunk * frontier.collective.unit_share / (frontier.network.unit * 1000)
-    return point.steps * frontier.network.latency, per_byte
+    per_byte = point.rounds_per_chunk * frontier.unit_share / (frontier.unit * 1000)
+    return point.steps * frontier.latency, per_byte
 
 
-def ranges(frontier: Frontier, candidates: Sequence[Candidate]) -> list[Served]:
+def ranges(frontier: ParetoFrontier, candidates: Sequence[Candidate]) -> list[Served]:
     """Return disjoint ranges by growing size, each with the fastest candidate by prediction whose program allows it."""
     costs = [cost(frontier, c.point) for c in candidates]
     marks = {c.program.min_bytes for c in candidates}
@@ -79,7 +79,7 @@ def _reaches(limit: int | None, size: int) -> bool:
 
 
 def drop_to_fit(
-    frontier: Frontier, candidates: Sequence[Candidate], maximum: int | None
+    frontier: ParetoFrontier, candidates: Sequence[Candidate], maximum: int | None
 ) -> tuple[list[Served], list[Candidate]]:
     """Return at most `maximum` ranges (None: any number), and the candidates that were dropped to get there.
 
@@ -122,7 +122,7 @@ def reasons_against(candidates: Sequence[Candidate], sizes: Sequence[int], eleme
 
 
 def best_candidate(
-    frontier: Frontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int
+    frontier: ParetoFrontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int
 ) -> Candidate:
     """Return the candidate that serves most of `sizes`; of equals, the one with the least sum of predicted times."""
     lost = reasons_against(candidates, sizes, element)

@@ -1,6 +1,6 @@
 """Reader of every kind of file that a program can come from; the kind follows from the contents, not from the name.
 
-Kinds: frontier and schedule documents, Program as JSON or text, MSCCL-IR and MSCCL++ plans from any source.
+Kinds: documents of frontiers and schedules, Program as JSON or text, MSCCL-IR and MSCCL++ plans from any source.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from synth.export.msccl_xml import read
 from synth.model.collective import Collective
 from synth.model.documents.text_file import text_of
 from synth.model.frontier import SCHEMA as FRONTIER
-from synth.model.frontier import Frontier
+from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.scale_collectives import SCHEMA as SCALE_FRONTIER
 from synth.model.schedule import SCHEMA as SCHEDULE
 from synth.model.schedule import Schedule
 from synth.program import text
@@ -25,7 +26,7 @@ MAX_TEXT = 1 << 26  # characters of a text that is read
 
 def load(
     path: Path, task: Collective | None = None, root: int | None = None, runtime: str | None = None
-) -> Frontier | Schedule | Program:
+) -> ParetoFrontier | Schedule | Program:
     """Read the document in `path`. `task`, `root`, `runtime`: see `synth.export.msccl_xml.read.read`.
 
     Raises FormatError with the place of the fault.
@@ -45,6 +46,10 @@ def load(
         match doc.get("schema"):
             case "synth.frontier/1":
                 return Frontier.from_json(doc)
+            case "synth.large/1":
+                from synth.topologies import scale_frontier_files  # loads NumPy
+
+                return scale_frontier_files.read(doc, path.parent, str(path))
             case "synth.schedule/1":
                 return Schedule.from_json(doc)
             case "synth.program/1":
@@ -54,7 +59,7 @@ def load(
 
                 return plan_reader.read(text_of(path, MAX_TEXT), str(path), task, root)
             case other:
-                known = f"{FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
+                known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"schema is {other!r}; expected {known}", str(path))
     except SynthError:
         raise

@@ -207,14 +207,12 @@ def with_written_points(
 
 def written_out(point: Point, network: Network, task: Collective, max_sends: int) -> Schedule | None:
     """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem."""
-    from synth.scale.greedy.orbit_expansion import ordinary_schedule
-
     if least_sends(point, task) > max_sends:
         return None
     compressed = point.schedule
-    if len(compressed.step) * (compressed.topology.ranks if compressed.generators else 1) > max_sends:
+    if compressed.sends > max_sends:
         return None
-    expansion = ordinary_schedule(compressed)
+    expansion = compressed.written_out()
     if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
         return None
     schedule = Schedule(network, task, expansion.chunks, expansion.steps)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -23,17 +23,23 @@ from typing import Any
 
 import numpy as np
 
-from synth.errors import SynthError
+from synth.errors import SynthError, TooManySendsError, UsageError
+from synth.model.collective import collective
 from synth.model.link_table import LinkTable, members
 from synth.model.rational import show
-from synth.model.topology import KINDS, Topology
+from synth.model.schedule import Schedule, Send, Step, SynchronousSchedule
+from synth.model.topology import KINDS, Network, Topology
 
 SCHEMA = "synth.bulk/1"
 COPY, REDUCE = 0, 1
+# Sends that are written out, each as an object of some 100 bytes.
+MAXIMUM_SENDS = 1 << 22
+# Entries of the permutations of a group that are listed, 8 bytes each.
+MAXIMUM_ENTRIES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedSchedule:
+class CompressedSchedule(SynchronousSchedule):
     """A schedule by representatives: the images of its sends under the group of `generators` are all sends.
 
     Attributes:
@@ -83,6 +89,22 @@ class CompressedSchedule:
         first = np.fromiter((links[p[0]].src for p in self.paths), np.int64, len(self.paths))
         last = np.fromiter((links[p[-1]].dst for p in self.paths), np.int64, len(self.paths))
         return first, last
+
+    @cached_property
+    def images(self) -> int:
+        """The number of images of each listed send: the order of the group, of which only the identity fixes a rank."""
+        orbit = [0]
+        seen = {0}
+        for rank in orbit:
+            images = {pi[rank] for pi in self.generators} - seen
+            orbit += images
+            seen |= images
+        return len(orbit)
+
+    @property
+    def sends(self) -> int:
+        """The number of sends of the whole schedule."""
+        return len(self.step) * self.images
 
     def seconds(self, size: int, latency: Fraction) -> Fraction:
         """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in
@@ -147,6 +169,78 @@ class CompressedSchedule:
         finally:
             part.unlink(missing_ok=True)
 
+    def expanded(self) -> CompressedSchedule:
+        """Return the same schedule with every send listed and no generators.
+
+        Raises TooManySendsError above `MAXIMUM_SENDS` sends.
+        """
+        if self.sends > MAXIMUM_SENDS:
+            raise TooManySendsError(self.sends, f"{self.sends} sends; at most {MAXIMUM_SENDS} are written out")
+        if not self.generators:
+            return self
+        group = self._elements()
+        links = self.topology.links
+        link_of = {(link.src, link.dst): i for i, link in enumerate(links)}
+        numbers: dict[tuple[int, ...], int] = {}  # of all images of the paths
+        ranks = self.topology.ranks
+        # the symmetries move the units of the reduce-scatter and the allgather that an allreduce is made of
+        chunks = self.chunks // ranks if self.collective == "allreduce" else self.chunks
+        unit, rest = self.chunk // chunks, self.chunk % chunks
+        parts = []
+        for pi in group:
+            images = []
+            for path in self.paths:
+                image = tuple(link_of[int(pi[links[i].src]), int(pi[links[i].dst])] for i in path)
+                images.append(numbers.setdefault(image, len(numbers)))
+            if self.collective == "alltoall":  # unit u x ranks + v goes from rank u to rank v
+                moved_unit = pi[unit // ranks] * ranks + pi[unit % ranks]
+            else:
+                moved_unit = pi[unit]
+            parts.append((moved_unit * chunks + rest, np.array(images)[self.path]))
+        chunk, path = (np.concatenate(column) for column in zip(*parts, strict=True))
+        step, kind = np.tile(self.step, len(group)), np.tile(self.kind, len(group))
+        return replace(self, step=step, chunk=chunk, path=path, kind=kind, paths=tuple(numbers), generators=())
+
+    def written_out(self) -> Schedule:
+        """Return the schedule with every send listed, as exact synthesis has it.
+
+        Raises TooManySendsError above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network
+        has not.
+        """
+        full = self.expanded()
+        network = self.topology.network()
+        roots = () if self.root is None else (self.root,)
+        routes = [_route(self.topology, path) for path in full.paths]
+        _check_routes(self.topology, network, routes)
+        rows: list[list[Send]] = [[] for _ in range(full.steps)]
+        columns = (column.tolist() for column in (full.step, full.chunk, full.path, full.kind))
+        for t, c, p, k in zip(*columns, strict=True):
+            src, dst, via = routes[p]
+            rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
+        steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(self.rounds.tolist(), rows, strict=True))
+        return Schedule(network, collective(self.collective, self.topology.ranks, roots), self.chunks, steps)
+
+    def _elements(self) -> np.ndarray:
+        """Return every permutation of ranks and switches in the group of `generators`, one a row.
+
+        Raises SynthError where there are too many, or more than `images`: an element other than the identity fixes a
+        rank.
+        """
+        size = self.topology.ranks + len(self.topology.switches)
+        if self.images * size > MAXIMUM_ENTRIES:
+            raise SynthError(f"{self.topology.name}: the symmetries make too many copies to list")
+        queue = [tuple(range(size))]
+        found = set(queue)
+        for image in queue:
+            for pi in self.generators:
+                product = tuple(pi[x] for x in image)
+                if product not in found:
+                    if len(found) == self.images:
+                        raise SynthError(f"{self.topology.name}: a symmetry leaves a rank where it is")
+                    found.add(product)
+                    queue.append(product)
+        return np.array(queue, np.int64)
+
     def digest(self) -> str:
         """Return the SHA-256 of the sends, which identifies the schedule among those of one topology."""
         found = hashlib.sha256(
@@ -178,18 +272,19 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), np.int64))
 
 
-def elements(schedule: CompressedSchedule) -> np.ndarray:
-    """Every permutation of ranks and switches in the group of `generators`, one a row. Raises SynthError where there
-    are too many."""
-    size = schedule.topology.ranks + len(schedule.topology.switches)
-    found = {tuple(range(size)): None}
-    queue = list(found)
-    for image in queue:
-        for pi in schedule.generators:
-            made = tuple(pi[x] for x in image)
-            if made not in found:
-                if len(found) * size > 1 << 26:
-                    raise SynthError(f"{schedule.topology.name}: the symmetries make too many copies to list")
-                found[made] = None
-                queue.append(made)
-    return np.array(queue, np.int64)
+def _route(topology: Topology, path: tuple[int, ...]) -> tuple[int, int, tuple[str, ...]]:
+    """(source, destination, names of the switches between) of a path of links."""
+    links = topology.links
+    via = tuple(topology.switches[links[i].dst - topology.ranks] for i in path[:-1])
+    return links[path[0]].src, links[path[-1]].dst, via
+
+
+def _check_routes(topology: Topology, network: Network, routes: list[tuple[int, int, tuple[str, ...]]]) -> None:
+    """Raise UsageError where the network has not all of the routes."""
+    known = {(r.src, r.dst, r.via) for r in network.routes}
+    for src, dst, via in routes:
+        if (src, dst, via) not in known:
+            raise UsageError(
+                f"{topology.name}: the path {src} -> {dst} through {', '.join(via)} is neither a link nor a shortest "
+                f"one"
+            )

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
+from synth.errors import SynthError, TooManySendsError
 from synth.model.collective import Collective
-from synth.model.rational import rational, show, size_bytes
+from synth.model.rational import counted, rational, show, size_bytes
 from synth.model.registry import NOTEBOOK, load
-from synth.model.schedule import Schedule
+from synth.model.schedule import Schedule, SynchronousSchedule
 from synth.model.topology import Network, Topology
 
 SCHEMA = "synth.frontier/1"
-S = TypeVar("S")
+S = TypeVar("S", bound=SynchronousSchedule)
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,9 @@ class ParetoFrontier(ABC):
     open: intervals between a bound and a point.
     unfinished: work that a time limit or Ctrl-C cut short, in words.
     machine: its network or topology.
+    network, collective: the problem as exact synthesis has it; at scale made when they are asked for.
     collective_name, roots: the collective; no roots where it has none.
+    labels: the machine's own numbers of the ranks.
     unit, latency, unit_share: the cost model: GB/s of one unit, α in µs, and bytes of a unit of data over the size.
     """
 
@@ -192,8 +196,11 @@ class ParetoFrontier(ABC):
     open: tuple[Open, ...]
     unfinished: tuple[str, ...]
     machine: Network | Topology
+    network: Network
+    collective: Collective
     collective_name: str
     roots: tuple[int, ...]
+    labels: tuple[int, ...]
     unit: Fraction
     latency: Fraction
     unit_share: Fraction
@@ -219,6 +226,47 @@ class ParetoFrontier(ABC):
         """
         size = size_bytes(size) if isinstance(size, str) else size
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
+
+    def schedule_of(self, point: Point, most: int) -> Schedule:
+        """Return the schedule of `point`, one of the frontier's, with every send listed.
+
+        Raises TooManySendsError if it has more than `most` sends, as `check_sends` does.
+        """
+        return self.check_sends(point, most).written_out()
+
+    def check_sends(self, point: Point[S], most: int) -> S:
+        """Return the schedule of `point`, one of the frontier's, if it has at most `most` sends.
+
+        Raises TooManySendsError otherwise. The message names the point of the least R/C that has no more.
+        """
+        schedule = point.schedule
+        if schedule.sends <= most:
+            return schedule
+        fitting = "no point of this frontier has so few"
+        for number in range(len(self.points), 0, -1):
+            other = self.points[number - 1]
+            with suppress(SynthError):  # its schedule is not there
+                if self.least_sends(other) <= most and other.schedule.sends <= most:
+                    fitting = f"point {number} fits, of {counted(other.schedule.sends, 'send')}"
+                    break
+        number = self.points.index(point) + 1
+        raise TooManySendsError(
+            schedule.sends, f"point {number} has {schedule.sends} sends; at most {most} are written out: {fitting}"
+        )
+
+    @abstractmethod
+    def written_out(
+        self, affordable: Callable[[Point], bool]
+    ) -> tuple[Frontier, tuple[tuple[Point, SynthError | None], ...]]:
+        """Return the frontier with every send of its schedules listed; and each point that it lacks, with the reason.
+
+        Before a schedule at scale is made, `affordable` is called with its point. False: this and all later points are
+        left out for lack of time, with the reason None.
+        """
+
+    def least_sends(self, point: Point) -> int:
+        """Return a lower bound on the sends of `point`, without its schedule."""
+        return point.chunks
 
     @abstractmethod
     def to_json(self) -> dict:
@@ -289,6 +337,12 @@ class Frontier(ParetoFrontier):
     def unit_share(self) -> Fraction:
         """Bytes of one unit of data divided by the size."""
         return self.collective.unit_share
+
+    def written_out(
+        self, affordable: Callable[[Point], bool]
+    ) -> tuple[Frontier, tuple[tuple[Point, SynthError | None], ...]]:
+        """Return the frontier itself, which lacks no point."""
+        return self, ()
 
     def plot(self) -> Any:
         """Return a matplotlib Figure of the points over the staircase of lower bounds. Raises MissingDependencyError

@@ -9,20 +9,23 @@ alltoall-lengths, allreduce-parts). It is the bound of every point. A point's sc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from synth.model.frontier import LowerBound, Open, ParetoFrontier, Point
+from synth.errors import SynthError
+from synth.model.collective import Collective, collective
+from synth.model.frontier import Frontier, LowerBound, Open, ParetoFrontier, Point
 from synth.model.latency import latency
 from synth.model.rational import rational, show
-from synth.model.scale_collectives import SCHEMA
-from synth.model.topology import Topology
+from synth.model.scale_collectives import SCHEMA, sends_per_chunk
+from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.model.compressed_schedule import CompressedSchedule
+    from synth.model.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +54,25 @@ class ScaleFrontier(ParetoFrontier):
         """The topology."""
         return self.topology
 
+    @cached_property
+    def network(self) -> Network:
+        """The machine in routes and whole units. Raises SynthError where switches give too many routes to list."""
+        return self.topology.network()
+
+    @cached_property
+    def collective(self) -> Collective:
+        """The collective, with its units of data."""
+        return collective(self.collective_name, self.topology.ranks, self.roots)
+
     @property
     def roots(self) -> tuple[int, ...]:
         """The root of the collective; () where it has none."""
         return () if self.root is None else (self.root,)
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The machine's own numbers of the ranks."""
+        return self.topology.labels
 
     @property
     def unit(self) -> Fraction:
@@ -76,6 +94,33 @@ class ScaleFrontier(ParetoFrontier):
     def bound_gbps(self) -> Fraction:
         """Algorithmic bandwidth (size / time) in GB/s that no schedule in this model exceeds."""
         return self.unit / (self.bound * self.unit_share)
+
+    def least_sends(self, point: Point) -> int:
+        """Return a lower bound on the sends of `point`, without its schedule."""
+        return point.chunks * sends_per_chunk(self.collective_name, self.topology.ranks)
+
+    def written_out(
+        self, affordable: Callable[[Point], bool]
+    ) -> tuple[Frontier, tuple[tuple[Point, SynthError | None], ...]]:
+        """Return the frontier with every send of its schedules listed; and each point that it lacks, with the reason.
+
+        Before a schedule is made, `affordable` is called with its point. False: this and all later points are left out,
+        with the reason None.
+        """
+        points: list[Point[Schedule]] = []
+        lacking: list[tuple[Point, SynthError | None]] = []
+        for k, point in enumerate(self.points):
+            if not affordable(point):
+                lacking += [(later, None) for later in self.points[k:]]
+                break
+            try:
+                schedule = replace(point.schedule.written_out(), network=self.network)
+            except SynthError as error:
+                lacking.append((point, error))
+            else:
+                points.append(Point.of(schedule, point.bound, point.status, point.construction))
+        written = Frontier(self.network, self.collective, tuple(points), notes=self.notes, labels=self.labels)
+        return written, tuple(lacking)
 
     def within(self, steps: int | None, chunks: int | None) -> ScaleFrontier:
         """Return the frontier with points of at most so many steps and chunks, and a note where some are left out."""
@@ -125,10 +170,8 @@ class ScaleFrontier(ParetoFrontier):
         }
 
     @staticmethod
-    def from_json(
-        doc: dict, topology: Topology, source: Callable[[dict[str, Any]], Callable[[], CompressedSchedule]]
-    ) -> ScaleFrontier:
-        """Return the frontier of a document about `topology`. `source(row)` makes the schedule of a row of its points.
+    def from_json(doc: dict, topology: Topology, sources: Sequence[Callable[[], CompressedSchedule]]) -> ScaleFrontier:
+        """Return the frontier of a document about `topology`. `sources`: make the schedules of its points.
 
         Raises KeyError, ValueError, TypeError on a malformed document.
         """
@@ -136,10 +179,8 @@ class ScaleFrontier(ParetoFrontier):
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         bound = LowerBound(rational(doc["bound"]["value"]), doc["bound"]["certificate"])
         points = []
-        for row in doc["points"]:
-            points.append(
-                scale_point(row["steps"], row["rounds"], row["chunks"], str(row["engine"]), source(row), bound)
-            )
+        for row, source in zip(doc["points"], sources, strict=True):
+            points.append(scale_point(row["steps"], row["rounds"], row["chunks"], str(row["engine"]), source, bound))
         return ScaleFrontier(
             topology,
             doc["collective"],

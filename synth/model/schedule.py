@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -128,8 +129,36 @@ class Problem:
         return Problem(self.network.reversed(), self.collective.reversed(), self.chunks, self.steps, self.rounds)
 
 
+class SynchronousSchedule(ABC):
+    """Interface of every step-synchronous schedule: `Schedule` lists all sends, `CompressedSchedule` one of each orbit.
+
+    They stay two classes. The listed one needs no NumPy, which takes longer to import than exact synthesis of a small
+    problem; the one by orbits keeps columns and the links of the machine, of which a list would be a billion objects.
+
+    Attributes
+    ----------
+    chunks: C, the number of chunks of a unit.
+    """
+
+    chunks: int
+
+    @property
+    @abstractmethod
+    def sends(self) -> int:
+        """The number of sends."""
+
+    @property
+    @abstractmethod
+    def rounds_per_chunk(self) -> Fraction:
+        """R / C, rounds per chunk."""
+
+    @abstractmethod
+    def written_out(self) -> Schedule:
+        """Return the schedule with every send listed. Raises TooManySendsError where they are too many."""
+
+
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(SynchronousSchedule):
     """A step-synchronous schedule. It may be wrong: `synth.checker.schedule.replay` decides."""
 
     network: Network
@@ -163,6 +192,15 @@ class Schedule:
     def uses_multicast(self) -> bool:
         """True if a step has switch sends."""
         return any(step.switch_sends for step in self.steps)
+
+    @property
+    def sends(self) -> int:
+        """The number of sends, local ones included."""
+        return sum(len(step.sends) for step in self.steps)
+
+    def written_out(self) -> Schedule:
+        """Return the schedule itself, which lists every send."""
+        return self
 
     @property
     def problem(self) -> Problem:

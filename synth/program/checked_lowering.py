@@ -2,7 +2,7 @@
 
 `lower` makes a two-sided program (synth.program.lowering.lower), `onesided` a one-sided one
 (synth.program.onesided.lower). The functions behind them trust their schedule. Beside their errors, these here raise
-VerificationError with the place in the schedule, and UsageError for more than `MAX_SENDS` sends.
+VerificationError with the place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Protocol
 
 from synth.checker.schedule import replay
-from synth.errors import UsageError, VerificationError
+from synth.errors import TooManySendsError, UsageError, VerificationError
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
 from synth.program.lowering import lower as two_sided
@@ -31,18 +31,23 @@ class Lowering(Protocol):
         ...
 
 
+def check_sends(sends: int) -> None:
+    """Raise TooManySendsError where no program is made of a schedule of so many `sends`."""
+    if sends > MAX_SENDS:
+        raise TooManySendsError(
+            sends,
+            f"{sends} sends: programs are made of at most {MAX_SENDS}, which takes minutes and some 5 GB; choose a "
+            "schedule of fewer chunks",
+        )
+
+
 def _replayed(lowering: Lowering) -> Lowering:
     @wraps(lowering)
     @collector_off()
     def checked(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
         if schedule.uses_multicast:
             raise UsageError("no programs are made of schedules whose switches multicast; take a point without")
-        sends = sum(len(step.sends) for step in schedule.steps)
-        if sends > MAX_SENDS:
-            raise UsageError(
-                f"{sends} sends: programs are made of at most {MAX_SENDS}, which takes minutes and some 5 GB;"
-                " choose a point of fewer chunks"
-            )
+        check_sends(schedule.sends)
         try:
             replay.schedule(schedule)
         except VerificationError as error:

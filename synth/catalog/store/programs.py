@@ -129,14 +129,12 @@ def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
             if program.get("steps") in (None, point.steps):
                 yield k, point.schedule
     elif frontier is not None:
-        from synth.scale.greedy.orbit_expansion import ordinary_schedule
-
         for k, point in enumerate(frontier.points, 1):
             if program.get("steps") in (None, point.steps):
                 try:
                     schedule = point.schedule
                     if len(schedule.step) <= WRITTEN_SENDS:
-                        yield k, ordinary_schedule(schedule)
+                        yield k, schedule.written_out()
                 except SynthError:  # not stored, or too large to expand, and then it cannot have been run as a program
                     continue
 

@@ -49,7 +49,8 @@ def unpacked(blobs: dict[str, Blob]) -> ScaleFrontier:
     Raises FormatError, KeyError, ValueError, TypeError.
     """
     doc = unpack(blobs["frontier"])
-    return ScaleFrontier.from_json(doc, _topology(doc, blobs), lambda row: _source(row, blobs))
+    sources = [_source(row, blobs) for row in doc["points"]]
+    return ScaleFrontier.from_json(doc, _topology(doc, blobs), sources)
 
 
 def _topology(doc: dict, blobs: dict[str, Blob]) -> Topology:

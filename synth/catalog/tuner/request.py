@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from synth.errors import UsageError
-from synth.model.frontier import Frontier
+from synth.model.frontier import ParetoFrontier
 from synth.model.topology import Topology
 from synth.program.program import PROTOCOLS
 
@@ -47,7 +47,7 @@ class TuningRequest:
     topology: str | Path | Topology | None = None
     collective: str | Sequence[str] = ()
     sizes: tuple[int, ...] = SIZES
-    frontiers: Sequence[Frontier | str | Path] = ()
+    frontiers: Sequence[ParetoFrontier | str | Path] = ()
     measured: Sequence[str | Path | dict] = ()
     catalog: str | Path | None = None
     logs: Sequence[tuple[str, str | Path]] = ()

@@ -85,21 +85,11 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     `synth.model.documents.json_reader.Unchecked` name a claim that could not be checked. Raises VerificationError for a
     claim that does not hold, FormatError for another document, or where no machine is known.
     """
-    scale_schema.check(doc)
+    machine, known, files = open_document(doc, folder, named)
     given = doc["topology"]
-    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row and _there(folder, row["file"], i)}
-    known = None if "links" in given else named()
-    machine = link_columns.read(given) if "links" in given else known
-    if machine is None and files:
-        machine = _load(folder, *next(iter(files.items()))).topology
-    if machine is None:
-        raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
-    for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
-        if given[key] != value:
-            raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
     stated = _stated(doc, machine, folder, named, files)
     gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
-    if known is not None:
+    if known:
         where = machine.name
     else:
         where = _called(machine, "the document" if "links" in given else "its schedules")
@@ -128,14 +118,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
                 f"{row['rounds']} rounds for {row['chunks']} chunks are not R/C={show(rate)}", f"{place}.rounds"
             )
         if i in files:
-            made = _load(folder, i, files[i])
-            same = (made.collective, made.root, made.steps, made.rounds_per_chunk, made.chunks)
-            if same != (doc["collective"], doc["root"], row["steps"], rate, row["chunks"]):
-                raise VerificationError("its file holds another schedule", place)
-            own = made.topology
-            if any(key(own) != key(machine) for key in _SAME):
-                differs = json_diff.describe(json_diff.plain(own), json_diff.plain(machine), "in the document")
-                raise VerificationError(f"its file is for another machine: {differs}", place)
+            made = point_schedule(doc, i, folder, machine)
             try:
                 lines.append(schedule(made, where))
             except VerificationError as error:
@@ -160,6 +143,45 @@ def _with_multicast(doc: dict) -> list[str]:
     if (inner["collective"]["name"], inner["collective"]["root"]) != (doc["collective"], doc["root"]):
         raise VerificationError("is not that of the document", "multicast.collective")
     return lines
+
+
+def open_document(
+    doc: dict, folder: Path, named: Callable[[], Topology | None]
+) -> tuple[Topology, bool, dict[int, str]]:
+    """Check the shape of a document; return its machine, if that is known by name, and the files of points.
+
+    Only files that are there are returned, by the point's index. Arguments and errors are those of `document`.
+    """
+    scale_schema.check(doc)
+    given = doc["topology"]
+    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row and _there(folder, row["file"], i)}
+    known = None if "links" in given else named()
+    machine = link_columns.read(given) if "links" in given else known
+    if machine is None and files:
+        machine = _load(folder, *next(iter(files.items()))).topology
+    if machine is None:
+        raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
+    for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
+        if given[key] != value:
+            raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
+    return machine, known is not None, files
+
+
+def point_schedule(doc: dict, i: int, folder: Path, machine: Topology) -> compressed_schedule.CompressedSchedule:
+    """Return the schedule in the file of point `i`, which is not replayed.
+
+    Raises VerificationError where it is not the point's, or not of `machine`.
+    """
+    row, place = doc["points"][i], f"points[{i}]"
+    found = _load(folder, i, row["file"])
+    same = (found.collective, found.root, found.steps, found.rounds_per_chunk, found.chunks)
+    if same != (doc["collective"], doc["root"], row["steps"], Fraction(row["rounds"], row["chunks"]), row["chunks"]):
+        raise VerificationError("its file holds another schedule", place)
+    own = found.topology
+    if any(key(own) != key(machine) for key in _SAME):
+        differs = json_diff.describe(json_diff.plain(own), json_diff.plain(machine), "in the document")
+        raise VerificationError(f"its file is for another machine: {differs}", place)
+    return found
 
 
 def _stated(

@@ -88,6 +88,7 @@ class Measured:
 
     `says`: a description of the times that is shown beside every table of them. `modelled`: no clock was read.
     `beside`: reference timings. `where`: the executor's description of the device. `used`: versions of its software.
+    `left_out`: sentences on points that were not timed; the document does not hold them.
     """
 
     executor: str
@@ -101,6 +102,7 @@ class Measured:
     beside: tuple[ReferenceTiming, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
     used: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict:
         """Return the document; `element_count` is nccl-tests' count."""

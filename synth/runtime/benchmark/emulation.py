@@ -106,7 +106,11 @@ class PacedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class EmulationResult:
-    """The result of `synth emulate`. `paced`: runs of the best entry at each size, one for each requested stretch."""
+    """The result of `synth emulate`.
+
+    `paced`: runs of the best entry at each size, one for each requested stretch. `left_out`: sentences on points that
+    were not emulated; the document does not hold them.
+    """
 
     executor: str
     network: Network
@@ -114,6 +118,7 @@ class EmulationResult:
     sizes: tuple[SizeTimes, ...]
     controls: tuple[Control, ...]
     paced: tuple[PacedRun, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict:
         """Return the document; times in integer picoseconds."""

@@ -1,0 +1,48 @@
+"""Documents ``synth.large/1``: frontiers at scale, whose schedules lie in files beside them (docs/scale.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from synth.checker.documents import scale_frontier
+from synth.errors import FormatError, SynthError, VerificationError
+from synth.model.compressed_schedule import CompressedSchedule
+from synth.model.scale_frontier import ScaleFrontier
+from synth.model.topology import Topology
+
+
+def read(doc: dict, folder: Path, file: str) -> ScaleFrontier:
+    """Return the frontier of a document; schedules are read from `folder` when they are asked for, and not replayed.
+
+    The machine is the one whose links stand in the document, else the one of that name, else that of the schedules.
+    `file`: the document's name in messages. Raises FormatError for a malformed document, or where no machine is known.
+    """
+    from synth import topologies
+
+    def named() -> Topology | None:
+        try:
+            return topologies.topology(doc["topology"]["name"])
+        except SynthError:
+            return None
+
+    try:
+        machine, _, files = scale_frontier.open_document(doc, folder, named)
+    except (VerificationError, FormatError) as error:
+        raise FormatError(f"{error}", file) from None
+    sources = []
+    for i, row in enumerate(doc["points"]):
+        sources.append(_source(doc, i, folder, machine) if i in files else _missing(i, row))
+    return ScaleFrontier.from_json(doc, machine, sources)
+
+
+def _source(doc: dict, i: int, folder: Path, machine: Topology) -> Callable[[], CompressedSchedule]:
+    return lambda: scale_frontier.point_schedule(doc, i, folder, machine)
+
+
+def _missing(i: int, row: dict) -> Callable[[], CompressedSchedule]:
+    def schedule() -> CompressedSchedule:
+        where = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
+        raise SynthError(f"point {i + 1} of {row['steps']} steps: {where}; `synth pareto -o` writes both")
+
+    return schedule
