@@ -20,7 +20,7 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.scale import search
 from synth.scale.composition.compose import composed_points
-from synth.scale.composition.loads import LinkIndex, phase_loads
+from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.phases import TemplateBuilder
 from synth.scale.composition.pipelining_lp import PipeliningProgram
 from synth.scale.fabric.automorphisms import free_group, symmetries
@@ -86,25 +86,36 @@ def test_boxes_of_three_and_five_gpus():
         assert min(p.rounds_per_chunk for p in found if p.steps <= steps) <= most
 
 
-def test_no_points_without_two_boxes_or_with_switches():
+def test_no_points_without_two_boxes():
     assert points(topology("dgx1"), "allreduce") == []
-    switched = Topology("s", 2, (Link(0, 2, Fraction(1)), Link(2, 1, Fraction(1))), (), ("s",), (0, 1))
-    assert list(composed_points(switched, "broadcast", same_bits=True, most_sends=100)) == []
+
+
+@pytest.mark.parametrize("name", ["pcie-4x2*2", "dgx-a100*4:pod=2"])
+def test_paths_through_switches(name):
+    machine = topology(name)
+    for collective in COLLECTIVES:
+        found = points(machine, collective, most_sends=2_000, most=4)
+        assert found
+        for point in found:
+            replayed(point)
 
 
 def test_phases_of_successive_groups_overlap():
     """Two ranks in a row after the root: with m groups the last arrives one step after the first has all."""
     links = tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 2), (2, 0)))
-    index = LinkIndex(Topology("row", 3, links, nodes=(0, 0, 0)))
+    index = PathIndex(Topology("row", 3, links, nodes=(0, 0, 0)))
     build = TemplateBuilder("row", 0)
     build.spread("row", [[(0, 1)], [(1, 2)]])
     template = build.template()
-    program = PipeliningProgram([template], *phase_loads(index, template.phases))
+    resources = Resources(index)
+    program = PipeliningProgram([template], [resources.loads(template.phases)], resources.capacity)
     assert program.shares(1) is None
     for steps in (2, 3, 5, 40):
-        value, shares = program.shares(steps)
-        assert value == pytest.approx(1 + 1 / (steps - 1))
-        whole = program.whole(shares, steps - 1)
+        shares = program.shares(steps)
+        assert shares is not None
+        assert shares.value == pytest.approx(1 + 1 / (steps - 1))
+        whole = program.whole(shares.tables, steps - 1)
+        assert whole is not None
         assert whole.rounds_per_chunk == Fraction(steps, steps - 1)
 
 
@@ -124,8 +135,9 @@ def test_limits_count_the_links_of_all_phases():
     build = TemplateBuilder("both", 0)
     build.add("one", [(0, 1)])
     build.add("other", [(0, 2)])
-    loads, capacity = phase_loads(LinkIndex(machine), build.template().phases)
-    columns = {(*row, c) for row, c in zip(loads.T.tolist(), capacity.tolist(), strict=True)}
+    resources = Resources(PathIndex(machine))
+    loads = resources.loads(build.template().phases)
+    columns = {(*row, c) for row, c in zip(loads.T.tolist(), resources.capacity.tolist(), strict=True)}
     assert columns == {(1, 1, 3), (1, 0, 2), (0, 1, 2)}
 
 

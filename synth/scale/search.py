@@ -1,7 +1,7 @@
 """The frontier at scale: a certified bound, and points from fewest steps to least R / C by every applicable method.
 
 construction               applies to                                   result
-phases over boxes          several boxes, no switches                   pipelined phases, groups of chunks by an LP
+phases over boxes          several boxes                                pipelined phases and trees, shares by an LP
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 rarest first               links from rank to rank                      greedy schedule of one chunk
@@ -219,15 +219,15 @@ def _composed(graph: Fabric, collective: str, root: int, group: Group, state: Se
     """Plan the first schedules composed of phases over the boxes; return the plan of those with more chunks."""
     generators = () if collective in ROOTED else group
 
-    def compose(most_sends: int) -> None:
-        limits = {"same_bits": state.same_bits, "most_sends": most_sends}
+    def compose(most_sends: int, priced: bool) -> None:
+        limits = {"same_bits": state.same_bits, "most_sends": most_sends, "priced": priced}
         state.add_points(composed_points(graph.topology, collective, root, generators, **limits), 0)
 
     def plan_more() -> None:
         if state.most_sends > FIRST_COMPOSED_SENDS:
-            state.plan("phases over boxes, in more chunks", lambda: compose(state.most_sends))
+            state.plan("phases over boxes, in more chunks", lambda: compose(state.most_sends, True))
 
-    state.plan("phases over boxes", lambda: compose(min(state.most_sends, FIRST_COMPOSED_SENDS)), quick=True)
+    state.plan("phases over boxes", lambda: compose(min(state.most_sends, FIRST_COMPOSED_SENDS), False), quick=True)
     return plan_more
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
 
 from synth.model.topology import Topology
-from synth.scale.composition.loads import LinkIndex
+from synth.scale.composition.loads import PathIndex
 from synth.scale.composition.phases import Edge
 
 Levels = list[list[Edge]]
@@ -18,7 +16,7 @@ Levels = list[list[Edge]]
 class Boxes:
     """`boxes`: the ranks of each box in ascending order. `links` tells which ranks are joined."""
 
-    links: LinkIndex
+    links: PathIndex
     boxes: tuple[tuple[int, ...], ...]
 
     @cached_property
@@ -38,26 +36,18 @@ class Boxes:
             hubs.append(rank if box is home else box[(place * len(box) // len(home) + shift) % len(box)])
         return hubs
 
-    @cached_property
-    def complete(self) -> bool:
-        """True where all ranks of each box are joined to each other."""
-        pairs = (pair for box in self.boxes for pair in permutations(box, 2))
-        return all(self.links.joins(*pair) for pair in pairs)
+    def tree(self, box: int, hub: int, without: tuple[int, ...] = ()) -> Levels | None:
+        """Return the levels of a breadth-first tree of a box from `hub`, or None where a rank cannot be reached.
 
-    def tree(self, box: int, hub: int, without: tuple[int, ...] = (), variant: int = 0) -> Levels | None:
-        """Return the levels of a tree of a box from `hub`, or None where a rank cannot be reached.
-
-        The first variant is a breadth-first tree. Later ones avoid links that the trees before them load. Every second
-        one may be one level deeper. Ranks `without` are no part of the tree.
+        Ranks `without` are no part of the tree.
         """
-        ranks = [rank for rank in self.boxes[box] if rank not in without]
-        return self._tree(ranks, hub) if not variant else self._balanced_tree(ranks, hub, variant % 2)
+        return self._tree([rank for rank in self.boxes[box] if rank not in without], hub)
 
-    def trees(self, hubs: list[int], boxes: list[int], variant: int = 0) -> Levels | None:
+    def trees(self, hubs: list[int], boxes: list[int]) -> Levels | None:
         """Return the levels of the trees of these boxes from their hubs, all at once."""
         levels: Levels = []
         for b in boxes:
-            tree = self.tree(b, hubs[b], (), variant)
+            tree = self.tree(b, hubs[b])
             if tree is None:
                 return None
             for depth, level in enumerate(tree):
@@ -100,45 +90,8 @@ class Boxes:
             missing -= set(level)
         return levels
 
-    def _balanced_tree(self, ranks: list[int], hub: int, extra: int) -> Levels | None:
-        """Return the levels of a tree grown along the least loaded links; no rank is more than `extra` levels later
-        than in a breadth-first tree."""
-        shortest = self._tree(ranks, hub)
-        if shortest is None:
-            return None
-        latest = {child: depth + extra for depth, level in enumerate(shortest, 1) for _, child in level}
-        depth = {hub: 0}
-        levels: Levels = []
-        while len(depth) < len(ranks):
-            candidates = []
-            for a, before in depth.items():
-                for b in ranks:
-                    if b not in depth and before < latest[b] and self.links.joins(a, b):
-                        candidates.append((self._marginal_load(a, b), before, a, b))
-            _, before, a, b = min(candidates)
-            depth[b] = before + 1
-            if before == len(levels):
-                levels.append([])
-            levels[before].append((a, b))
-            self._load[self._orbit(a, b)] += 1
-        return levels
 
-    def _marginal_load(self, a: int, b: int) -> float:
-        """Return the increase of the third powers of loads per unit of capacity, summed over links."""
-        width = self.links.width(a, b)
-        load = self._load[self._orbit(a, b)]
-        return ((load + 1) / width) ** 3 - (load / width) ** 3
-
-    def _orbit(self, a: int, b: int) -> int:
-        return self.links.orbit_of[a, b]
-
-    @cached_property
-    def _load(self) -> Counter[int]:
-        """Number of tree edges so far on each orbit of links."""
-        return Counter()
-
-
-def boxes_of(links: LinkIndex) -> Boxes | None:
+def boxes_of(links: PathIndex) -> Boxes | None:
     """Return the boxes that the topology names, or None where it names fewer than two."""
     topology: Topology = links.topology
     named: dict[int, list[int]] = {}

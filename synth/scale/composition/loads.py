@@ -1,4 +1,4 @@
-"""Loads of phases on links and limits, exact, for all images under the machine's symmetries."""
+"""Loads that sends put on links and limits, exact, for all images under the machine's symmetries."""
 
 from __future__ import annotations
 
@@ -12,28 +12,66 @@ from synth.model.topology import Topology
 from synth.scale.composition.phases import Phase
 from synth.scale.forests.pipelining import group_order, link_orbits
 
+# Maximum number of ranks of a machine with switches, for which a path is kept for each pair of ranks.
+MOST_SWITCHED_RANKS = 256
 
-class LinkIndex:
-    """Links of a topology without switches by their ends. `generators` of a free commuting group of automorphisms.
 
-    Of parallel links between two ranks the widest counts. With `flipped` every link has the opposite direction.
+class PathIndex:
+    """A path for each pair of ranks that a link joins, or links through switches: the shortest, of these the widest.
+
+    `src` and `dst` are the ends of the paths, `paths[i]` the links of path i in the order of the data. `generators` of
+    a free commuting group of automorphisms. With `flipped`, `joins` and `width` count every path from its destination
+    to its source.
     """
 
     def __init__(self, topology: Topology, generators: Sequence[np.ndarray] = (), *, flipped: bool = False) -> None:
         self.topology, self.generators, self.flipped = topology, tuple(generators), flipped
-        src, dst = ends(topology.links)
-        self.src, self.dst = (dst, src) if flipped else (src, dst)
         unit = topology.unit_bandwidth()
         wide, which = widths(topology.links)
-        self.capacity = np.array([int(width / unit) for width in wide], np.int64)[which]
-        keys = src * topology.ranks + dst
-        self._order = np.lexsort((self.capacity, keys))
+        self.link_units = np.array([int(width / unit) for width in wide], np.int64)[which]
+        self.src, self.dst, self.paths = self._through_switches() if topology.switches else self._single_links()
+        keys = self.src * topology.ranks + self.dst
+        self._order = np.argsort(keys)
         self._keys = keys[self._order]
 
-    @cached_property
-    def orbit(self) -> np.ndarray:
-        """The least link of each link's orbit."""
-        return link_orbits(self.topology, self.generators)
+    def _single_links(self) -> tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]]:
+        """Return the ends of the widest link between each two ranks, and the links."""
+        src, dst = ends(self.topology.links)
+        keys = src * self.topology.ranks + dst
+        order = np.lexsort((self.link_units, keys))
+        last = np.append(keys[order][1:] != keys[order][:-1], True)
+        link = order[last]
+        return src[link], dst[link], [(i,) for i in link.tolist()]
+
+    def _through_switches(self) -> tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]]:
+        """Return the ends and the links of the paths: breadth-first searches from each rank over switches."""
+        topology = self.topology
+        src, dst = (array.tolist() for array in ends(topology.links))
+        outgoing: dict[int, list[int]] = {}
+        for link in sorted(range(len(src)), key=lambda i: -int(self.link_units[i])):
+            outgoing.setdefault(src[link], []).append(link)
+        pairs: list[tuple[int, int]] = []
+        paths: list[tuple[int, ...]] = []
+        for rank in range(topology.ranks):
+            reached: dict[int, tuple[int, ...]] = {rank: ()}
+            level = [rank]
+            while level:
+                following: dict[int, tuple[int, ...]] = {}
+                for link in (link for node in level for link in outgoing.get(node, ())):
+                    path = (*reached[src[link]], link)
+                    known = following.get(dst[link], ())
+                    if dst[link] not in reached and self._units(path) > self._units(known):
+                        following[dst[link]] = path
+                reached.update(following)
+                level = [node for node in following if node >= topology.ranks]
+            joined = sorted(node for node in reached if node < topology.ranks and node != rank)
+            pairs += [(rank, node) for node in joined]
+            paths += [reached[node] for node in joined]
+        first, last = np.array(pairs, np.int64).reshape(-1, 2).T
+        return first, last, paths
+
+    def _units(self, path: Sequence[int]) -> int:
+        return min((int(self.link_units[link]) for link in path), default=0)
 
     @cached_property
     def images(self) -> int:
@@ -41,68 +79,79 @@ class LinkIndex:
         return group_order(self.topology, self.generators)
 
     def find(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the topology's link from each source to each destination in its own direction, -1 where there is
-        none."""
+        """Return the path from each source to each destination, -1 where there is none."""
+        if not len(self._keys):
+            return np.full(len(src), -1)
         keys = src * self.topology.ranks + dst
-        at = np.searchsorted(self._keys, keys, side="right") - 1
-        links = self._order[at]
-        return np.where((at >= 0) & (self._keys[at] == keys), links, -1)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[at] == keys, self._order[at], -1)
 
     def joins(self, src: int, dst: int) -> bool:
-        """Return True if a link leads from `src` to `dst`, or the opposite way where this index is flipped."""
-        return self.width(src, dst) > 0
+        """Return True if a path leads from `src` to `dst`, or the opposite way where this index is flipped."""
+        return (src, dst) in self._width
 
     def width(self, src: int, dst: int) -> int:
-        """Return the units of the link from `src` to `dst`, 0 where there is none."""
+        """Return the units of the narrowest link on the path from `src` to `dst`, 0 where there is none."""
         return self._width.get((src, dst), 0)
 
     @cached_property
-    def orbit_of(self) -> dict[tuple[int, int], int]:
-        """The orbit of the link between two ranks."""
-        pairs = zip(self.src[self._order].tolist(), self.dst[self._order].tolist(), strict=True)
-        return dict(zip(pairs, self.orbit[self._order].tolist(), strict=True))
-
-    @cached_property
     def _width(self) -> dict[tuple[int, int], int]:
-        pairs = zip(self.src[self._order].tolist(), self.dst[self._order].tolist(), strict=True)
-        return dict(zip(pairs, self.capacity[self._order].tolist(), strict=True))
+        first, last = (self.dst, self.src) if self.flipped else (self.src, self.dst)
+        pairs = zip(first.tolist(), last.tolist(), strict=True)
+        return dict(zip(pairs, map(self._units, self.paths), strict=True))
 
 
-def phase_loads(links: LinkIndex, phases: Sequence[Phase]) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``loads[phase, resource]`` in chunks, and the capacity of each resource in chunks per round.
+class Resources:
+    """Orbits of links, and limits: what one send on each path takes of each, and the chunks that each carries a round.
 
-    Resources are orbits of links, and limits. Loads count one chunk of each block with all its images. Equal resources
-    are counted once, and those that others dominate are left out.
+    ``usage[path, resource]`` counts a send with all its images. Equal resources are counted once, and links that a
+    limit dominates are left out.
     """
-    sizes = np.bincount(links.orbit, minlength=len(links.orbit))
-    rows = []
-    for phase in phases:
-        _, src, dst = np.array(phase.sends, np.int64).reshape(-1, 3).T
-        count = np.bincount(links.orbit[links.find(src, dst)], minlength=len(sizes))
-        rows.append(count * links.images // np.maximum(sizes, 1))
-    table = np.array(rows, np.int64).reshape(len(phases), -1)
-    unit = links.topology.unit_bandwidth()
-    columns = [table[:, np.unique(links.orbit)]]
-    capacities = [links.capacity[np.unique(links.orbit)]]
-    whole = table[:, links.orbit]
-    for limit, held in zip(links.topology.limits, members(links.topology.limits), strict=True):
-        columns.append(whole[:, held].sum(axis=1)[:, None])
-        capacities.append(np.array([int(limit.bandwidth / unit)]))
-    return _undominated(np.concatenate(columns, axis=1), np.concatenate(capacities))
 
+    def __init__(self, index: PathIndex) -> None:
+        from scipy.sparse import csr_matrix, hstack
 
-def _undominated(loads: np.ndarray, capacity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns that no other column's load per capacity dominates, each once."""
-    used = loads.any(axis=0)
-    table = np.concatenate([loads[:, used], capacity[None, used]])
-    factor = np.gcd.reduce(table, axis=0) if table.shape[1] else np.ones(0, np.int64)
-    table = np.unique(table // factor, axis=1)
-    keep = []
-    for k in range(table.shape[1]):
-        # loads[i] / capacity[i] <= loads[j] / capacity[j], cross-multiplied
-        below = table[:-1, k, None] * table[None, -1] <= table[:-1] * table[-1, k]
-        equal = table[:-1, k, None] * table[None, -1] == table[:-1] * table[-1, k]
-        strictly = below.all(axis=0) & ~equal.all(axis=0)
-        if not strictly.any():
-            keep.append(k)
-    return table[:-1, keep], table[-1, keep]
+        self.index = index
+        topology, orbit = index.topology, link_orbits(index.topology, index.generators)
+        names, column = np.unique(orbit, return_inverse=True)
+        images = index.images // np.bincount(column)
+        unit = topology.unit_bandwidth()
+        capacity = index.link_units[names]
+        lengths = np.array([len(path) for path in index.paths], np.int64)
+        flat = np.array([link for path in index.paths for link in path], np.int64)
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        size = (len(lengths), len(names))
+        by_link = csr_matrix((images[column[flat]], (row, column[flat])), shape=size, dtype=np.int64)
+        columns: dict[tuple, int] = {}
+        for limit, held in zip(topology.limits, members(topology.limits), strict=True):
+            inside, count = np.unique(column[held], return_counts=True)
+            key, units = (tuple(inside.tolist()), tuple(count.tolist())), int(limit.bandwidth / unit)
+            columns[key] = min(units, columns.get(key, units))
+        entries = [(i, k, n) for k, (inside, count) in enumerate(columns) for i, n in zip(inside, count, strict=True)]
+        place, limit_of, times = np.array(entries, np.int64).reshape(-1, 3).T
+        limit_capacity = np.array(list(columns.values()), np.int64)
+        # a link is dominated where a limit takes at least as much of it, for its capacity
+        dominated = np.zeros(len(names), bool)
+        dominated[place[times * capacity[place] >= limit_capacity[limit_of]]] = True
+        of_limits = csr_matrix((times, (place, limit_of)), shape=(len(names), len(columns)), dtype=np.int64)
+        self.usage = csr_matrix(hstack([by_link[:, ~dominated], by_link @ of_limits]))
+        self.capacity = np.concatenate([capacity[~dominated], limit_capacity])
+
+    def loads(self, phases: Sequence[Phase]) -> np.ndarray:
+        """Return ``loads[phase, resource]``, the chunks that one chunk of each block takes of each resource."""
+        rows = np.zeros((len(phases), len(self.capacity)), np.int64)
+        for p, phase in enumerate(phases):
+            _, src, dst = np.array(phase.sends, np.int64).reshape(-1, 3).T
+            path, count = np.unique(self.index.find(src, dst), return_counts=True)
+            rows[p] = self.usage[path].T @ count
+        return rows
+
+    def prices(self, resource_prices: np.ndarray) -> np.ndarray:
+        """Return ``prices[step, source, destination]`` of a send for ``resource_prices[resource, step]``.
+
+        Infinite where no path leads.
+        """
+        ranks, steps = self.index.topology.ranks, resource_prices.shape[1]
+        prices = np.full((steps, ranks, ranks), np.inf)
+        prices[:, self.index.src, self.index.dst] = (self.usage @ resource_prices).T
+        return prices

@@ -2,6 +2,7 @@
 
     Phase      name sends reduces after          one step of sends for each chunk
     Template   name phases unit blocks weight    a partial order of phases that serves whole chunks
+               placed
 
 A chunk that follows a template passes each of its phases in one step, and a phase only after the steps of those in its
 `after`. Chunks of a template pass every phase in the same order, so that the numbers of chunks that have passed each
@@ -13,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 Edge = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Sends `(block, source, destination)` that one chunk of each block makes in the same step.
+    """Sends `(i, source, destination)` of a chunk of `Template.blocks[i]`, all in the same step.
 
     `after`: indices of the phases that must be finished in earlier steps; all are less than the phase's own.
     """
@@ -31,10 +34,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Template:
-    """Phases that together serve one chunk of every block in `blocks`.
+    """Phases that together serve one chunk for each entry of `blocks`, in which a block may be listed several times.
 
     Templates with the same `unit` divide the chunks of that unit of data between them. `weight`: chunks of the unit
-    that one chunk of each block amounts to.
+    that these chunks amount to. `placed`: the step of each phase, where it is not free.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Template:
     unit: int
     blocks: tuple[int, ...]
     weight: int = 1
+    placed: tuple[int, ...] = ()
 
     def reversed(self) -> Template:
         """Return the template of the time-reversed collective: copies become reductions and phases change order."""
@@ -53,7 +57,7 @@ class Template:
         phases = []
         for p in range(count - 1, -1, -1):
             phase = self.phases[p]
-            sends = tuple((block, dst, src) for block, src, dst in phase.sends)
+            sends = tuple((i, dst, src) for i, src, dst in phase.sends)
             phases.append(Phase(phase.name, sends, not phase.reduces, tuple(sorted(later[p]))))
         return replace(self, phases=tuple(phases))
 
@@ -63,10 +67,10 @@ class Template:
             if not phase.reduces:
                 continue
             sources: dict[tuple[int, int], set[int]] = {}
-            for block, src, dst in phase.sends:
-                sources.setdefault((block, dst), set()).add(src)
-            for (block, _), adds in sources.items():
-                if len(adds) > 1 and any((block, src) in sources for src in adds):
+            for i, src, dst in phase.sends:
+                sources.setdefault((i, dst), set()).add(src)
+            for (i, _), adds in sources.items():
+                if len(adds) > 1 and any((i, src) in sources for src in adds):
                     return False
         return True
 
@@ -76,6 +80,10 @@ class Template:
         for phase in self.phases:
             heads.append(max((heads[q] + 1 for q in phase.after), default=0))
         return heads
+
+    def steps(self) -> int:
+        """Return the least number of steps."""
+        return max(self.placed or self.heads()) + 1
 
     def tails(self) -> list[int]:
         """Return for each phase the least number of steps after it."""
@@ -95,7 +103,7 @@ class TemplateBuilder:
 
     def add(self, name: str, edges: Iterable[Edge], after: Sequence[int] = (), *, reduces: bool = False) -> list[int]:
         """Add a phase of these edges; return its index in a list, or `after` where there are no edges."""
-        sends = tuple((self.block, src, dst) for src, dst in edges if src != dst)
+        sends = tuple((0, src, dst) for src, dst in edges if src != dst)
         if not sends:
             return list(after)
         self._phases.append(Phase(name, sends, reduces, tuple(sorted(set(after)))))
@@ -122,21 +130,27 @@ class TemplateBuilder:
 def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Template:
     """Return one template for the blocks of several, for chunks that move together.
 
-    Phases of one name become one, which waits for all that any of them waits for.
+    Phases of one name become one, which waits for all that any of them waits for. Where they are placed, all phases of
+    one name are in the same step.
     """
     after: dict[str, set[str]] = {}
-    phases: dict[str, list[Phase]] = {}
-    for template in templates:
+    phases: dict[str, list[tuple[int, Phase]]] = {}
+    first = np.cumsum([0, *(len(template.blocks) for template in templates)]).tolist()
+    for i, template in enumerate(templates):
         for phase in template.phases:
-            phases.setdefault(phase.name, []).append(phase)
+            phases.setdefault(phase.name, []).append((first[i], phase))
             after.setdefault(phase.name, set()).update(template.phases[q].name for q in phase.after)
     place: dict[str, int] = {}
     whole: list[Phase] = []
     while len(place) < len(after):
         name = next(name for name, earlier in after.items() if name not in place and earlier <= place.keys())
-        sends = tuple(send for phase in phases[name] for send in phase.sends)
+        sends = tuple((start + i, src, dst) for start, phase in phases[name] for i, src, dst in phase.sends)
         waits = tuple(sorted(place[earlier] for earlier in after[name]))
         place[name] = len(whole)
-        whole.append(Phase(name, sends, phases[name][0].reduces, waits))
+        whole.append(Phase(name, sends, phases[name][0][1].reduces, waits))
     blocks = tuple(block for template in templates for block in template.blocks)
-    return Template(templates[0].name, tuple(whole), unit, blocks, weight)
+    steps: dict[str, int] = {}
+    for template in templates:
+        steps.update(zip((phase.name for phase in template.phases), template.placed, strict=False))
+    placed = tuple(steps[phase.name] for phase in whole if steps)
+    return Template(templates[0].name, tuple(whole), unit, blocks, weight, placed)

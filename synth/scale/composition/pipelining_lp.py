@@ -13,9 +13,10 @@ each of its steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,28 @@ from synth.solvers.linear_program import LinearProgram
 RAMP = 4
 # Maximum number of columns of the linear program, which takes a few seconds then.
 MOST_COLUMNS = 2_000
+# Number of equal steps for which prices are listed, so that a tree of as many levels fits into them.
+LISTED_STEPS = 12
+# Maximum number of different resources that are compared with each other.
+MOST_COMPARED = 500
 # Rounding tolerance: shares of the linear program that are this close below a whole number of chunks count as whole.
 TOLERANCE = 1e-6
+
+
+class Shares(NamedTuple):
+    """A solution of the linear program.
+
+    Attributes:
+        value: rounds per chunk.
+        tables: for each template the share that has passed each phase after each step.
+        prices: ``prices[resource, step]`` of a chunk's load, by duality; of equal steps only the first ones are listed.
+        unit_prices: price of a chunk of each unit.
+    """
+
+    value: float
+    tables: list[np.ndarray]
+    prices: np.ndarray
+    unit_prices: dict[int, float]
 
 
 @dataclass(frozen=True)
@@ -37,6 +58,7 @@ class Pipelining:
     `chunks` per unit of data, `rounds[t]` of each step.
     """
 
+    templates: tuple[Template, ...]
     passed: tuple[np.ndarray, ...]
     chunks: int
     rounds: np.ndarray
@@ -48,11 +70,12 @@ class Pipelining:
 
 
 class PipeliningProgram:
-    """The linear program for templates whose phases' loads are rows of `loads`, in the order of the templates."""
+    """The linear program for templates with the loads of their phases, ``loads[template][phase, resource]``."""
 
-    def __init__(self, templates: Sequence[Template], loads: np.ndarray, capacity: np.ndarray) -> None:
+    def __init__(self, templates: Sequence[Template], loads: Sequence[np.ndarray], capacity: np.ndarray) -> None:
         self.templates = tuple(templates)
-        self.loads, self.capacity = loads, capacity
+        self.loads, self.capacity = np.concatenate(loads), capacity
+        self.binding = undominated(self.loads, capacity)
         ends = np.cumsum([len(template.phases) for template in templates])
         self.first = [int(end) - len(template.phases) for end, template in zip(ends, templates, strict=True)]
         self.depth = max(max(template.heads()) + 1 for template in templates)
@@ -60,7 +83,8 @@ class PipeliningProgram:
 
     def size(self, steps: int) -> int:
         """Return about the number of columns of the program for `steps` steps."""
-        return sum(len(template.phases) for template in self.templates) * len(self._repeats(steps))
+        phases = sum(len(template.phases) for template in self.templates if not template.placed)
+        return phases * len(self._repeats(steps)) + len(self.templates)
 
     def _repeats(self, steps: int) -> list[int]:
         """Return how often each step of the program is repeated: the middle one of a long schedule stands for many."""
@@ -69,17 +93,18 @@ class PipeliningProgram:
             return [1] * steps
         return [1] * ramp + [steps - 2 * ramp] + [1] * ramp
 
-    def shares(self, steps: int) -> tuple[float, list[np.ndarray]] | None:
-        """Return least rounds per chunk in `steps` steps and the shares that have passed each phase after each step.
+    def shares(self, steps: int) -> Shares | None:
+        """Return the shares with the least rounds per chunk in `steps` steps.
 
         None where every template needs more steps, and where there would be more than `MOST_COLUMNS` variables.
         """
         repeats = self._repeats(steps)
-        found = _Variables(self, repeats).solve()
-        if found is None:
+        solved = _Variables(self, repeats).solve()
+        if solved is None:
             return None
-        value, tables = found
-        return value, [_expanded(table, repeats) for table in tables]
+        tables = [_expanded(table, repeats) for table in solved.tables]
+        listed = np.repeat(np.arange(len(repeats)), np.minimum(repeats, LISTED_STEPS))
+        return solved._replace(tables=tables, prices=solved.prices[:, listed])
 
     def whole(self, shares: Sequence[np.ndarray], pieces: int) -> Pipelining | None:
         """Return the pipelining with about `pieces` chunks for each block that has all of its unit.
@@ -96,7 +121,7 @@ class PipeliningProgram:
         passed = []
         for template, table, count in zip(self.templates, shares, counts, strict=True):
             passed.append(_whole_chunks(template, table, count))
-        return Pipelining(tuple(passed), chunks, self._rounds(passed))
+        return Pipelining(self.templates, tuple(passed), chunks, rounds(passed, self.loads, self.capacity))
 
     def _counts(self, shares: Sequence[np.ndarray], pieces: int) -> list[int]:
         """Return the chunks of a block for each template: by largest remainder where units must agree."""
@@ -112,12 +137,12 @@ class PipeliningProgram:
                 counts[i] += 1
         return counts
 
-    def _rounds(self, passed: Sequence[np.ndarray]) -> np.ndarray:
-        moved = np.diff(np.concatenate(passed), axis=1, prepend=0)
-        if not self.loads.shape[1]:
-            return np.ones(moved.shape[1], np.int64)
-        needed = -(-(moved.T @ self.loads) // self.capacity)
-        return np.maximum(needed.max(axis=1), 1)
+
+def rounds(passed: Sequence[np.ndarray], loads: np.ndarray, capacity: np.ndarray) -> np.ndarray:
+    """Return the rounds of each step, of which each has one at least."""
+    moved = np.diff(np.concatenate(passed), axis=1, prepend=0)
+    needed = -(-(moved.T @ loads) // capacity)
+    return np.maximum(needed.max(axis=1, initial=0), 1)
 
 
 def _whole_chunks(template: Template, shares: np.ndarray, count: int) -> np.ndarray:
@@ -149,6 +174,9 @@ class _Variables:
         self.share: dict[int, int] = {}
         self.at: dict[tuple[int, int, int], int] = {}
         for i, template in enumerate(program.templates):
+            if template.placed:
+                self.share[i] = self._column()
+                continue
             heads, tails = template.heads(), template.tails()
             if max(h + t for h, t in zip(heads, tails, strict=True)) >= self.count:
                 continue
@@ -166,11 +194,12 @@ class _Variables:
         column = self.at.get((i, p, t))
         if column is not None:
             return column
-        tail = self.tails[i][p]
-        return self.share[i] if t >= self.count - 1 - tail else None
+        placed = self.program.templates[i].placed
+        first = placed[p] if placed else self.count - 1 - self.tails[i][p]
+        return self.share[i] if t >= first else None
 
-    def solve(self) -> tuple[float, list[np.ndarray]] | None:
-        """Return the least rounds per chunk, and the table of shares of each template."""
+    def solve(self) -> Shares | None:
+        """Return the solution, with one column for each step of the program."""
         templates = self.program.templates
         if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > MOST_COLUMNS:
             return None
@@ -182,16 +211,27 @@ class _Variables:
             mine = {self.share[i]: float(templates[i].weight) for i in self.share if templates[i].unit == unit}
             rows.append((1.0, mine, 1.0))
         for i in self.share:
-            for p, phase in enumerate(templates[i].phases):
-                self._order(rows, i, p, phase.after)
+            if not templates[i].placed:
+                for p, phase in enumerate(templates[i].phases):
+                    self._order(rows, i, p, phase.after)
+        first_load = len(rows)
+        at: list[tuple[int, int]] = []
         for t in range(self.count):
-            rows += self._loads(t)
+            for resource, row in self._loads(t):
+                at.append((resource, t))
+                rows.append((None, row, 0.0))
         program.add_rows(rows)
         solved = program.solve()
         if solved is None:
             return None
-        value, x, _ = solved
-        return value, [self._table(i, x) for i in range(len(templates))]
+        value, x, duals = solved
+        prices = np.zeros((len(self.program.capacity), self.count))
+        for (resource, t), dual in zip(at, duals[first_load:], strict=True):
+            equal = self.program.binding[resource]
+            scale = self.program.capacity[resource] / self.program.capacity[equal]
+            prices[equal, t] = max(0.0, -dual) / len(equal) * scale
+        unit_prices = dict(zip(self.program.units, duals, strict=False))
+        return Shares(value, [self._table(i, x) for i in range(len(templates))], prices, unit_prices)
 
     def _order(self, rows: list, i: int, p: int, after: Sequence[int]) -> None:
         for t in range(self.count):
@@ -213,7 +253,8 @@ class _Variables:
                     terms = [(before, 1 - a), (now, a), (earlier, b - 1), (other, -b)]
                     rows.append((None, _sum(terms), 0.0))
 
-    def _loads(self, t: int) -> list:
+    def _loads(self, t: int) -> Iterator[tuple[int, dict[int, float]]]:
+        """Yield a resource and the row of its load for each that binds in step t."""
         program = self.program
         moves: list[tuple[int, int | None, int | None]] = []
         for i in self.share:
@@ -221,16 +262,15 @@ class _Variables:
                 now, before = self._passed(i, p, t), self._passed(i, p, t - 1) if t else None
                 if now is not None and now != before:
                     moves.append((program.first[i] + p, now, before))
-        rows = []
-        for k, capacity in enumerate(program.capacity.tolist()):
-            terms: list[tuple[int | None, float]] = [(t, -float(capacity) * self.repeats[t])]
+        for k in program.binding:
+            capacity = float(program.capacity[k])
+            terms: list[tuple[int | None, float]] = [(t, -capacity * self.repeats[t])]
             for row, now, before in moves:
                 load = float(program.loads[row, k])
                 if load:
                     terms += [(now, load), (before, -load)]
             if len(terms) > 1:
-                rows.append((None, _sum(terms), 0.0))
-        return rows
+                yield k, _sum(terms)
 
     def _table(self, i: int, x: list[float]) -> np.ndarray:
         phases = self.program.templates[i].phases
@@ -261,3 +301,16 @@ def _expanded(table: np.ndarray, repeats: Sequence[int]) -> np.ndarray:
             columns.append(before + (table[:, t] - before) * (m / count))
         before = table[:, t]
     return np.stack(columns, axis=1)
+
+
+def undominated(loads: np.ndarray, capacity: np.ndarray) -> dict[int, list[int]]:
+    """Return the resources whose load per capacity no other dominates, each with those whose loads equal its own."""
+    used = np.flatnonzero(loads.any(axis=0))
+    scaled = loads[:, used] / capacity[used]
+    alike, first, which = np.unique(np.round(scaled, 12), axis=1, return_index=True, return_inverse=True)
+    kept = {}
+    for k in range(alike.shape[1]):
+        below = (alike[:, k, None] <= alike).all(axis=0)
+        if below.sum() == 1 or alike.shape[1] > MOST_COMPARED:
+            kept[int(used[first[k]])] = used[which.ravel() == k].tolist()
+    return kept

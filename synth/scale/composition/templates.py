@@ -6,57 +6,62 @@ an allreduce the part that a rank sums up or distributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise, zip_longest
 
+from synth.model.spanning_forest import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
 from synth.scale.composition.phases import Template, TemplateBuilder, merged
 
-# Number of trees that each block has in boxes where not all ranks are joined to each other.
-VARIANTS = 6
-# Maximum number of blocks of an allreduce without symmetries that have shares of their own; more move together.
+# Maximum number of blocks that have templates of their own; of more blocks the chunks move together.
 MAX_SEPARATE = 16
 
-
-def templates(boxes: Boxes, collective: str, root: int, blocks: Sequence[int]) -> list[Template]:
-    """Return the templates of a collective for the listed blocks, all images of which make the collective.
-
-    Reductions are built as their time reversals, on boxes whose links are `flipped`, and returned reversed.
-    """
-    if collective in ("reduce-scatter", "reduce"):
-        return [template.reversed() for template in templates(boxes, _FORWARD[collective], root, blocks)]
-    if collective == "alltoall":
-        return _alltoall(boxes, blocks)
-    result = []
-    separate = collective == "allreduce" and not boxes.links.generators and len(blocks) <= MAX_SEPARATE
-    for variant in range(1 if boxes.complete or separate else VARIANTS):
-        by_name: dict[str, list[Template]] = {}
-        if collective == "broadcast":
-            made = _broadcast(boxes, root, variant)
-        else:
-            make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
-            made = (template for block in blocks for template in make(_Block(boxes, block, variant)))
-        for template in made:
-            by_name.setdefault(template.name, []).append(template)
-        for same in by_name.values():
-            if separate:
-                result += same
-            elif collective == "broadcast" or (collective == "allreduce" and not boxes.links.generators):
-                result.append(merged(same, 0, len(same)))
-            elif len(same) == len(blocks):
-                result.append(merged(same, 0))
-    return _distinct(result)
-
-
-def _distinct(templates: Sequence[Template]) -> list[Template]:
-    """Return the templates without those that make the same sends as one before."""
-    kept: dict[tuple, Template] = {}
-    for template in templates:
-        kept.setdefault((template.phases, template.unit), template)
-    return list(kept.values())
-
-
+# A unit of data and the blocks whose chunks move together; each of the unit's chunks belongs to one of its groups.
+Group = tuple[int, tuple[int, ...]]
 _FORWARD = {"reduce-scatter": "allgather", "reduce": "broadcast"}
+
+
+def block_groups(collective: str, blocks: Sequence[int], symmetric: bool) -> list[Group]:
+    """Return the groups of blocks that have templates of their own.
+
+    The blocks of an allreduce without symmetries divide one unit between them, as do those of a rooted collective.
+    """
+    if collective in ROOTED:
+        return [(0, (0,))]
+    if len(blocks) > MAX_SEPARATE:
+        return [(0, tuple(blocks))]
+    if collective == "allreduce" and not symmetric:
+        return [(0, (block,)) for block in blocks]
+    return [(unit, (block,)) for unit, block in enumerate(blocks)]
+
+
+def templates(boxes: Boxes, collective: str, root: int, groups: Sequence[Group], running: bool) -> list[Template]:
+    """Return the templates of a collective for groups of blocks, all images of which make the collective.
+
+    With `running` all blocks divide one unit between them. Reductions are built as their time reversals, on boxes whose
+    links are `flipped`, and returned reversed.
+    """
+    if collective in _FORWARD:
+        return [template.reversed() for template in templates(boxes, _FORWARD[collective], root, groups, running)]
+    if collective == "alltoall":
+        return _alltoall(boxes, [block for _, blocks in groups for block in blocks])
+    if collective == "broadcast":
+        return [merged(same, 0, len(same)) for same in _by_name(_broadcast(boxes, root)).values()]
+    make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
+    result = []
+    for unit, blocks in groups:
+        parts = (template for block in blocks for template in make(_Block(boxes, block)))
+        for same in _by_name(parts).values():
+            if running or len(same) == len(blocks):
+                result.append(merged(same, unit, len(same) if running else 1))
+    return result
+
+
+def _by_name(templates: Iterable[Template]) -> dict[str, list[Template]]:
+    by_name: dict[str, list[Template]] = {}
+    for template in templates:
+        by_name.setdefault(template.name, []).append(template)
+    return by_name
 
 
 class _Block:
@@ -65,12 +70,12 @@ class _Block:
     `inside` are the levels in the home box, `outside` those in the others.
     """
 
-    def __init__(self, boxes: Boxes, block: int, variant: int = 0) -> None:
+    def __init__(self, boxes: Boxes, block: int) -> None:
         self.boxes, self.block = boxes, block
         self.home, self.hubs = boxes.box_of[block], boxes.hubs(block)
         others = [b for b in range(len(boxes.boxes)) if b != self.home]
-        self.inside = boxes.trees(self.hubs, [self.home], variant)
-        self.outside = boxes.trees(self.hubs, others, variant)
+        self.inside = boxes.trees(self.hubs, [self.home])
+        self.outside = boxes.trees(self.hubs, others)
         self.rails = boxes.tree_of_hubs(self.hubs, self.home)
         self.others = [rank for rank in range(boxes.links.topology.ranks) if rank != block]
 
@@ -142,14 +147,14 @@ def _allreduce(mine: _Block) -> Iterator[Template]:
         yield build.template()
 
 
-def _broadcast(boxes: Boxes, root: int, variant: int) -> Iterator[Template]:
+def _broadcast(boxes: Boxes, root: int) -> Iterator[Template]:
     """Yield templates whose hub in the root's box, and the box that passes data on to others, take all values."""
     home = boxes.box_of[root]
     others = [b for b in range(len(boxes.boxes)) if b != home]
-    number = variant * boxes.links.topology.ranks
+    number = 0
     for hub in boxes.boxes[home]:
-        mine = _Block(boxes, hub, variant)
-        inside = boxes.tree(home, hub, () if hub == root else (root,), variant)
+        mine = _Block(boxes, hub)
+        inside = boxes.tree(home, hub, () if hub == root else (root,))
         if inside is None or mine.outside is None or (hub != root and not boxes.links.joins(root, hub)):
             continue
         for first in (None, *others):
