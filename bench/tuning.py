@@ -24,9 +24,7 @@ import json
 import sys
 import time
 from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import lcm
@@ -38,14 +36,15 @@ from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
 from synth.catalog.tuner import tune as tuner
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, nominal
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, Model, nominal
+from synth.catalog.tuner.cost_terms import shape
 from synth.catalog.tuner.measurements import Sample, from_document, merge_measurements
+from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
 from synth.catalog.tuner.tune import Candidate, Question
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
 from synth.model.number_text import size_text
-from synth.model.schedule import Schedule
-from synth.model.topology import Network, Topology
+from synth.model.topology import Topology
 from synth.model.tuning_plan import Algorithm, Plan, Table
 
 GOAL = 0.05
@@ -257,32 +256,17 @@ def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
         except SynthError:
             continue
         schedules += [(made, False)] + [(made, True)] * (name != "direct")
+    times = PredictedTimes(network)
     protocols = ("Simple", "LL", "LL128") if {link.kind for link in topology.links} == {"nvlink"} else ("Simple", "LL")
+    ways = []
+    for schedule, whole in schedules:
+        step = 1 if whole else 4 * schedule.chunks * task.buffer_units
+        ways += [(step, times.add(Variant(schedule, shape(schedule), protocol))) for protocol in protocols]
     best: dict[int, float] = {}
     for size in plan.tables[0].sizes:
-        found = []
-        for schedule, whole in schedules:
-            step = 1 if whole else 4 * schedule.chunks * task.buffer_units
-            found += [_predicted(schedule, network, -(-size // step) * step, protocol) for protocol in protocols]
-        best[size] = min(found)
+        found = [seconds(-(-size // step) * step) for step, seconds in ways]
+        best[size] = min(time for time in found if time is not None)
     return best
-
-
-def _predicted(schedule: Schedule, network: Network, size: int, protocol: str) -> float:
-    """Seconds: of each step its latency, what the protocol adds, and the bytes of its busiest link or limit."""
-    index = {(r.src, r.dst, r.via): i for i, r in enumerate(network.routes)}
-    chunk, total = float(size * schedule.collective.unit_share / schedule.chunks), 0.0
-    for step in schedule.steps:
-        load = Counter(index[s.src, s.dst, s.via] for s in step.sends if not s.local)
-        rounds = [Fraction(n, network.routes[i].units) for i, n in load.items()]
-        rounds += [Fraction(sum(load[i] for i in cap.routes), cap.units) for cap in network.caps]
-        latency = max((network.routes[i].latency for i in load), default=network.latency)
-        total += (
-            float(latency) * 1e-6
-            + STEP_OVERHEAD[protocol]
-            + WIRE_FACTOR[protocol] * float(max(rounds, default=0)) * chunk / (float(network.unit) * 1e9)
-        )
-    return total
 
 
 def _plain(frontier: Frontier) -> Model:

@@ -9,6 +9,7 @@ from synth.api import synthesis, tuning_inputs
 from synth.api.inputs import named_topology
 from synth.api.tuning_inputs import Search
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
+from synth.catalog.tuner.predicted_times import PredictedTimes
 from synth.model import compressed_schedule
 from synth.model.frontier import LowerBound, Point
 from synth.model.scale_frontier import ScaleFrontier, scale_point
@@ -69,13 +70,13 @@ def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
 
 def test_when_the_time_is_over_the_baselines_are_candidates_alone():
     ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
-    over = candidates([NamedSchedule("S1", direct), NamedSchedule("ring", ring, True)], [], late=lambda: True)
+    network = direct.network
+    late = PredictedTimes(network, late=lambda: True)
+    over = candidates([NamedSchedule("S1", direct), NamedSchedule("ring", ring, True)], [], times=late)
     assert {c.algorithm.schedule for c in over.candidates} == {ring}
     assert over.notes[0] == "the time limit left no time to predict the times of S1: not candidates"
-    times = iter([False])
-    assert {
-        c.algorithm.schedule for c in candidates([NamedSchedule("S1", direct)], [], late=lambda: next(times)).candidates
-    } == {direct}
+    over = candidates([NamedSchedule("S1", direct)], [], times=PredictedTimes(network))
+    assert {c.algorithm.schedule for c in over.candidates} == {direct}
 
 
 def test_tables_say_in_plain_words_what_columns_are_and_nothing_of_no_loss():

@@ -17,6 +17,7 @@ from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
 from synth.errors import SynthError, UsageError
 from synth.model.frontier import ParetoFrontier
+from synth.model.rational import counted
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.tune import Answer
     from synth.export.request import Machine
     from synth.pareto.events import Listener
+    from synth.program.message_cost import MessageCost
 
-ALWAYS = ("ring", "tree", "direct")  # baselines that are always chosen from
+# Baselines that are always chosen from, where they apply.
+ALWAYS = ("ring", "tree", "direct", "hierarchical", "two-step", "halving-doubling", "binomial", "bruck")
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 REFERENCE_PROTOCOLS = (
     "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between "
@@ -51,6 +54,7 @@ def tune(
     root: int | None = TuningRequest.root,
     protocols: Sequence[str] = TuningRequest.protocols,
     instances: Sequence[int] = TuningRequest.instances,
+    per_send: MessageCost = TuningRequest.per_send,
     tolerance: float | None = TuningRequest.tolerance,
     dtype: str = TuningRequest.dtype,
     in_place: bool = TuningRequest.in_place,
@@ -71,7 +75,7 @@ def tune(
     """
     request = TuningRequest(
         topology, collective, tuple(sizes), frontiers, measured, catalog, logs, baselines, root, protocols, instances,
-        tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
+        per_send, tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)
 
@@ -137,30 +141,38 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
 def _answer(
     work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: Search
 ) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:  # fmt: skip
-    from synth.catalog.tuner import candidates, cost_model, tune
+    from synth.catalog.tuner import candidates, tune
     from synth.catalog.tuner import measurements as tune_measured
+    from synth.catalog.tuner.predicted_times import PredictedTimes
 
     measured = tuple(tune_measured.merge_measurements(work.measured))
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
     prefix = f"{work.name}-" if several else ""
     schedules = _schedules(work, request, search)
-    found = candidates.candidates(schedules, measured, request.variants, prefix, facts, lambda: search.left == 0)
+    times = None
+    if not measured and work.network is not None:
+        times = PredictedTimes(work.network, request.per_send, lambda: search.left == 0)
+    found = candidates.candidates(schedules, measured, request.variants, prefix, facts, times)
     offered = [*found.candidates]
-    if not measured:
-        own = [one for one in schedules if one.name in LIBRARY]
-        offered += [c for one in own for c in candidates.nccl_candidates(one.name, one.schedule, facts, prefix)]
+    if times is not None:
+        for one in schedules:
+            if one.name in LIBRARY:
+                offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
     says = "; ".join(dict.fromkeys(m.says for m in measured))
     model = tune.fit_model(found.candidates, says)
-    if model is None and not measured and work.network is not None:
-        model = cost_model.nominal(work.network)
+    if times is not None:
+        model = times.model
     ranks = work.ranks or measured[0].ranks
     tolerance = request.tolerance
     if tolerance is None:
         tolerance = tune.TOLERANCE if measured else 0.0
     question = tune.Question(work.name, ranks, request.sizes, request.element, tolerance, work.root)
     answer = tune.choose_algorithms(question, offered, model)
-    return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
+    notes = (*work.notes, *found.notes, *answer.notes)
+    if times is not None and times.not_run:
+        notes += (f"{counted(len(times.not_run), 'schedule')} too long to run, predicted by synchronous steps",)
+    return answer._replace(notes=notes), model, measured
 
 
 def _schedules(work: Work, request: TuningRequest, search: Search) -> list[NamedSchedule]:

@@ -15,6 +15,7 @@ from synth.cli.framework.options import (
     machine_if_named,
     machine_options,
     output_options,
+    per_send_option,
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit
@@ -37,7 +38,7 @@ CONFLICTS = {
 # options that TuningRequest calls the same
 SAME = (
     "sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place",
-    "dividing", "time_limit", "jobs",
+    "dividing", "time_limit", "jobs", "per_send",
 )  # fmt: skip
 
 
@@ -96,6 +97,7 @@ class Share(click.ParamType):
 )
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
 @instances_option("Copies of a program to try (repeatable).", multiple=True)
+@per_send_option
 @click.option(
     "--dividing/--no-dividing",
     default=None,
@@ -160,7 +162,7 @@ def _tuned(flags: dict[str, Any]) -> Any:
         frontiers=flags["from_files"],
         catalog=flags["db"],
         ranks=flags["gpus"],
-        **{key: flags[key] for key in SAME},
+        **{key: flags[key] for key in SAME if flags[key] is not None},
     )
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
         return tuning.tune_request(request, listen)

@@ -7,13 +7,14 @@ to. If another version of the lowering made the program, it is matched by label,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 from synth.catalog.tuner.cost_terms import Shape, shape
 from synth.catalog.tuner.measurements import Measurement
+from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
 from synth.catalog.tuner.tune import Candidate
 from synth.errors import SynthError, VerificationError
 from synth.export.request import Machine
@@ -50,15 +51,16 @@ def candidates(
     ways: Sequence[tuple[str, int]] | None = None,
     prefix: str = "",
     machine: Machine | None = None,
-    late: Callable[[], bool] = lambda: False,
+    times: PredictedTimes | None = None,
 ) -> CandidateSet:
     """Return every schedule with every pair (protocol, instances) of `ways`, and every other measured algorithm.
 
     `ways` None: the measured pairs; where there are none, Simple, LL and LL128 in one instance, LL128 only for
     schedules all of whose links are NVLink according to `machine`. `prefix` precedes each label; labels differ by
-    protocol and instances. `late` returns True when the time is over: schedules that are neither measured nor `always`
-    candidates are then omitted.
+    protocol and instances. `times` predicts the times of those that were not measured. When its time is over, schedules
+    that are neither measured nor `always` candidates are omitted.
     """
+    late = times.late if times else lambda: False
     schedules = _distinct(schedules)
     notes: list[str] = []
     matched: dict[tuple[int, str, int], Measurement] = {}
@@ -92,7 +94,11 @@ def candidates(
             if protocol != "LL128" or named not in no_ll128:
                 match = matched.get((k, protocol, instances))
                 samples = match.samples if match else ()
-                result.append(Candidate(_algorithm(named, protocol, instances, prefix), shapes[k], samples))
+                predicted = None
+                if times is not None and not matched:
+                    predicted = times.add(Variant(named.schedule, shapes[k], protocol, instances))
+                algorithm = _algorithm(named, protocol, instances, prefix)
+                result.append(Candidate(algorithm, shapes[k], samples, predicted))
     result += [_foreign(measurement, prefix) for measurement in others]
     unused = [place for place in matched if place[1:] not in pairs]
     if unused:
@@ -100,7 +106,9 @@ def candidates(
     return CandidateSet(tuple(_with_distinct_labels(result)), tuple(notes))
 
 
-def nccl_candidates(name: str, schedule: Schedule, machine: Machine | None, prefix: str = "") -> list[Candidate]:
+def nccl_candidates(
+    name: str, schedule: Schedule, machine: Machine | None, times: PredictedTimes, prefix: str = ""
+) -> list[Candidate]:
     """Return NCCL's algorithm `name` in each protocol, for any number of elements, predicted by the equal
     `schedule`."""
     shape = _shape(schedule, False)
@@ -109,7 +117,8 @@ def nccl_candidates(name: str, schedule: Schedule, machine: Machine | None, pref
     for protocol in protocols:
         label = f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}")
         options = (("algorithm", name), ("protocol", protocol.lower()))
-        result.append(Candidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), shape))
+        predicted = times.add(Variant(schedule, shape, protocol))
+        result.append(Candidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), shape, (), predicted))
     return result
 
 

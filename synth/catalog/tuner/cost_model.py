@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from synth.catalog.tuner.cost_terms import Shape, terms
 from synth.model.rational import rational, show
 from synth.model.topology import Network
+from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.program import PROTOCOLS
 
 # Seconds of a step beside α, by protocol.
@@ -34,9 +35,9 @@ ORDER = ("step", "wire", "launch", "stall", "block", "op")
 ROUNDS = 20  # repetitions of the fit; it ends earlier where the assignment of rows to terms repeats itself
 DEPENDENT = 1e-6  # distance of a unit column from the span of the others below which it counts as linearly dependent
 NOMINAL = (
-    "predicted, not measured: α of each step and bytes/β of its busiest link on {network}; protocols as NCCL's own "
-    "model counts them"
-    " (Simple +2.9 µs and LL128 +1.4 µs a step; LL at 1/3, LL128 at 92% of the bandwidth)"
+    "predicted, not measured: runs of the reference executor on {network}{messages}; protocols as NCCL's own model "
+    "counts them"
+    " (Simple +2.9 µs and LL128 +1.4 µs a hop; LL at 1/3, LL128 at 92% of the bandwidth)"
 )
 
 
@@ -86,14 +87,20 @@ class Model:
         }  # fmt: skip
 
 
-def nominal(network: Network) -> Model:
-    """Return the model of a network without measurements; it has no launch overhead, since none is known."""
+def nominal(network: Network, per_send: MessageCost = NO_COST) -> Model:
+    """Return the model of a network without measurements; it has no launch overhead, since none is known.
+
+    A step pays `per_send` for one message at either end.
+    """
     coefficients = {}
     for latency in {route.latency for route in network.routes}:
         for protocol in PROTOCOLS:
-            coefficients[f"step {show(latency)} {protocol}"] = float(latency) * 1e-6 + STEP_OVERHEAD[protocol]
+            hop = float(latency + 2 * per_send.microseconds(protocol)) * 1e-6
+            coefficients[f"step {show(latency)} {protocol}"] = hop + STEP_OVERHEAD[protocol]
             coefficients[f"wire {show(latency)} {protocol}"] = WIRE_FACTOR[protocol]
-    return Model("nominal", dict(sorted(coefficients.items())), NOMINAL.format(network=network.name))
+    messages = f", a message costs {per_send} at either end" if per_send else ""
+    says = NOMINAL.format(network=network.name, messages=messages)
+    return Model("nominal", dict(sorted(coefficients.items())), says)
 
 
 def fit(rows: Sequence[Row], says: str = "") -> Model:

@@ -10,6 +10,7 @@ from pathlib import Path
 from synth.errors import UsageError
 from synth.model.frontier import ParetoFrontier
 from synth.model.topology import Topology
+from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.program import PROTOCOLS
 
 SIZES = tuple(1 << k for k in range(10, 31))  # 1 KiB to 1 GiB
@@ -31,6 +32,7 @@ class TuningRequest:
     `protocols`: protocols to run a schedule with. (): those that were measured; by the model Simple, LL and, over
     NVLink alone, LL128.
     `instances`: numbers of copies side by side to try. (): those that were measured; by the model one.
+    `per_send`: the cost of a message at either end, in predicted times.
     `tolerance`: the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times,
     none of predicted ones.
     `dtype`: the type of the elements that chunks are made of.
@@ -55,6 +57,7 @@ class TuningRequest:
     root: int | None = None
     protocols: Sequence[str] = ()
     instances: Sequence[int] = ()
+    per_send: MessageCost = NO_COST
     tolerance: float | None = None
     dtype: str = "float32"
     in_place: bool = False

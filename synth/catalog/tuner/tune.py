@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import Model, Row, fit
 from synth.catalog.tuner.cost_terms import Shape
-from synth.catalog.tuner.curves import BEYOND, Curve, cached_seconds
+from synth.catalog.tuner.curves import BEYOND, Curve, Predict, cached_seconds
 from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, ranges
 from synth.errors import SynthError
@@ -29,11 +29,15 @@ ROWS_A_TERM = 2  # measured times for each fitted coefficient that a fit needs t
 
 @dataclass(frozen=True)
 class Candidate:
-    """An algorithm, its shape for the cost model (None: unknown), and its measured samples."""
+    """An algorithm, its shape for the cost model (None: unknown), and its measured samples.
+
+    `predicted`: its seconds by size where nothing was measured. None: the cost model predicts them.
+    """
 
     algorithm: Algorithm
     shape: Shape | None = None
     samples: tuple[Sample, ...] = ()
+    predicted: Predict | None = None
 
 
 class Question(NamedTuple):
@@ -184,6 +188,8 @@ def _reach(candidates: Sequence[Candidate]) -> tuple[int, int] | None:
 
 def _curve(candidate: Candidate, model: Model | None, reach: tuple[int, int] | None) -> Curve:
     shape, algorithm = candidate.shape, candidate.algorithm
+    if candidate.predicted is not None and not candidate.samples:
+        return Curve((), candidate.predicted)
     if shape is None or model is None:
         return Curve(candidate.samples)
     known, protocol, instances = model, algorithm.protocol, algorithm.instances

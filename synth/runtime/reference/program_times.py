@@ -59,16 +59,16 @@ class ProgramTimes:
         self._straight: set[tuple[int, int]] = set()  # intervals of elements in which the time is interpolated
 
     def seconds(self, size: int) -> float:
-        """Return the seconds of a call of `size` bytes, of the next size whose chunks have whole elements."""
-        elements = max(1, -(-size // (FLOAT32.size * self.program.loop_chunks)))
-        return float(self.picoseconds(elements)) * 1e-12
+        """Return the seconds of a call of `size` bytes; chunks may have a fraction of an element, but one at least."""
+        elements = Fraction(size, FLOAT32.size * self.program.loop_chunks)
+        return float(self.picoseconds(max(Fraction(1), elements))) * 1e-12
 
-    def picoseconds(self, elements: int) -> Fraction:
+    def picoseconds(self, elements: Fraction | int) -> Fraction:
         """Return the ps of a call whose chunks have `elements` elements, interpolated where that is near enough."""
         if elements > self._steady:
             half = self._steady // 2
             last = self.computed(self._steady)
-            return last + Fraction(last - self.computed(half), self._steady - half) * (elements - self._steady)
+            return last + (elements - self._steady) * Fraction(last - self.computed(half), self._steady - half)
         low = 1
         while low * SPACING <= elements:
             low *= SPACING
@@ -94,7 +94,7 @@ class ProgramTimes:
     def _arena(self, slices: int) -> Arena:
         return Arena(self.program, self._layout, in_place=self._in_place, slices=slices)
 
-    def _between(self, elements: int, low: int, high: int) -> Fraction:
+    def _between(self, elements: Fraction | int, low: int, high: int) -> Fraction:
         """Return the ps at `elements` in low..high; the interval is divided until its middle lies on a line."""
         while elements not in self._computed and (low, high) not in self._straight and high - low > 1:
             middle = max(low + 1, isqrt(low * high))
@@ -106,14 +106,14 @@ class ProgramTimes:
             else:
                 low = middle
         if elements in self._computed:
-            return Fraction(self._computed[elements])
+            return Fraction(self._computed[int(elements)])
         if low < (middle := isqrt(low * high)) < high and middle in self._computed:
             low, high = (low, middle) if elements < middle else (middle, high)
         return self._line(elements, low, high)
 
-    def _line(self, elements: int, low: int, high: int) -> Fraction:
+    def _line(self, elements: Fraction | int, low: int, high: int) -> Fraction:
         """Return the ps at `elements` on the line through the times at `low` and `high`."""
         if low == high:
             return Fraction(self.computed(low))
         first, last = self.computed(low), self.computed(high)
-        return first + Fraction(last - first, high - low) * (elements - low)
+        return first + (elements - low) * Fraction(last - first, high - low)

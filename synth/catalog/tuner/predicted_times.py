@@ -1,0 +1,113 @@
+"""Predicted times of schedules: runs of the reference executor, on links that each protocol makes slower.
+
+A protocol's overhead of a hop is added to every α, and its share of the bandwidth divides every β, both as in the
+nominal model (`cost_model`). A schedule's program then runs without data. Where the nominal model, which adds up
+synchronous steps, predicts `SCREEN` times the least of its predictions, or the program is too long to run, that
+prediction is the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, nominal
+from synth.catalog.tuner.cost_terms import Shape
+from synth.errors import SynthError, VerificationError
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.program.checked_lowering import lower
+from synth.program.lowering_options import LoweringOptions
+from synth.program.message_cost import NO_COST, MessageCost
+from synth.runtime.reference.program_times import ProgramTimes
+
+# Multiple of the least nominal prediction at a size from which a schedule is no longer run there: no run has been seen
+# to take half of its nominal prediction.
+SCREEN = 2.5
+# Sends of a schedule, times instances, up to which its program is run; each run takes about 50 µs a send.
+MAXIMUM_SENDS = 12_000
+
+Predict = Callable[[int], float | None]
+
+
+class Variant(NamedTuple):
+    """A schedule, the terms of its nominal time, and the protocol and the number of instances that it runs with."""
+
+    schedule: Schedule
+    shape: Shape
+    protocol: str
+    instances: int = 1
+
+
+class PredictedTimes:
+    """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
+
+    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
+    been run by then are not run any more. `model` is the nominal model.
+    """
+
+    def __init__(
+        self, network: Network, per_send: MessageCost = NO_COST, late: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.network, self.per_send, self.late = network, per_send, late
+        self.model: Model = nominal(network, per_send)
+        self._variants: list[Variant] = []
+        self._networks: dict[str, Network] = {}
+        self._least = cache(self._least_nominal)
+        self.not_run: set[Schedule] = set()
+
+    def add(self, variant: Variant) -> Predict:
+        """Add a variant. Returns its time as a function of the size, to be called when all variants are added."""
+        self._variants.append(variant)
+        program_times = cache(lambda: self._program_times(variant))
+
+        def seconds(size: int) -> float | None:
+            predicted = self.nominal(variant, size)
+            if predicted is None or predicted > SCREEN * self._least(size):
+                return predicted
+            times = program_times()
+            if times is None:  # instances that share links are what the nominal model knows least about
+                return predicted if variant.instances == 1 else None
+            return times.seconds(size)
+
+        return seconds
+
+    def nominal(self, variant: Variant, size: int) -> float | None:
+        """Return the seconds of the nominal model."""
+        return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
+
+    def _least_nominal(self, size: int) -> float:
+        times = [self.nominal(variant, size) for variant in self._variants]
+        return min((time for time in times if time is not None), default=0.0)
+
+    def _program_times(self, variant: Variant) -> ProgramTimes | None:
+        """Return the times of the variant's program; None where it cannot be lowered, is too long, or time is over."""
+        schedule, _, protocol, instances = variant
+        sends = sum(len(step.sends) for step in schedule.steps) * instances
+        try:
+            if sends <= MAXIMUM_SENDS and not self.late():
+                program = lower(schedule, LoweringOptions(protocol=protocol, instances=instances))
+                return ProgramTimes(program, self._slower(protocol), self.per_send)
+        except VerificationError:
+            raise
+        except SynthError:
+            pass
+        self.not_run.add(schedule)
+        return None
+
+    def _slower(self, protocol: str) -> Network:
+        """Return the network with the protocol's overhead of a hop in every α, and its bandwidth."""
+        if protocol not in self._networks:
+            overhead = rounded(STEP_OVERHEAD[protocol] * 1e6)
+            routes = [replace(route, latency=route.latency + overhead) for route in self.network.routes]
+            unit = self.network.unit / rounded(WIRE_FACTOR[protocol])
+            self._networks[protocol] = replace(self.network, routes=tuple(routes), unit=unit)
+        return self._networks[protocol]
+
+
+def rounded(value: float) -> Fraction:
+    """Return a float constant as the fraction that was meant: 1/0.92 as 25/23."""
+    return Fraction(value).limit_denominator(1000)

@@ -1,0 +1,81 @@
+"""Predicted times of the tuner: runs of the reference executor, and what a cost per message changes."""
+
+from fractions import Fraction
+
+import pytest
+
+from synth import api
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD
+from synth.catalog.tuner.cost_terms import shape
+from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.program.checked_lowering import lower
+from synth.program.message_cost import NO_COST, MessageCost
+from synth.runtime.reference.executor import Reference
+
+KB = 1 << 10
+
+
+def of_direct(topology, collective):
+    """Return a frontier whose only point is the direct schedule."""
+    found = api.baseline("direct", topology, collective)
+    point = Point.of(found, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand")
+    return Frontier(found.network, found.collective, (point,))
+
+
+def chosen(topology, collective, size, cost=NO_COST):
+    plan = api.tune(topology, collective, [size], frontiers=[of_direct(topology, collective)], per_send=cost,
+                    protocols=["LL"], dividing=False)  # fmt: skip
+    (table,) = plan.tables
+    return {a.label for a in plan.algorithms if a == plan.choose(collective, size)}.pop(), table.seconds[0] or 0
+
+
+@pytest.mark.parametrize(
+    ("topology", "collective", "size", "few"),
+    [
+        ("dgx-a100*4", "alltoall", 32 * KB, "two-step-LL"),
+        ("full:24", "alltoall", 24 * 16, "bruck-LL"),
+        ("full:32", "broadcast", 64, "binomial-LL"),
+        ("full:32", "allreduce", 64, "halving-doubling-LL"),
+    ],
+)
+def test_algorithms_of_few_messages_win_at_small_sizes_where_messages_cost(topology, collective, size, few):
+    free, least = chosen(topology, collective, size)
+    paid, more = chosen(topology, collective, size, MessageCost.parse("0.5us"))
+    assert free != few and paid == few
+    assert more > least
+    assert chosen(topology, collective, size << 20, MessageCost.parse("0.5us"))[0] != few
+
+
+def test_a_prediction_is_a_run_of_the_program_with_the_protocols_overhead():
+    schedule = api.baseline("ring", "dgx1", "allgather")
+    times = PredictedTimes(schedule.network)
+    simple, ll = (times.add(Variant(schedule, shape(schedule), protocol)) for protocol in ("Simple", "LL"))
+    run = Reference(network=schedule.network).time(lower(schedule), 1).picoseconds or 0
+    size = 4 * lower(schedule).loop_chunks
+    hops = len(schedule.steps)
+    assert simple(size) == pytest.approx(run * 1e-12 + hops * STEP_OVERHEAD["Simple"], rel=1e-3)
+    assert (ll(size) or 0) < (simple(size) or 0)
+    assert (ll(1 << 30) or 0) > (simple(1 << 30) or 0)
+
+
+def test_programs_that_are_far_behind_or_too_long_are_not_run():
+    ring, direct = (api.baseline(name, "full:8", "allgather") for name in ("ring", "direct"))
+    late = PredictedTimes(ring.network, late=lambda: True)
+    kept = late.add(Variant(direct, shape(direct), "LL"))
+    none = late.add(Variant(direct, shape(direct), "LL", 2))
+    far = late.add(Variant(ring, shape(ring), "Simple"))
+    assert kept(64) == late.nominal(Variant(direct, shape(direct), "LL"), 64)
+    assert far(64) == late.nominal(Variant(ring, shape(ring), "Simple"), 64)
+    assert none(64) is None
+    assert late.not_run == {direct}
+
+
+def test_a_message_has_its_cost_in_the_nominal_model_too():
+    schedule = api.baseline("direct", "full:8", "allgather")
+    free, paid = PredictedTimes(schedule.network), PredictedTimes(schedule.network, MessageCost.parse("LL=1us"))
+    variant = Variant(schedule, shape(schedule), "LL")
+    assert paid.nominal(variant, 64) == pytest.approx((free.nominal(variant, 64) or 0) + 2e-6)
+    simple = variant._replace(protocol="Simple")
+    assert paid.nominal(simple, 64) == free.nominal(simple, 64)
+    assert "a message costs LL=1us at either end" in paid.model.says
