@@ -6,6 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
+from host_runs import needs_compiler
+from host_runs import same_outputs as both
 from programs import (
     all_send_first,
     broadcast_chain,
@@ -30,20 +32,7 @@ from synth.runtime.kernel import build_host, logical_clock, sources, tables
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
 
-needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 pytestmark = needs_compiler
-
-
-def both(program, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
-    """Runs `program` by the host and the reference executor: the outputs are right, and the same to the bit."""
-    layout = Layout(program.collective, program.chunks)
-    given = reference_data.random_inputs(layout, elements, dtype(kind), op, seed)
-    cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
-    found = Host(**options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
-    wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
-    reference_data.check(layout, dtype(kind), op, given, found)
-    for rank, (mine, right) in enumerate(zip(found, wanted, strict=True)):
-        assert mine.tobytes() == right.tobytes(), f"rank {rank}"
 
 
 QUICK = (

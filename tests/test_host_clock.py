@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
+from host_runs import KNOWN, fifo_options, needs_compiler
 from programs import (
     all_send_first,
     broadcast_chain,
-    direct_allgather,
     recursive_doubling_allreduce,
     ring_allgather,
     ring_allreduce,
@@ -23,18 +23,11 @@ from synth.program.buffer_layout import Layout
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
 from synth.runtime.host.executor import Host
-from synth.runtime.kernel import build_host, logical_clock
+from synth.runtime.kernel import logical_clock
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
 
-pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
-KNOWN = (
-    ring_allgather(4, 2),
-    direct_allgather(4),
-    ring_allreduce(4),
-    recursive_doubling_allreduce(4, 3),
-    broadcast_chain(4, 5),
-)
+pytestmark = needs_compiler
 
 
 def network(name):
@@ -44,10 +37,9 @@ def network(name):
 def both(program, links, elements, kind="float32", op="sum", in_place=False, **options):
     """The kernel's times, after comparing all that both executors say."""
     given = reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 0)
-    cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
     host = Host(**{"network": links, "threads": 1, "clock": "logical", "timeout": 30.0} | options)
     found = host.run(program, given, dtype=kind, op=op, in_place=in_place)
-    wanted = Reference(network=links, **cut).run(program, given, dtype=kind, op=op, in_place=in_place)
+    wanted = Reference(network=links, **fifo_options(options)).run(program, given, dtype=kind, op=op, in_place=in_place)
     assert (found.picoseconds, found.links) == (wanted.picoseconds, wanted.links)
     assert found.outputs and wanted.outputs
     assert [a.tobytes() for a in found.outputs] == [b.tobytes() for b in wanted.outputs]

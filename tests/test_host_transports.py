@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from host_runs import KNOWN, needs_compiler, same_outputs
 from programs import (
     all_send_first,
-    broadcast_chain,
     direct_allgather,
     put_allgather,
     racing_broadcast,
-    recursive_doubling_allreduce,
     ring_allgather,
     ring_allreduce,
 )
@@ -24,32 +23,16 @@ from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
 from synth.runtime.host.executor import Host, collect_outputs
-from synth.runtime.kernel import build_host, sources, tables
+from synth.runtime.kernel import sources, tables
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
 
-needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 WAYS = {sources.LL: {"protocol": "LL"}, sources.DIRECT: {}, sources.PLAIN: {"direct": False}}
-KNOWN = (
-    ring_allgather(4, 2),
-    direct_allgather(4),
-    ring_allreduce(4),
-    recursive_doubling_allreduce(4, 3),
-    broadcast_chain(4, 5),
-)
 
 
-def both(program, way, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
-    """Right, and the same as the reference's to the bit."""
-    layout = Layout(program.collective, program.chunks)
-    given = reference_data.random_inputs(layout, elements, dtype(kind), op, seed)
-    cut = {name: value for name, value in (WAYS[way] | options).items() if name in ("protocol", "depth", "part")}
-    found = (
-        Host(**{"threads": 2} | WAYS[way] | options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
-    )
-    wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
-    reference_data.check(layout, dtype(kind), op, given, found)
-    assert [mine.tobytes() for mine in found] == [right.tobytes() for right in wanted]
+def both(program, way, *shape, **options):
+    """The outputs of a way to send are right, and the same as the reference's to the bit."""
+    same_outputs(program, *shape, **{"threads": 2} | WAYS[way] | options)
 
 
 def loaded(program, elements, kind="int32", **options):

@@ -6,6 +6,7 @@ import random
 from fractions import Fraction
 
 import numpy as np
+import published_rates
 import pytest
 
 from bench.spanning_forest_check import verify
@@ -24,20 +25,6 @@ from synth.scale.forests.edge_splitting import split
 from synth.scale.forests.partial_trees import to_forest
 from synth.topologies import topology
 
-KNOWN = {
-    "dgx1": 171.43,
-    "dgx-a100": 342.86,
-    "dgx-a100*2:net=odd-even": 346.67,
-    "dgx-a100*4:net=odd-even": 266.67,
-    "mi250": 342.86,
-    "mi250*2": 354.13,
-    "ndv2*4": 16.67,
-    "rail:2x8": 10.67,
-    "fat-tree:16": 1.07,
-    "fat-tree:16:levels=3": 1.07,
-    "torus:3x4": 4.36,
-}
-
 
 def packed(machine: Topology, collective: str = "allgather", root: int = 0) -> Forest:
     bound = throughput(fabric(machine), collective, root)
@@ -46,11 +33,11 @@ def packed(machine: Topology, collective: str = "allgather", root: int = 0) -> F
     return to_forest(bound.fabric, bound, grown, (), "packing")
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", published_rates.GBPS)
 def test_published_bandwidths_are_reached(name: str) -> None:
     forest = packed(topology(name))
     found = verify(forest)
-    assert found.time == forest.time and round(float(found.bandwidth), 2) == KNOWN[name]
+    assert found.time == forest.time and round(float(found.bandwidth), 2) == published_rates.GBPS[name]
     assert found.depth == forest.depth
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import published_rates
 import pytest
 
 from synth.checker.certificates import throughput_cuts
@@ -19,15 +20,6 @@ from synth.scale.fabric.fabric import fabric
 from synth.topologies import topology
 
 # ForestColl's published bandwidths, and what TE-CCL's instance of four NDv2 allows.
-KNOWN = {
-    "dgx1": 171.43,
-    "dgx-a100": 342.86,
-    "dgx-a100*2:net=odd-even": 346.67,
-    "dgx-a100*4:net=odd-even": 266.67,
-    "mi250": 342.86,
-    "mi250*2": 354.13,
-    "ndv2*4": 16.67,
-}
 SMALL = [
     "ring:5",
     "line:4",
@@ -51,12 +43,12 @@ SMALL += [
 ]
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", published_rates.GBPS)
 def test_published_bandwidths(name: str) -> None:
     machine = topology(name)
     for collective in ("allgather", "reduce-scatter"):
         found = throughput(fabric(machine), collective)
-        assert round(float(found.bandwidth), 2) == KNOWN[name]
+        assert round(float(found.bandwidth), 2) == published_rates.GBPS[name]
         assert machine.ranks / throughput_cuts.check(found.certificate, machine) == found.bandwidth
 
 
