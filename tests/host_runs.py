@@ -21,7 +21,7 @@ KNOWN = (
 
 
 def fifo_options(options):
-    """Those of the host's options that the reference executor takes too."""
+    """The host's options that the reference executor takes too."""
     return {name: options[name] for name in ("protocol", "depth", "part") if name in options}
 
 
