@@ -3,6 +3,7 @@ kept."""
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ from synth.pareto import prefetched_bounds
 from synth.pareto.combining.constructions import Constructions
 from synth.pareto.events import Options
 from synth.pareto.log import Log
+from synth.pareto.queries import call_within_limit
 from synth.pareto.sweep import Sweep
 from synth.scale import frontier_points, search
 from synth.solvers.processes import pool
@@ -188,3 +190,27 @@ def test_trees_of_an_allreduce_are_not_packed_beyond_the_limit(seconds):
 
     assert made(0.0).forest is not None
     assert (made(200.0).forest is None) == (seconds is not None)
+
+
+def test_a_late_call_of_the_sweep_is_killed_at_the_limit():
+    """Tree bounds and packings look at no wall clock themselves. Without a limit they run in this process."""
+    late = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2)
+    assert call_within_limit(late, time.sleep, 1000) == Unknown("time")
+    assert call_within_limit(Sweep(NETWORK, TASK, Options(), Log(None, "")), os.getpid) == os.getpid()
+    pool.stop()
+
+
+def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):
+    """Searches end before the limit, so that incumbents are entered and scale points written out within it."""
+    ends = []
+
+    def run(sweep):
+        ends.append((sweep.deadline.end, sweep.started + sweep.options.time_limit))
+        return SimpleNamespace(open=())
+
+    monkeypatch.setattr(Sweep, "run", run)
+    options = Options(time_limit=100)
+    engine_choice.synthesize(engine_choice.Query(MACHINE, TASK, options, log=tmp_path / "log"))
+    ((searches, limit),) = ends
+    assert limit - 100 * (engine_choice.ENTRY_SHARE + engine_choice.LAST_SHARE) <= searches
+    assert searches < limit - 100 * engine_choice.LAST_SHARE

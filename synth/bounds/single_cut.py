@@ -27,11 +27,12 @@ Ranks = frozenset[int]
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
 
 
-def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] = ()) -> LowerBound:
+def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] | None = None) -> LowerBound:
     """Return the greatest bound on R/C by a single cut of a few, for any number of chunks and steps.
 
-    For allreduce the number of all sends gives a bound, too. `sets`: further sets of ranks to try as the inside of a
-    cut. The bound is 0 where each rank has all that it wants. Raises InfeasibleError where data cannot reach a rank.
+    For allreduce the number of all sends gives a bound, too. `sets`: the sets of ranks to try as the inside of a cut
+    (default: blocks of ranks, and boxes). The bound is 0 where each rank has all that it wants. Raises InfeasibleError
+    where data cannot reach a rank.
     """
     least = steps(network, collective)
     if not least.value:
@@ -40,7 +41,7 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
     prices = _prices(network, set(range(len(network.routes))))
     best = Fraction(counted) / _capacity(prices)
-    for ranks in dict.fromkeys([*_candidate_sets(network), *sets]):
+    for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
         if sends:
             prices_into = _prices_into(network, ranks)

@@ -24,6 +24,7 @@ from synth import bounds
 from synth.errors import InfeasibleError, UsageError
 from synth.frontiers.incumbents import (
     MAX_WRITTEN_SENDS,
+    SECONDS_PER_SEND,
     Incumbents,
     announce,
     find_incumbents,
@@ -59,6 +60,8 @@ INCUMBENT_SHARE = 0.4
 QUICK_RANKS = 16
 # The least share of a time limit, and the least seconds, for what follows the sweep, even where that used up the time.
 LAST_SHARE, LAST_SECONDS = 0.1, 1.0
+# The greatest share of a time limit for entering incumbents that the sweep has not come to.
+ENTRY_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -282,7 +285,23 @@ def synthesize_exact(
     )
     if incumbents is not None:
         sweep.seeds, sweep.first_bound, sweep.reached = incumbents.schedules, incumbents.bound, incumbents.reached
+        sweep.reserve = _reserve(query, incumbents)
     return sweep.run()
+
+
+def _reserve(query: Query, incumbents: Incumbents) -> float:
+    """Return the seconds of the time limit after the searches of the sweep: for entering incumbents and the last part.
+
+    The sweep of other sums than reversals plans the entries itself.
+    """
+    limit, task = query.options.time_limit, query.collective
+    if limit is None:
+        return 0.0
+    entries = 0.0
+    if task.reversible or not task.combining:
+        sends = sum(len(step.sends) for _, schedule in incumbents.schedules for step in schedule.steps)
+        entries = min(limit * ENTRY_SHARE, SECONDS_PER_SEND * sends)
+    return entries + limit * LAST_SHARE
 
 
 def frontier_from_log(query: Query, why: str) -> Frontier:

@@ -7,6 +7,7 @@ far it may be from the best, and an interval whose bound a flow point meets is c
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -33,8 +34,8 @@ def merge_scale_points(
     """Return the frontier `found` with the points of the scale methods that improve on it.
 
     It is `found` itself where that has no open interval. The remaining stages of `search` are run first. `incumbents`:
-    schedules that are written out already. `options`: limits on the points. At the `deadline` one point may still be
-    written out. Raises SweepInterrupted with the points so far on Ctrl-C.
+    schedules that are written out already. `options`: limits on the points. After the `deadline` a schedule is
+    written out only where there is no point yet. Raises SweepInterrupted with the points so far on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:
@@ -46,7 +47,8 @@ def merge_scale_points(
         search.advance(deadline)
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
-    points, interrupted, wrote = list(found.points), search.state.interrupted, False
+    points, interrupted = list(found.points), search.state.interrupted
+    pace = SECONDS_PER_SEND  # slower on a busy machine
     late, long = list[Point](), list[Point]()  # improvements that are not written out
     try:
         for candidate in search.state.points():
@@ -59,12 +61,14 @@ def merge_scale_points(
             if schedule is None and sends > MAX_WRITTEN_SENDS:
                 long.append(candidate)
                 continue
-            if schedule is None and wrote and deadline.remaining() <= SECONDS_PER_SEND * sends:
+            if schedule is None and points and deadline.remaining() <= pace * sends:
                 late.append(candidate)
                 continue
             if schedule is None:
                 search.state.progress(f"writing out {candidate.construction}")
-                schedule, wrote = _schedule(candidate, found), True
+                began = time.monotonic()
+                schedule = _schedule(candidate, found)
+                pace = max(SECONDS_PER_SEND, (time.monotonic() - began) / max(1, sends))
             if schedule is None:
                 long.append(candidate)
                 continue

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, lcm
 
+from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown
 from synth.model.rational import counted, show
 from synth.model.schedule import Problem
+from synth.model.topology import Network
 from synth.pareto import prefetched_bounds
-from synth.pareto.queries import begin_tree_query, finish_tree_query, query_portfolio
+from synth.pareto.queries import begin_tree_query, call_within_limit, finish_tree_query, query_portfolio
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes.deadline import Deadline
 from synth.solvers.processes.fork_server import Job
@@ -196,18 +198,31 @@ def _suggested(state: SweepState, steps: int, bound: LowerBound, seconds: float)
 
     Where a packing meets the bound, trees prove no higher one.
     """
+    packing = call_within_limit(
+        state, _fractional_packing, *state.forwards(), steps, bound.value, seconds, state.options.seed
+    )
+    if packing is None or isinstance(packing, Unknown):
+        return False, []
+    q = bound.value.denominator
+    m = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in packing)) // q
+    return True, [m] if q * m * state.collective.units <= SETTINGS.most_chunks else []
+
+
+def _fractional_packing(
+    network: Network, collective: Collective, steps: int, bound: Fraction, seconds: float, seed: int
+) -> list[float] | None:
+    """Return the rounds of each step of a fractional packing of trees that meets `bound`, or None.
+
+    `seconds`: CPU seconds of the search.
+    """
     from synth.bounds.trees.column_generation import FoldedProblem, generate
     from synth.model import symmetry
 
-    network, collective = state.forwards()
     folded = FoldedProblem(network, collective, steps, symmetry.generators(network, collective))
-    deadline = Deadline.after(seconds, cpu=True)
-    columns = generate(folded, float(bound.value), deadline=deadline, seed=state.options.seed)
-    if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
-        return False, []
-    q = bound.value.denominator
-    m = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in columns.rounds)) // q
-    return True, [m] if q * m * state.collective.units <= SETTINGS.most_chunks else []
+    columns = generate(folded, float(bound), deadline=Deadline.after(seconds, cpu=True), seed=seed)
+    if columns is None or columns.value > float(bound) * (1 + 1e-6):
+        return None
+    return [float(r) for r in columns.rounds]
 
 
 def _tree_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: float) -> LowerBound | None:
@@ -217,8 +232,8 @@ def _tree_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: fl
     network, collective = state.forwards()
     seconds = max(2.0, state.seconds_left(work_limit) / 2)
     state.tell("query", f"S={steps}: tree bound", steps, bound.value)
-    higher = trees.tree_bound(network, collective, steps, state.budget(seconds))
-    if higher is None or higher.value <= bound.value:
+    higher = call_within_limit(state, trees.tree_bound, network, collective, steps, state.budget(seconds))
+    if higher is None or isinstance(higher, Unknown) or higher.value <= bound.value:
         return None
     if state.collective.combining:
         higher = LowerBound(higher.value, higher.certificate | {"reversed": True}, higher.scope)

@@ -51,6 +51,7 @@ class SweepState:
     complete: bool = False
     last: int | None = None  # the greatest number of steps that the sweep followed, None where no more can gain
     started: float = field(default_factory=time.monotonic)
+    reserve: float = 0.0  # seconds of the time limit for entering the last seeds and for what follows the sweep
     spent: float = 0.0  # CPU seconds of each processor, in the processes of the queries
     upto: int | None = None  # number of steps up to which points count for `best`, None for all
     share: float | None = None  # seconds for an open S that the sweep returns to
@@ -133,9 +134,9 @@ class SweepState:
 
     @property
     def deadline(self) -> Deadline:
-        """The end of the time limit."""
+        """The end of the searches: that of the time limit, less the reserve."""
         limit = self.options.time_limit
-        return NEVER if limit is None else Deadline(self.started + limit)
+        return NEVER if limit is None else Deadline(self.started + limit - self.reserve)
 
     @property
     def out_of_time(self) -> bool:

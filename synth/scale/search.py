@@ -363,17 +363,24 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
         state.add_points([Candidate(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
 
     def route_quickly() -> None:
-        _raise_bound(concurrent_flow.capacity_lengths(graph, group), state)
         flows = by_weights(graph, group, sources, QUICK_PHASES)
         _raise_bound(flows, state)
+        _raise_bound(concurrent_flow.capacity_lengths(graph, group), state)
         paths = AlltoallPaths(flows, 1)
         for steps in (paths.longest, 2 * paths.longest):
             add_schedule("few phases of multiplicative weights", 2, paths.schedule(steps))
 
     def search_flows() -> None:
-        state.progress("least congestion")
-        with _part():
-            flows = _congestion(graph, group, state)
+        try:
+            state.progress("least congestion")
+            with _part():
+                flows = _congestion(graph, group, state)
+        except KeyboardInterrupt:
+            if not state.bound[1]:
+                raise
+            state.interrupted = True
+            state.mark_open(SEARCH, "interrupted")
+            return
         searched = bool(flows.flow.any())
         if searched:
             state.plan("paths of least congestion", lambda: add("least congestion", 1, lambda: flows))
