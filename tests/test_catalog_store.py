@@ -14,7 +14,7 @@ import pytest
 
 import synth
 from synth import api
-from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, large_fingerprint
+from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, scale_fingerprint
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.catalog.store.migrations import VERSION
 from synth.catalog.store.rows import Row
@@ -65,7 +65,7 @@ def entry(found: Frontier, state: str = DONE, **options: str) -> Entry:
 
 
 def large_entry(found: ScaleFrontier) -> Entry:
-    key = large_fingerprint(found.topology, found.collective_name, found.root)
+    key = scale_fingerprint(found.topology, found.collective_name, found.root)
     return Entry(key, found.topology.name, found.collective_name, found.topology.ranks, (), DONE, found)
 
 

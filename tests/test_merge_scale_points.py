@@ -61,7 +61,7 @@ def test_points_are_labelled_and_verified(name, coll, monkeypatch):
     assert len([line for line in said if "sends replayed" in line]) == len(made.points)
     assert "stand beside those of exact synthesis" in made.notes[-1]
     if coll != "allreduce":  # which says its construction in any case
-        table = frontier_text.frontier(made)
+        table = frontier_text.report(made)
         construction = [name for name, _ in table.columns].index("construction")
         assert all(row[construction].startswith("flow: ") for row in table.rows)
 
@@ -88,7 +88,7 @@ def test_only_what_improves_is_added(monkeypatch):
     _, some = left_open("dgx-a100*2", "allgather", *(replace(p, construction="exact").schedule for p in every[:2]))
     again = merge_scale_points.merge_scale_points(some, ScaleSearch(machine, "allgather", most_sends=13_000))
     assert [p.construction == "exact" for p in again.points] == [True, True] + [False] * (len(every) - 2)
-    table = frontier_text.frontier(again)
+    table = frontier_text.report(again)
     constructions = [row[[name for name, _ in table.columns].index("construction")] for row in table.rows]
     assert constructions[:2] == ["exact", "exact"] and constructions[2].startswith("flow: ")
     assert all(

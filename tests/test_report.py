@@ -515,7 +515,7 @@ def test_a_schedule_alone_is_shown_without_claims(dgx1, tmp_path):
     assert report.collect([save(tmp_path / "t.json", broken)]).sheets[0].status == "failed its check"
 
 
-def test_large_frontiers_show_rates_and_the_bound_in_words(tmp_path):
+def test_frontiers_at_scale_show_rates_and_the_bound_in_words(tmp_path):
     large = api.frontier("dgx-h100*2", "allgather", engine="flow")
     doc = large.to_json()  # type: ignore[union-attr]
     known, value = report.collect([save(tmp_path / "l.json", doc)]).sheets[0], report.collect([large]).sheets[0]  # type: ignore[list-item]
@@ -528,10 +528,13 @@ def test_large_frontiers_show_rates_and_the_bound_in_words(tmp_path):
         assert min(a + b * size for _, a, b in known.times.lines) == pytest.approx(
             large.seconds_at(large.best(size), size)
         )  # type: ignore[union-attr]
-    doc["topology"]["name"] = "nobody's"
-    alone = report.collect([save(tmp_path / "m.json", doc)]).sheets[0]
-    assert alone.times.lines == () and alone.rate == pytest.approx(known.rate) and alone.stairs == known.stairs
-    assert dict(alone.provenance)["certificates"].startswith("not re-checked")
+    doc["topology"]["name"] = "nobody's"  # its links stand in the document
+    own = report.collect([save(tmp_path / "m.json", doc)]).sheets[0]
+    assert own.topology == "nobody's" and own.times == known.times and own.provenance[0] == known.provenance[0]
+    for key in ("unit", "switches", "sorts", "links", "limits"):
+        del doc["topology"][key]
+    with pytest.raises(FormatError, match=r"m\.json.*no machine known by name"):
+        report.collect([save(tmp_path / "m.json", doc)])
 
 
 def test_a_large_bound_that_is_too_high_fails_its_check(tmp_path):

@@ -109,19 +109,19 @@ def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_on
         "open: with 7 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
-    assert [row[4] for row in frontier_text.frontier(replace(found, points=three)).rows] == ["best known"] * 3
-    assert [row[4] for row in frontier_text.frontier(replace(found, points=three[:2])).rows] == [
+    assert [row[4] for row in frontier_text.report(replace(found, points=three)).rows] == ["best known"] * 3
+    assert [row[4] for row in frontier_text.report(replace(found, points=three[:2])).rows] == [
         "best known (bound 1)"
     ] * 2
     own = (*three[:2], replace(three[2], bound=LowerBound(Fraction(5, 4), {})))
-    assert [row[4] for row in frontier_text.frontier(replace(found, points=own)).rows][1:] == [
+    assert [row[4] for row in frontier_text.report(replace(found, points=own)).rows][1:] == [
         "best known (bound 1)",
         "best known (bound 5/4)",
     ]
 
 
 def test_an_empty_frontier_can_be_shown():
-    assert frontier_text.frontier(made(complete=True)).rows == ()
+    assert frontier_text.report(made(complete=True)).rows == ()
     assert "<table>" in frontier_html(made())
     assert frontier_text.choice(made(), 1024).rows == ()
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point
-from synth.errors import FormatError, SynthError, UsageError
+from synth.errors import FormatError, SynthError
 from synth.model.collective import ALIASES
-from synth.model.frontier import Frontier
+from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -131,21 +131,19 @@ def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> ExportResult:
     """
     from synth.api.programs import export_program as exported
 
-    if isinstance(entry.frontier, Frontier):
-        return exported(entry.frontier, to, **options)
-    return exported(schedule(entry, options.pop("point", None), options.get("size")), to, **options)
+    return exported(frontier(entry), to, **options)
 
 
 def schedule(entry: Entry, point: int | None = None, size: int | None = None) -> Schedule:
-    """The schedule of a point (from 1; the best at `size`, 1 MiB unless given); one by flow methods is written out.
+    """The schedule of a point (from 1; the best at `size`, 1 MiB unless given), with every send listed.
 
     Raises SynthError where there is none, or it is too large for that, UsageError for another point.
     """
-    found = entry.frontier
-    if found is None or not found.points:
+    return chosen_point(frontier(entry), point, size).schedule.written_out()
+
+
+def frontier(entry: Entry) -> ParetoFrontier:
+    """The frontier of an entry. Raises SynthError where it has no point."""
+    if entry.frontier is None or not entry.frontier.points:
         raise SynthError(f"entry {entry.id} has no point ({entry.state})")
-    if isinstance(found, Frontier):
-        return chosen_point(found, point, size).schedule
-    if point is not None and not 1 <= point <= len(found.points):
-        raise UsageError(f"point {point}: the frontier has points 1 to {len(found.points)}")
-    return (found.points[point - 1] if point else found.best(size or 1 << 20)).schedule.written_out()
+    return entry.frontier

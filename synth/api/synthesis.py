@@ -154,8 +154,7 @@ def _flow(
     try:
         found = engine_choice.synthesize_flow(machine, *task, on_event, time_limit=time_limit)
     except SweepInterrupted as stop:
-        found = stop.frontier
-        raise SweepInterrupted(found if isinstance(found, Frontier) else found.within(most, chunks), stop.log) from None
+        raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
     if most is not None and most < found.least_steps:
         was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
         raise InfeasibleError(f"{task[0]} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, ParetoFrontier
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Network, Topology
 
@@ -86,19 +85,15 @@ class Entry:
         return self.fingerprint[:12]
 
     @property
+    def exact(self) -> Frontier | None:
+        """The frontier of exact synthesis, which also answers the problem in other numbers of the ranks; None for one
+        of flow methods, or none at all."""
+        return self.frontier if isinstance(self.frontier, Frontier) else None
+
+    @property
     def roots(self) -> tuple[int, ...]:
         """The roots of the collective; () where it has none or the entry has no frontier."""
         return () if self.frontier is None else self.frontier.roots
-
-
-def frontier_fingerprint(frontier: ParetoFrontier, options: Options = ()) -> str:
-    """Return the fingerprint of the problem that `frontier` answers."""
-    match frontier:
-        case Frontier():
-            return fingerprint(frontier.network, frontier.collective, options)
-        case ScaleFrontier():
-            return large_fingerprint(frontier.topology, frontier.collective_name, frontier.root, options)
-    raise TypeError(f"no fingerprint of a {type(frontier).__name__}")
 
 
 def fingerprint(network: Network, collective: Collective, options: Options = ()) -> str:
@@ -111,7 +106,7 @@ def fingerprint(network: Network, collective: Collective, options: Options = ())
     return _digest([problem_fingerprint(network, collective), sorted(map(list, options))])
 
 
-def large_fingerprint(topology: Topology, collective: str, root: int | None, options: Options = ()) -> str:
+def scale_fingerprint(topology: Topology, collective: str, root: int | None, options: Options = ()) -> str:
     """Return the SHA-256 of a problem of the flow engines: links and limits with exact bandwidths, the collective's
     name and root, and the options."""
     live = topology.live()

@@ -17,16 +17,16 @@ from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError
-from synth.model.frontier import Frontier
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
+from synth.topologies import scale_frontier_files
 from synth.view.page import sections as sheets
 from synth.view.page.frontier_section import Sheet
 from synth.view.page.sections import EntryContext
 
 SQLITE = b"SQLite format 3\0"
-ReportSource = str | Path | Entry | Frontier | ScaleFrontier | Plan | Schedule
+ReportSource = str | Path | Entry | ParetoFrontier | Plan | Schedule
 SheetMaker = Callable[[SheetContext], Iterator[Sheet]]
 
 
@@ -95,7 +95,8 @@ def _of_file(path: Path, wanted: ReportSelection, context: SheetContext, result:
         case "synth.plan/1":
             return partial(report_sheets.value_sheets, read(name, lambda: Plan.from_json(doc)), name, rows)
         case "synth.large/1":
-            return partial(report_sheets.of_large_document, doc, name, rows)
+            frontier = read(name, lambda: scale_frontier_files.read(doc, path.parent, name))
+            return partial(report_sheets.value_sheets, frontier, name, rows)
         case "synth.measured/1":
             _measured(name, doc)  # a malformed one is refused before anything is shown
             context.measured.append((name, doc))

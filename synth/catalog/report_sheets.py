@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from synth.catalog.entry import INFEASIBLE, Entry
 from synth.checker.certificates import cuts
-from synth.checker.documents import exact_frontier, scale_frontier, scale_schema
-from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.compressed_schedule import CompressedSchedule
-from synth.model.frontier import Frontier
-from synth.model.rational import rational
+from synth.checker.documents import exact_frontier, scale_frontier
+from synth.errors import FormatError, VerificationError
+from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
@@ -78,85 +76,50 @@ def failed_sheet(name: str, topology: str, collective: str, ranks: int, error: E
 
 
 def value_sheets(
-    value: Entry | Frontier | ScaleFrontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext
+    value: Entry | ParetoFrontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext
 ) -> Iterator[Sheet]:
     """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
         case Entry():
             yield _of_entry(value, context)
-        case Frontier():
-            yield _of_frontier(value, name, rows, context, ())
-        case ScaleFrontier():
-            yield _of_large(value, name, rows, context, ())
+        case ParetoFrontier():
+            yield _of_frontier(value, name, rows, context)
         case Plan():
             yield from _of_plan(value, name, rows, context)
         case Schedule():
             yield _of_schedule(value, name, rows, context)
 
 
-def _of_frontier(frontier: Frontier, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...]) -> Sheet:
-    collective, network = frontier.collective, frontier.network
-    if context.verify:
-        try:
-            exact_frontier.document(frontier.to_json())
-        except VerificationError as error:
-            return failed_sheet(name, network.name, collective.name, network.ranks, error, rows)
-    root = collective.roots[0] if len(collective.roots) == 1 else None
-    measured = attached + context.measurements_of(network.name, collective.name, collective.ranks, root)
-    return read(name, lambda: sections.of_frontier(frontier, context.about(name, rows, measured)))
-
-
-def _of_large(
-    frontier: ScaleFrontier, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...]
+def _of_frontier(
+    frontier: ParetoFrontier, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...] = ()
 ) -> Sheet:
-    topology = frontier.topology
+    machine, collective, roots = frontier.machine, frontier.collective_name, frontier.roots
+    check, sheet, checked = SHEETS[frontier.engine]
     if context.verify:
         try:
-            proved = scale_frontier.bound(frontier.certificate, topology)
-            if proved < frontier.bound:
-                raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
+            check(frontier)
         except VerificationError as error:
-            return failed_sheet(name, topology.name, frontier.collective_name, topology.ranks, error, rows)
-    measured = attached + context.measurements_of(
-        topology.name, frontier.collective_name, topology.ranks, frontier.root
-    )
-    return read(name, lambda: sections.of_large(frontier, context.about(name, rows, measured, BOUND_CHECKED)))
+            return failed_sheet(name, machine.name, collective, machine.ranks, error, rows)
+    root = roots[0] if len(roots) == 1 else None
+    measured = attached + context.measurements_of(machine.name, collective, machine.ranks, root)
+    return read(name, lambda: sheet(frontier, context.about(name, rows, measured, checked)))
 
 
-def of_large_document(doc: dict, name: str, rows: Rows, context: SheetContext) -> Iterator[Sheet]:
-    """Yield the sheet of a document ``synth.large/1``. Raises FormatError.
-
-    Its bound is checked on the topology of that name. Where no such topology is known, the sheet shows the document
-    alone, unchecked.
-    """
-    try:
-        scale_schema.check(doc)
-    except VerificationError as error:
-        raise FormatError(f"is malformed: {error}", name) from None
-    frontier = read(name, lambda: _large(doc))
-    if frontier is None:
-        yield read(name, lambda: sections.of_large_document(doc, EntryContext(name, provenance=rows)))
-    else:
-        yield _of_large(frontier, name, rows, context, ())
+def _check_exact(frontier: Frontier) -> None:
+    exact_frontier.document(frontier.to_json())
 
 
-def _large(doc: dict) -> ScaleFrontier | None:
-    """Return the frontier of a document without its schedules; None where no topology of that name has its ranks and
-    unit."""
-    from synth import topologies
-
-    described = doc["topology"]
-    try:
-        topology = topologies.topology(str(described["name"])).live()
-    except SynthError:
-        return None
-    if topology.ranks != described["ranks"] or topology.unit_bandwidth() != rational(described["unit_gbps"]):
-        return None
-    return ScaleFrontier.from_json(doc, topology, [_no_schedule] * len(doc["points"]))
+def _check_bound(frontier: ScaleFrontier) -> None:
+    proved = scale_frontier.bound(frontier.certificate, frontier.topology)
+    if proved < frontier.bound:
+        raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
 
 
-def _no_schedule() -> CompressedSchedule:
-    raise SynthError("this schedule is in a file of its own")
+# For the frontiers of each engine: the check, which raises VerificationError; the sheet; the sentence on the check.
+SHEETS: dict[str, Any] = {
+    "exact": (_check_exact, sections.of_frontier, CHECKED),
+    "flow": (_check_bound, sections.of_scale_frontier, BOUND_CHECKED),
+}
 
 
 def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContext) -> Sheet:
@@ -188,14 +151,13 @@ def _of_entry(entry: Entry, context: SheetContext) -> Sheet:
     rows, frontier = _provenance_rows(entry), entry.frontier
     if entry.state == INFEASIBLE or frontier is None:
         return _without_schedule(entry, rows, context)
-    make = _of_frontier if isinstance(frontier, Frontier) else _of_large
-    return make(frontier, entry.id, rows, context, entry.measurements)  # type: ignore[arg-type]
+    return _of_frontier(frontier, entry.id, rows, context, entry.measurements)
 
 
 def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
     """Return the sheet of an entry that is proved impossible or failed twice."""
-    frontier, certificate = entry.frontier, entry.certificate
-    if context.verify and certificate and isinstance(frontier, Frontier):
+    frontier, certificate = entry.exact, entry.certificate
+    if context.verify and certificate and frontier is not None:
         try:
             cuts.check(certificate, frontier.network.document, frontier.collective.document)
         except VerificationError as error:

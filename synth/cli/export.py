@@ -20,6 +20,7 @@ from synth.errors import SynthError, UsageError
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
     from synth.export.request import ExportRequest
+    from synth.model.frontier import ParetoFrontier
 
 ELEMENTS = {
     "float64": 8,
@@ -126,21 +127,26 @@ def export(file: Path | None, **flags: Any) -> None:
       synth export frontier.json --all --runtime executor -o algorithms
       synth export --plan plan.json --to msccl-dir -o algorithms
     """
-    from synth.api import programs
-
     if flags["plan"] is not None:
         _plan(file, flags)
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
+    export_source(file, file.name, flags)
+
+
+def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any]) -> None:
+    """Export a file, or a frontier called `name`, by the options of `synth export`."""
+    from synth.api import programs
+
     output, every = flags["output"], flags["every"]
     if every and (output in (None, "-") or flags["point"] is not None):
         raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point out")
     check_writable(output)
     if every:
         folders.check(Path(output))
-    with waiting(f"exporting {file.name}"):
-        result = programs.export_request(file, _request(flags, flags["to"] or "msccl-xml"))
+    with waiting(f"exporting {name}"):
+        result = programs.export_request(source, _request(flags, flags["to"] or "msccl-xml"))
     if every:
         from synth.export import folder_notes
 

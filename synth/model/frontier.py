@@ -12,9 +12,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from synth.errors import SynthError, TooManySendsError
 from synth.model.collective import Collective
@@ -253,6 +253,17 @@ class ParetoFrontier(ABC):
         raise TooManySendsError(
             schedule.sends, f"point {number} has {schedule.sends} sends; at most {most} are written out: {fitting}"
         )
+
+    def within(self, steps: int | None, chunks: int | None) -> Self:
+        """Return the frontier with points of at most so many steps and chunks, and a note where some are left out."""
+        points = tuple(
+            p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks)
+        )
+        if len(points) == len(self.points):
+            return self
+        limits = [f"{most} {what}" for most, what in ((steps, "steps"), (chunks, "chunks")) if most is not None]
+        note = f"points of more than {' or '.join(limits)} are left out, as was asked"
+        return replace(self, points=points, notes=(*self.notes, note))  # type: ignore[type-var]
 
     @abstractmethod
     def written_out(

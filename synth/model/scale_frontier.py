@@ -122,20 +122,6 @@ class ScaleFrontier(ParetoFrontier):
         written = Frontier(self.network, self.collective, tuple(points), notes=self.notes, labels=self.labels)
         return written, tuple(lacking)
 
-    def within(self, steps: int | None, chunks: int | None) -> ScaleFrontier:
-        """Return the frontier with points of at most so many steps and chunks, and a note where some are left out."""
-        points = tuple(
-            p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks)
-        )
-        if len(points) == len(self.points):
-            return self
-        limits = [f"{most} {what}" for most, what in ((steps, "steps"), (chunks, "chunks")) if most is not None]
-        return replace(
-            self,
-            points=points,
-            notes=(*self.notes, f"points of more than {' or '.join(limits)} are left out, as was asked"),
-        )
-
     def to_json(self, files: dict[int, str] | None = None, *, links: bool = True) -> dict:
         """As a JSON document; `files`: the file that holds the schedule of a point, by its index.
 

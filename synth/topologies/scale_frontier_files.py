@@ -28,8 +28,10 @@ def read(doc: dict, folder: Path, file: str) -> ScaleFrontier:
 
     try:
         machine, _, files = scale_frontier.open_document(doc, folder, named)
-    except (VerificationError, FormatError) as error:
-        raise FormatError(f"{error}", file) from None
+    except VerificationError as error:
+        raise FormatError(f"is malformed: {error}", file) from None
+    except FormatError as error:
+        raise FormatError(str(error), file) from None
     sources = []
     for i, row in enumerate(doc["points"]):
         sources.append(_source(doc, i, folder, machine) if i in files else _missing(i, row))

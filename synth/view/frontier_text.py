@@ -35,7 +35,7 @@ class Report:
     sentences: tuple[str, ...] = ()
 
 
-def frontier(found: Frontier) -> Report:
+def report(found: Frontier) -> Report:
     """Return the table of `synth pareto`: a row per point, then proofs, open intervals and a recommended point."""
     sums = found.collective.combining
     columns = [

@@ -11,7 +11,7 @@ from synth.view.frontier_text import Report
 
 def frontier_html(frontier: Frontier) -> str:
     """Return the table of `synth pareto` as an HTML fragment for notebooks."""
-    return report_html(frontier_text.frontier(frontier))
+    return report_html(frontier_text.report(frontier))
 
 
 def report_html(content: Report) -> str:

@@ -39,8 +39,10 @@ def report(found: ScaleFrontier) -> Report:
 
 
 def choice(found: ScaleFrontier, size: int) -> Report:
-    """Return the table of `synth pareto --size`: the recommended point at `size` bytes."""
+    """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points."""
     table = report(found)
+    if not found.points:
+        return table
     best = found.points.index(found.best(size))
     line = (
         f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,7 +15,6 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule, SwitchSend
 from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
@@ -33,6 +33,10 @@ __all__ = [
     "print_schedule",
 ]
 WIDE = 400  # width in characters when stdout is no terminal, so that rows are neither folded nor cut there
+
+
+# The tables of a frontier, by the engine that it comes from.
+TABLES: dict[str, Any] = {"exact": frontier_text, "flow": scale_table}
 
 
 def print_report(content: Report) -> None:
@@ -55,20 +59,12 @@ def print_report(content: Report) -> None:
 
 def print_frontier(frontier: ParetoFrontier) -> None:
     """Print the table of `synth pareto`."""
-    match frontier:
-        case Frontier():
-            print_report(frontier_text.frontier(frontier))
-        case ScaleFrontier():
-            print_report(scale_table.report(frontier))
+    print_report(TABLES[frontier.engine].report(frontier))
 
 
 def print_choice(frontier: ParetoFrontier, size: int) -> None:
-    """Print the table of `synth pareto --size`, the whole one where there are no points at scale."""
-    match frontier:
-        case Frontier():
-            print_report(frontier_text.choice(frontier, size))
-        case ScaleFrontier():
-            print_report(scale_table.choice(frontier, size) if frontier.points else scale_table.report(frontier))
+    """Print the table of `synth pareto --size`."""
+    print_report(TABLES[frontier.engine].choice(frontier, size))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:

@@ -15,7 +15,6 @@ from synth.catalog.jobs.cost_estimate import CostEstimator, EntryTime
 from synth.catalog.jobs.task import Task
 from synth.catalog.store.rows import Row
 from synth.catalog.store.store import Store
-from synth.model.frontier import Frontier
 
 Fate = Literal["todo", "known", "alike"]
 
@@ -91,7 +90,7 @@ def look_up(
         return
     continued = entry.state == OPEN and (retry_open or (go_on and _has_more_time(task, entry)))
     if continued or (entry.state == FAILED and retry_failed):
-        points = entry.frontier.points if isinstance(entry.frontier, Frontier) else ()
+        points = entry.exact.points if entry.exact is not None else ()
         item.task, item.before = replace(task, known=tuple(p.to_json() for p in points)), version
         return
     item.fate, item.state, item.entry, item.reason, item.seconds = fate, entry.state, entry.id, entry.reason, 0.0

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, large_fingerprint
+from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, scale_fingerprint
 from synth.catalog.jobs.job_file import TaskOptions
 from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
@@ -94,7 +94,7 @@ class Task:
         """The fingerprint of the task's problem, the key of its entry."""
         if self.engine == "flow":
             root = self.roots[0] if self.name in ROOTED and self.roots else None
-            return large_fingerprint(self.topology, self.name, root, self.answer_options)
+            return scale_fingerprint(self.topology, self.name, root, self.answer_options)
         return fingerprint(self.network, self.collective_value, self.answer_options)
 
     @cached_property

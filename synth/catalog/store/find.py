@@ -10,11 +10,10 @@ from typing import Any
 from synth.catalog import relabelling as relabel
 from synth.catalog.entry import Entry, Options
 from synth.catalog.isomorphism import Relabelling, relabelling
+from synth.catalog.store import exact_frontiers
 from synth.catalog.store.blobs import Blob, pack, unpack
-from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, VerificationError
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
 from synth.model.topology import Network
 
@@ -55,8 +54,8 @@ class Alias:
 
     def of(self, entry: Entry) -> Entry:
         """Return `entry` for this machine. Raises FormatError where the map does not fit the entry."""
-        frontier = entry.frontier
-        if not isinstance(frontier, Frontier):
+        frontier = entry.exact
+        if frontier is None:
             raise FormatError("belongs to an entry without a frontier")
         if self.map is None:
             problem = problem_fingerprint(frontier.network, frontier.collective)
@@ -92,35 +91,22 @@ def find_isomorphic(
     for number, read in candidates:
         try:
             entry = read()
-            if not isinstance(entry.frontier, Frontier):
+            frontier = entry.exact
+            if frontier is None:
                 continue
-            isomorphism = relabelling((entry.frontier.network, entry.frontier.collective), (network, collective))
+            isomorphism = relabelling((frontier.network, frontier.collective), (network, collective))
             if isomorphism is None:
                 continue
             alias = Alias(network, collective, tuple(labels), isomorphism)
             answer = alias.of(entry)
             if ("same_bits", "true") in [(key, value.lower()) for key, value in options] and not _same_bits(answer):
                 continue
-            check_entry(answer)
+            exact_frontiers.check(answer, {})
         except (FormatError, VerificationError):
             continue
         return number, alias, answer
     return None
 
 
-def check_entry(entry: Entry) -> list[str]:
-    """Check an entry of exact synthesis, and return a line for each verified claim. Raises VerificationError."""
-    frontier = entry.frontier
-    if not isinstance(frontier, Frontier):
-        return []
-    lines = exact_frontier.document(frontier.to_json())
-    if entry.certificate:
-        from synth.checker.certificates import cuts
-
-        cuts.check(entry.certificate, frontier.network.document, frontier.collective.document)
-        lines.append(f"{entry.state}: {entry.certificate.get('kind')} certificate checked")
-    return lines
-
-
 def _same_bits(entry: Entry) -> bool:
-    return isinstance(entry.frontier, Frontier) and all(p.same_bits for p in entry.frontier.points)
+    return entry.exact is not None and all(p.same_bits for p in entry.exact.points)

@@ -8,20 +8,20 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from synth.catalog.entry import Entry
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, canonical
+from synth.program import checked_lowering
 from synth.program.program import MAX_INSTANCES, Program
 
 MEASURED = "synth.measured/1"
 MOST_PROGRAMS, MOST_ROWS = 10_000, 1_000_000  # programs and rows of one document of measurements
 # Entries that are tried for one measured program: those with a point of as many steps, rounds per chunk and chunks.
 MOST_CANDIDATES = 200
-WRITTEN_SENDS = 1 << 20  # sends of a compressed schedule: a larger one is not expanded to compare its program
 
 
 class StoredProgram(NamedTuple):
@@ -103,7 +103,6 @@ def lowered(entry: Entry, program: dict) -> tuple[StoredProgram, Program] | None
 
     `program`: its row in a measured document.
     """
-    from synth.program.checked_lowering import lower
     from synth.program.lowering_options import LoweringOptions
 
     for number, schedule in _schedules(entry, program):
@@ -111,7 +110,9 @@ def lowered(entry: Entry, program: dict) -> tuple[StoredProgram, Program] | None
         if rest or not 0 < instances <= MAX_INSTANCES:
             continue
         try:
-            lowering = lower(schedule, LoweringOptions(protocol=program["protocol"], instances=instances))
+            lowering = checked_lowering.lower(
+                schedule, LoweringOptions(protocol=program["protocol"], instances=instances)
+            )
         except VerificationError:
             raise
         except SynthError:
@@ -123,20 +124,12 @@ def lowered(entry: Entry, program: dict) -> tuple[StoredProgram, Program] | None
 
 def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
     """Yield the number and the schedule of each point of the entry with as many steps as `program`."""
-    frontier = entry.frontier
-    if isinstance(frontier, Frontier):
-        for k, point in enumerate(frontier.points, 1):
-            if program.get("steps") in (None, point.steps):
-                yield k, point.schedule
-    elif frontier is not None:
-        for k, point in enumerate(frontier.points, 1):
-            if program.get("steps") in (None, point.steps):
-                try:
-                    schedule = point.schedule
-                    if len(schedule.step) <= WRITTEN_SENDS:
-                        yield k, schedule.written_out()
-                except SynthError:  # not stored, or too large to expand, and then it cannot have been run as a program
-                    continue
+    for k, point in enumerate(entry.frontier.points if entry.frontier is not None else (), 1):
+        if program.get("steps") in (None, point.steps):
+            with suppress(SynthError):  # not stored, and then it cannot have been run as a program
+                schedule = point.schedule
+                if schedule.sends <= checked_lowering.MAX_SENDS:
+                    yield k, schedule.written_out()
 
 
 def candidates(base: sqlite3.Connection, doc: dict, program: dict) -> list[str]:

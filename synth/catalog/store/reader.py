@@ -19,7 +19,6 @@ from synth.catalog.store.programs import StoredProgram, read
 from synth.catalog.store.rows import LIGHT, Choice, Row, entry, row_of_columns
 from synth.catalog.store.sqlite_file import connect, snapshot, sqlite_errors
 from synth.errors import FormatError, UsageError
-from synth.model.frontier import Frontier
 from synth.program.program import Program
 
 DIGITS = frozenset("0123456789abcdef")
@@ -49,8 +48,8 @@ class Reader:
                 stored = cls(base, Path()).entry(number, measurements=False)
             except FormatError:  # `verify` names it, `gc` removes it
                 continue
-            if isinstance(stored.frontier, Frontier):
-                value = invariant(stored.frontier.network, stored.frontier.collective, stored.options)
+            if stored.exact is not None:
+                value = invariant(stored.exact.network, stored.exact.collective, stored.options)
                 base.execute("UPDATE entries SET invariant = ? WHERE id = ?", (value, number))
 
     def __enter__(self) -> Self:

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, STATES, Entry, Provenance
 from synth.catalog.isomorphism import invariant
-from synth.catalog.store import scale_frontiers
+from synth.catalog.store import exact_frontiers, scale_frontiers
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError
-from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.frontier import ParetoFrontier
 from synth.model.rational import show
-from synth.model.scale_frontier import ScaleFrontier
 
 EXACT, FLOW = "exact", "flow"
+# How the frontiers of each engine are stored, checked and named.
+CODECS: dict[str, Any] = {EXACT: exact_frontiers, FLOW: scale_frontiers}
 # Rank of each state when an entry is added twice: a failed entry never replaces a result, an open entry never a
 # complete one.
 WORTH = {FAILED: 0, OPEN: 1, DONE: 2, INFEASIBLE: 2}
@@ -128,11 +129,9 @@ def packed(entry: Entry) -> Packed:
         for p in frontier.points:
             value = show(p.rounds_per_chunk), float(p.rounds_per_chunk)
             rows.append((p.steps, p.rounds, p.chunks, *value, p.status, p.construction))
-    if isinstance(frontier, Frontier):
-        columns["invariant"] = invariant(frontier.network, frontier.collective, entry.options)
-        blobs["frontier"] = pack(frontier.to_json())
-    elif isinstance(frontier, ScaleFrontier):
-        blobs = scale_frontiers.packed(frontier)
+        blobs = CODECS[frontier.engine].packed(frontier)
+    if entry.exact is not None:
+        columns["invariant"] = invariant(entry.exact.network, entry.exact.collective, entry.options)
     if entry.certificate:
         blobs["certificate"] = pack(entry.certificate)
     measured = tuple((str(doc.get("executor", "")), pack(doc)) for doc in entry.measurements)
@@ -155,10 +154,8 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
     try:
         frontier: ParetoFrontier | None = None
         part = "frontier"
-        if columns["engine"] == FLOW and "frontier" in blobs:
-            frontier = scale_frontiers.unpacked(blobs)
-        elif "frontier" in blobs:
-            frontier = Frontier.from_json(unpack(blobs["frontier"]))
+        if "frontier" in blobs:
+            frontier = CODECS[columns["engine"]].unpacked(blobs)
         elif columns["state"] != FAILED:
             raise FormatError("is gone")
         part = "certificate"

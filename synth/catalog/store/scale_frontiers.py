@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from synth.catalog.entry import Entry, Options, scale_fingerprint
 from synth.catalog.store.blobs import MOST_BYTES, Blob, pack, pack_bytes, unpack, unpack_bytes
+from synth.checker.documents import scale_frontier
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
@@ -51,6 +53,24 @@ def unpacked(blobs: dict[str, Blob]) -> ScaleFrontier:
     doc = unpack(blobs["frontier"])
     sources = [_source(row, blobs) for row in doc["points"]]
     return ScaleFrontier.from_json(doc, _topology(doc, blobs), sources)
+
+
+def problem(frontier: ScaleFrontier, options: Options) -> str:
+    """Return the fingerprint of the problem that `frontier` answers."""
+    return scale_fingerprint(frontier.topology, frontier.collective_name, frontier.root, options)
+
+
+def check(entry: Entry, blobs: dict[str, Blob]) -> list[str]:
+    """Check an entry and its stored `blobs`; return a line for each verified claim. Raises VerificationError."""
+    frontier = unpacked(blobs)
+    with tempfile.TemporaryDirectory() as folder:
+        files = {}
+        for i in range(len(frontier.points)):
+            name = f"point-{i + 1}"
+            if name in blobs:
+                files[i] = name
+                (Path(folder) / name).write_bytes(unpack_bytes(blobs[name]))
+        return scale_frontier.document(frontier.to_json(files, links=False), Path(folder), lambda: frontier.topology)
 
 
 def _topology(doc: dict, blobs: dict[str, Blob]) -> Topology:

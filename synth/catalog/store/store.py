@@ -18,7 +18,6 @@ from synth.catalog.store.reader import Reader
 from synth.catalog.store.rows import WORTH, Packed, packed
 from synth.catalog.store.sqlite_file import sqlite_errors, transaction
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier
 from synth.model.topology import Network
 
 
@@ -165,7 +164,7 @@ class Store(Reader):
 
 def _is_of_machine(entry: Entry, alias: Alias) -> bool:
     """Return True if the entry is of this very machine, with the same names, speeds and labels."""
-    frontier = entry.frontier
-    if not isinstance(frontier, Frontier) or frontier.labels != alias.labels:
+    frontier = entry.exact
+    if frontier is None or frontier.labels != alias.labels:
         return False
     return frontier.network.document == alias.network.document

@@ -5,22 +5,17 @@ An entry that is wrong does not stop the verification of the others.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from synth.catalog.entry import FAILED, INFEASIBLE, Entry, frontier_fingerprint
-from synth.catalog.store import programs
-from synth.catalog.store.blobs import Blob, check_checksum, unpack_bytes
-from synth.catalog.store.find import Alias, check_entry
-from synth.catalog.store.rows import packed
+from synth.catalog.entry import FAILED, INFEASIBLE, Entry
+from synth.catalog.store import exact_frontiers, programs
+from synth.catalog.store.blobs import Blob, check_checksum
+from synth.catalog.store.find import Alias
+from synth.catalog.store.rows import CODECS, packed
 from synth.catalog.store.sqlite_file import sqlite_errors
 from synth.catalog.store.store import Store
-from synth.checker.documents import scale_frontier
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.frontier import Frontier
-from synth.model.scale_frontier import ScaleFrontier
 from synth.program import analysis
 
 # The columns of a row that repeat values of the frontier, so that `ls` need not read it.
@@ -99,7 +94,7 @@ def _columns(store: Store, number: int, entry: Entry) -> list[str]:
             raise VerificationError(f"its row says {name} {row[name]!r}, its frontier {expected.columns[name]!r}")
     if [tuple(p[1:]) for p in points] != list(expected.points):
         raise VerificationError("its points are not those of its frontier")
-    if frontier_fingerprint(frontier, entry.options) != entry.fingerprint:
+    if CODECS[frontier.engine].problem(frontier, entry.options) != entry.fingerprint:
         raise VerificationError("its fingerprint is that of another problem")
     return []
 
@@ -107,24 +102,14 @@ def _columns(store: Store, number: int, entry: Entry) -> list[str]:
 def _answer(store: Store, number: int, entry: Entry) -> list[str]:
     """Replay schedules, and re-check certificates and the claims of completeness and impossibility."""
     frontier = entry.frontier
-    points = isinstance(frontier, Frontier) and frontier.points
+    points = frontier is not None and frontier.points
     if entry.state == INFEASIBLE and (not _is_proof(entry) or points):
         raise VerificationError(
             f"is infeasible, but holds points or no proof (certificate {entry.certificate.get('kind')!r})"
         )
-    if isinstance(frontier, Frontier):
-        return check_entry(entry)
-    if isinstance(frontier, ScaleFrontier):
-        with tempfile.TemporaryDirectory() as folder:
-            blobs = store.blobs(number)
-            for name, blob in blobs.items():
-                if name.startswith("point-"):
-                    (Path(folder) / name).write_bytes(unpack_bytes(blob))
-            files = {i: f"point-{i + 1}" for i in range(len(frontier.points)) if f"point-{i + 1}" in blobs}
-            return scale_frontier.document(
-                frontier.to_json(files, links=False), Path(folder), lambda: frontier.topology
-            )
-    return [f"{FAILED}: {entry.reason}"]
+    if frontier is None:
+        return [f"{FAILED}: {entry.reason}"]
+    return CODECS[frontier.engine].check(entry, store.blobs(number))
 
 
 def _is_proof(entry: Entry) -> bool:
@@ -168,7 +153,7 @@ def _aliases(store: Store, number: int, entry: Entry) -> list[str]:
         rows = store.base.execute(text, (number,)).fetchall()
     for key, topology, *blob in rows:
         try:
-            check_entry(Alias.read(Blob(*blob)).of(entry))
+            exact_frontiers.check(Alias.read(Blob(*blob)).of(entry), {})
         except (SynthError, KeyError, ValueError, TypeError, IndexError) as error:
             raise VerificationError(f"as {key[:12]} on {topology}: {error}") from None
     return [f"moved to {topology}, replayed and re-checked there" for _, topology, *_ in rows]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +10,15 @@ import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.export import export as plain
+from synth.cli.export import export_source
 from synth.cli.framework.output import check_writable, note, write
 from synth.cli.root import CONTEXT
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError
 
 if TYPE_CHECKING:
-    from synth.catalog.entry import Entry
+    pass
 
 _LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself
-_PLAIN: Callable[..., Any] = plain.callback or plain
 
 
 @click.command(context_settings=CONTEXT, short_help="Export an entry, as `synth export` does.")
@@ -46,26 +44,7 @@ def export(name: str, db: Path, **flags: Any) -> None:
     elif to == "schedule":
         _write(catalog.schedule(entry, flags["point"], flags["size"]).to_json(), flags["output"])
     else:
-        _exported(entry, flags)
-
-
-def _exported(entry: Entry, flags: dict[str, Any]) -> None:
-    """As `synth export` of the same frontier; of one by flow methods, of the chosen point's schedule."""
-    from synth.api import catalog
-    from synth.model.frontier import Frontier
-
-    if isinstance(entry.frontier, Frontier):
-        doc = entry.frontier.to_json()
-    elif flags["every"]:
-        raise UsageError(
-            f"{entry.id} is by flow methods, whose schedules are exported one at a time: --point K in place of --all"
-        )
-    else:
-        doc, flags = catalog.schedule(entry, flags["point"], flags["size"]).to_json(), flags | {"point": None}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{entry.id}.json"
-        file.write_text(json.dumps(doc))
-        _PLAIN(file=file, **flags, **dict.fromkeys(_LEFT_OUT))
+        export_source(catalog.frontier(entry), entry.id, flags | dict.fromkeys(_LEFT_OUT))
 
 
 def _write(doc: dict | None, output: str | None) -> None:

@@ -176,7 +176,7 @@ def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
     )
 
 
-def of_large(
+def of_scale_frontier(
     collective: str, bound: Fraction, gbps: Fraction, certificate: dict, least_steps: int
 ) -> tuple[tuple[str, str], ...]:
     """Return the claims proved for a frontier at scale, with their proofs."""

@@ -1,4 +1,4 @@
-"""Sheets of frontiers, large frontiers, schedules and measurements; those of plans are in `plans`."""
+"""Sheets of frontiers, exact and at scale, schedules and measurements; those of plans are in `plans`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from synth.model import number_text
 from synth.model.frontier import Frontier, Point
-from synth.model.rational import counted, rational, show
+from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.view import frontier_text, scale_table
@@ -29,7 +29,7 @@ class EntryContext:
 
 def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of exact synthesis."""
-    table = frontier_text.frontier(found)
+    table = frontier_text.report(found)
     algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, table.rows, strict=True))
     times = time_chart.of_frontier(found, about.measured)
     slopes = [slope for _, _, slope in times.lines if slope]
@@ -71,7 +71,7 @@ def _state(found: Frontier) -> tuple[str, str]:
     return (f"{len(found.open)} open" if found.open else "not complete"), PART
 
 
-def of_large(found: ScaleFrontier, about: EntryContext) -> Sheet:
+def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
     table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
@@ -105,74 +105,16 @@ def of_large(found: ScaleFrontier, about: EntryContext) -> Sheet:
         algorithms,
         min((a for _, a, _ in lines), default=0.0) or None,
         fastest,
-        time_chart.large_stairs(found.least_steps, found.bound, [(p.steps, p.rounds_per_chunk) for p in found.points]),
+        time_chart.scale_stairs(found.least_steps, found.bound, [(p.steps, p.rounds_per_chunk) for p in found.points]),
         times,
         None,
         (
             limited,
-            *certificate_text.of_large(
+            *certificate_text.of_scale_frontier(
                 found.collective_name, found.bound, found.bound_gbps, found.certificate, found.least_steps
             ),
         ),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
-    )
-
-
-def of_large_document(doc: dict, about: EntryContext) -> Sheet:
-    """Return the sheet of a ``synth.large/1`` document whose machine is unknown here.
-
-    It has no latencies, and so no times. Raises KeyError, ValueError, TypeError on a malformed document.
-    """
-    machine, collective, root = doc["topology"], doc["collective"], doc["root"]
-    bound, unit = rational(doc["bound"]["value"]), rational(machine["unit_gbps"])
-    share = Fraction(1, machine["ranks"]) if collective in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
-    columns = (
-        ("steps", "right"),
-        ("rounds", "right"),
-        ("chunks", "right"),
-        ("rounds/chunk", "right"),
-        ("above bound", "right"),
-        ("construction", "left"),
-        ("GB/s at most", "right"),
-    )
-    algorithms, dots = [], []
-    for row in doc["points"]:
-        rate = rational(row["bandwidth"])
-        gap = rate / bound - 1
-        dots.append((row["steps"], rate))
-        cells = (
-            *(str(row[key]) for key in ("steps", "rounds", "chunks")),
-            certificate_text.fraction_text(rate),
-            "optimal" if not gap else f"{float(gap):.2%}",
-            str(row["engine"]),
-            number_text.number(unit / (rate * share)),
-        )
-        algorithms.append(
-            Algorithm(f"{time_chart.point_name(row['steps'])}, {row['engine']}", cells, _gap(gap), row["steps"])
-        )
-    called = _called(collective, () if root is None else (root,))
-    rate = max((float(unit / (rate * share)) for _, rate in dots), default=None)
-    proofs = certificate_text.of_large(
-        collective, bound, unit / (bound * share), doc["bound"]["certificate"], doc["least_steps"]
-    )
-    note = "The machine is not known by this name here: its latencies are not at hand, so no times are predicted."
-    return Sheet(
-        about.id,
-        str(machine["name"]),
-        called,
-        machine["ranks"],
-        *_distance([rate / bound - 1 for _, rate in dots]),
-        f"{called} on {machine['name']}: {machine['ranks']} ranks, 1 unit = {number_text.number(unit)} GB/s",
-        (*map(str, doc["notes"]),),
-        columns,
-        tuple(algorithms),
-        None,
-        rate,
-        time_chart.large_stairs(doc["least_steps"], bound, dots),
-        Times(notes=(note,)),
-        None,
-        proofs,
-        (("certificates", about.checked), ("found in", f"{number_text.number(doc['seconds'])} s"), *about.provenance),
     )
 
 

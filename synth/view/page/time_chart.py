@@ -166,7 +166,7 @@ def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
     return tuple(runs)
 
 
-def large_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fraction]]) -> Stairs:
+def scale_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fraction]]) -> Stairs:
     """Return one tread from the least number of steps on, and the points above it."""
     dots = tuple(
         (steps, float(rate), certificate_text.fraction_text(rate), rate == bound, i)
