@@ -24,6 +24,7 @@ from synth.scale.composition.templates import block_groups, templates
 from synth.scale.fabric.automorphisms import orbits
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.rationalise import largest_remainders
 
 # Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
 STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
@@ -43,6 +44,9 @@ MANY_COLUMNS = 1_000
 WORTH = Fraction(1, 1000)
 # Maximum number of numbers of chunks that are tried for a number of steps.
 MOST_TRIES = 240
+# Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds; and by how many chunks
+# less than such shares amount to it is tried to round them.
+ROUNDS_TRIED, FEWER_CHUNKS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), 12
 # The same for mixtures of trees.
 MIXED_TRIES = 12
 
@@ -114,8 +118,12 @@ class Composition:
         """
         best: Pipelining | None = None
         for program, shares in self._solutions(steps):
-            for pieces in self._pieces(program.templates, shares, most_sends):
-                found = program.whole(shares.tables, pieces)
+            tried = self._pieces(program.templates, shares, most_sends)
+            options = [(shares, pieces) for pieces in tried]
+            if steps <= MOST_PLACED:
+                options += self._in_whole_rounds(program, shares, tried[-1])
+            for some, pieces in options:
+                found = program.whole(some.tables, pieces)
                 if found is not None and (best is None or found.rounds_per_chunk < best.rounds_per_chunk):
                     best = found
         mixed = self._mixed(steps)
@@ -127,6 +135,20 @@ class Composition:
                 if best is None or found.rounds_per_chunk < best.rounds_per_chunk:
                     best = found
         return best
+
+    def _in_whole_rounds(
+        self, program: PipeliningProgram, shares: Shares, most_pieces: int
+    ) -> Iterator[tuple[Shares, int]]:
+        """Yield shares for whole rounds in each step, and the numbers of chunks that they carry."""
+        steps = len(shares.rounds)
+        most = int(shares.value * most_pieces)
+        for total in sorted({int(most * part) for part in ROUNDS_TRIED if most * part >= steps}):
+            proportions = largest_remainders(shares.rounds, total, 1)
+            carried = program.shares(steps, proportions)
+            if carried is not None:
+                chunks = int(total / carried.value + TOLERANCE)
+                for fewer in range(min(FEWER_CHUNKS, chunks)):
+                    yield carried, chunks - fewer
 
     def _solutions(self, steps: int) -> Iterator[Solution]:
         """Yield linear programs for the number of steps, and their solutions."""

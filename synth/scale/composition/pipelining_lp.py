@@ -33,6 +33,8 @@ LISTED_STEPS = 12
 MOST_COMPARED = 500
 # Rounding tolerance: shares of the linear program that are this close below a whole number of chunks count as whole.
 TOLERANCE = 1e-6
+# Fractions of a chunk that are added before shares are rounded down; the best result counts.
+ROUND_UP = (TOLERANCE, 0.5, 1 - TOLERANCE)
 
 
 class Shares(NamedTuple):
@@ -40,12 +42,14 @@ class Shares(NamedTuple):
 
     Attributes:
         value: rounds per chunk.
+        rounds: rounds of each step per chunk; equal steps count as one.
         tables: for each template the share that has passed each phase after each step.
         prices: ``prices[resource, step]`` of a chunk's load, by duality; of equal steps only the first ones are listed.
         unit_prices: price of a chunk of each unit.
     """
 
     value: float
+    rounds: list[float]
     tables: list[np.ndarray]
     prices: np.ndarray
     unit_prices: dict[int, float]
@@ -93,13 +97,13 @@ class PipeliningProgram:
             return [1] * steps
         return [1] * ramp + [steps - 2 * ramp] + [1] * ramp
 
-    def shares(self, steps: int) -> Shares | None:
-        """Return the shares with the least rounds per chunk in `steps` steps.
+    def shares(self, steps: int, proportions: Sequence[int] = ()) -> Shares | None:
+        """Return the shares with the least rounds per chunk in `steps` steps, whose rounds may be given in proportion.
 
         None where every template needs more steps, and where there would be more than `MOST_COLUMNS` variables.
         """
         repeats = self._repeats(steps)
-        solved = _Variables(self, repeats).solve()
+        solved = _Variables(self, repeats, proportions).solve()
         if solved is None:
             return None
         tables = [_expanded(table, repeats) for table in solved.tables]
@@ -118,10 +122,14 @@ class PipeliningProgram:
         chunks = totals[self.units[0]]
         if not chunks or any(total != chunks for total in totals.values()):
             return None
-        passed = []
-        for template, table, count in zip(self.templates, shares, counts, strict=True):
-            passed.append(_whole_chunks(template, table, count))
-        return Pipelining(self.templates, tuple(passed), chunks, rounds(passed, self.loads, self.capacity))
+        options = []
+        for up in ROUND_UP:
+            passed = []
+            for template, table, count in zip(self.templates, shares, counts, strict=True):
+                passed.append(_whole_chunks(template, table, count, up))
+            found = Pipelining(self.templates, tuple(passed), chunks, rounds(passed, self.loads, self.capacity))
+            options.append(found)
+        return min(options, key=lambda found: found.rounds_per_chunk)
 
     def _counts(self, shares: Sequence[np.ndarray], pieces: int) -> list[int]:
         """Return the chunks of a block for each template: by largest remainder where units must agree."""
@@ -145,15 +153,16 @@ def rounds(passed: Sequence[np.ndarray], loads: np.ndarray, capacity: np.ndarray
     return np.maximum(needed.max(axis=1, initial=0), 1)
 
 
-def _whole_chunks(template: Template, shares: np.ndarray, count: int) -> np.ndarray:
-    """Round the shares of a template down to whole numbers of `count` chunks; phases still wait for each other."""
+def _whole_chunks(template: Template, shares: np.ndarray, count: int, up: float) -> np.ndarray:
+    """Round the shares of a template to whole numbers of `count` chunks, up from fractions of 1 - `up` on; phases still
+    wait for each other."""
     steps = shares.shape[1]
     total = shares[0, -1]
     passed = np.zeros(shares.shape, np.int64)
     if not count:
         return passed
     if total > 0:
-        passed = np.floor(np.clip(shares / total, 0, 1) * count + TOLERANCE).astype(np.int64)
+        passed = np.floor(np.clip(shares / total, 0, 1) * count + up).astype(np.int64)
     passed = np.maximum.accumulate(passed, axis=1)
     for p, (phase, head, tail) in enumerate(zip(template.phases, template.heads(), template.tails(), strict=True)):
         passed[p, :head] = 0
@@ -166,11 +175,13 @@ def _whole_chunks(template: Template, shares: np.ndarray, count: int) -> np.ndar
 class _Variables:
     """Columns and rows of the program for steps of which some are repeated."""
 
-    def __init__(self, program: PipeliningProgram, repeats: list[int]) -> None:
-        self.program, self.repeats = program, repeats
+    def __init__(self, program: PipeliningProgram, repeats: list[int], proportions: Sequence[int]) -> None:
+        self.program, self.repeats, self.proportions = program, repeats, proportions
         self.count = len(repeats)
-        # columns: rounds of each step, then for each template its share and the shares of its phases after each step
-        self.columns = self.count
+        # columns: rounds of each step, or the unit of all in proportion; then for each template its share and the
+        # shares of its phases after each step
+        self.costs = [float(sum(proportions))] if proportions else [float(n) for n in repeats]
+        self.columns = len(self.costs)
         self.share: dict[int, int] = {}
         self.at: dict[tuple[int, int, int], int] = {}
         for i, template in enumerate(program.templates):
@@ -204,8 +215,7 @@ class _Variables:
         if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > MOST_COLUMNS:
             return None
         self.tails = [template.tails() for template in templates]
-        costs = [float(n) for n in self.repeats] + [0.0] * (self.columns - self.count)
-        program = LinearProgram(costs)
+        program = LinearProgram(self.costs + [0.0] * (self.columns - len(self.costs)))
         rows: list[tuple[float | None, dict[int, float], float | None]] = []
         for unit in self.program.units:
             mine = {self.share[i]: float(templates[i].weight) for i in self.share if templates[i].unit == unit}
@@ -231,7 +241,8 @@ class _Variables:
             scale = self.program.capacity[resource] / self.program.capacity[equal]
             prices[equal, t] = max(0.0, -dual) / len(equal) * scale
         unit_prices = dict(zip(self.program.units, duals, strict=False))
-        return Shares(value, [self._table(i, x) for i in range(len(templates))], prices, unit_prices)
+        rounds = [x[0] * n for n in self.proportions] or x[: self.count]
+        return Shares(value, rounds, [self._table(i, x) for i in range(len(templates))], prices, unit_prices)
 
     def _order(self, rows: list, i: int, p: int, after: Sequence[int]) -> None:
         for t in range(self.count):
@@ -265,6 +276,8 @@ class _Variables:
         for k in program.binding:
             capacity = float(program.capacity[k])
             terms: list[tuple[int | None, float]] = [(t, -capacity * self.repeats[t])]
+            if self.proportions:
+                terms = [(0, -capacity * self.proportions[t])]
             for row, now, before in moves:
                 load = float(program.loads[row, k])
                 if load:
