@@ -180,7 +180,7 @@ class _Variables:
         self.count = len(repeats)
         # columns: rounds of each step, or the unit of all in proportion; then for each template its share and the
         # shares of its phases after each step
-        self.costs = [float(sum(proportions))] if proportions else [float(n) for n in repeats]
+        self.costs = list(map(float, [sum(proportions)] if proportions else repeats))
         self.columns = len(self.costs)
         self.share: dict[int, int] = {}
         self.at: dict[tuple[int, int, int], int] = {}
