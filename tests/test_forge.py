@@ -54,6 +54,8 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "alltoall-lengths",
         "allreduce-parts",
         "groups-prices",
+        "time-cut",
+        "time-rate",
     }
     fields = {key for case in made for certificate in operators.certificates(case.doc) for key in certificate}
     assert {"covers", "count", "reversed", "numbering", "generators"} <= fields

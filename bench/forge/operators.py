@@ -33,7 +33,7 @@ def _parts(case: Case) -> list[Any]:
 def certificates(value: Any) -> Iterator[dict]:
     """Every certificate in a document."""
     if isinstance(value, dict):
-        if "kind" in value and value.keys() & {"problem", "topology", "proof", "pair"}:
+        if "kind" in value and value.keys() & {"problem", "topology", "proof", "pair", "inside", "rate"}:
             yield value
         for inner in value.values():
             yield from certificates(inner)
@@ -667,7 +667,7 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
 def raised(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """The bound is greater in all places at once, or the schedule better."""
     factor = random.choice((2, Fraction(3, 2), 10))
-    keys = {"value", "lower", "distance", "seconds", "bandwidth", "rounds", "least_steps"}
+    keys = {"value", "lower", "distance", "seconds", "bandwidth", "rounds", "least_steps", "time_us"}
     more = random.random() < 0.7
 
     def edit(at: Any) -> None:

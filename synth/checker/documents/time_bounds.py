@@ -24,8 +24,8 @@ def document(doc: dict) -> list[str]:
     machine = link_columns.read(doc["topology"])
     unit = show(machine.unit_bandwidth())
     need(doc["topology"].get("unit_gbps", unit) == unit, f"the machine has {unit!r}", "$.topology.unit_gbps")
-    demand = _demand(doc, machine.ranks)
-    name = demand.name or doc["collective"]["name"]
+    data = demand(doc, machine.ranks)
+    name = data.name or doc["collective"]["name"]
     lines = []
     for i, row in enumerate(json_reader.items(doc["bounds"], "$.bounds")):
         place = f"$.bounds[{i}]"
@@ -34,7 +34,7 @@ def document(doc: dict) -> list[str]:
         stated = json_reader.fraction(row["time_us"], f"{place}.time_us")
         need(stated > 0, f"{show(stated)} is no bound: it must be above 0", f"{place}.time_us")
         try:
-            proved = time_bounds.check(row["certificate"], machine, demand, size)
+            proved = time_bounds.check(row["certificate"], machine, data, size)
         except VerificationError as error:
             raise error.within(f"{place}.certificate") from None
         need(proved >= stated, f"the certificate proves {show(proved)} µs, {show(stated)} is claimed", place)
@@ -43,7 +43,7 @@ def document(doc: dict) -> list[str]:
     return [*lines, MACHINE]
 
 
-def _demand(doc: dict, ranks: int) -> Demand:
+def demand(doc: dict, ranks: int) -> Demand:
     """Return the data of the document's collective. Raises VerificationError."""
     if isinstance(doc["collective"], dict):
         need(doc["root"] is None, "is null beside a collective that is written out", "$.root")
