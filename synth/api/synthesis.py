@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
+from synth.api.multicast import MOST_RANKS
 from synth.api.scale import known
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.collective import Collective
@@ -16,12 +17,14 @@ from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem, Schedule
-from synth.model.topology import Topology
+from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.pareto.events import Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
+
+    F = TypeVar("F", Frontier, ScaleFrontier)
 
 
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
@@ -72,8 +75,12 @@ def frontier(
     cross_check: bool = False,
     on_event: Listener | None = None,
     engine: str = "auto",
+    multicast: bool = True,
 ) -> Frontier | ScaleFrontier:
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
+
+    With `multicast` the frontier of schedules in which the machine's switches multicast and reduce stands beside it, in
+    its attribute `multicast`, where a switch has ports for all ranks (`synth.frontiers.multicast`).
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `ScaleFrontier`, every point with its certified gap),
     or "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below
@@ -111,14 +118,10 @@ def frontier(
             raise UsageError(
                 f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
             )
-        return _flow(
-            machine,
-            engine_choice.flow_collective(machine, collective, roots, sizes),
-            on_event,
-            time_limit,
-            max_steps,
-            max_chunks,
-        )
+        name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
+        large = _flow(machine, (name, root), on_event, time_limit, max_steps, max_chunks)
+        limits = Options(max_steps, max_chunks, same_bits=same_bits)
+        return _with_multicast(large, machine, name, large.roots, limits) if multicast else large
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
         named = " and ".join(
@@ -134,7 +137,23 @@ def frontier(
         seed=seed, deterministic=deterministic, same_bits=same_bits, proof=proof,
     )  # fmt: skip
     query = engine_choice.Query(machine, task, options, engine, log, fresh, cross_check=cross_check)
-    return engine_choice.synthesize(query, on_event)
+    found = engine_choice.synthesize(query, on_event)
+    return _with_multicast(found, machine, task, (), options) if multicast else found
+
+
+def _with_multicast(
+    found: F, machine: Topology, collective: str | Collective, roots: Sequence[int], options: Options
+) -> F:
+    """Return `found` with the frontier beside it in which the machine's switches multicast, if there is one."""
+    from synth.frontiers.multicast import multicast_frontier
+
+    if not machine.multicast or machine.ranks > MOST_RANKS:
+        return found
+    beside = multicast_frontier(machine, task_of(collective, machine.ranks, roots), found, options)
+    if beside is None:
+        return found
+    notes = tuple(note for note in found.notes if note != MULTICAST_NOTE)
+    return replace(found, multicast=beside, notes=notes)
 
 
 def _flow(

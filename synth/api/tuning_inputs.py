@@ -225,7 +225,9 @@ def _synthesized(
     and whether it is of flow methods."""
     left = search.left
     limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
-    made = synthesis.frontier(machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event)
+    made = synthesis.frontier(
+        machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event, multicast=False
+    )
     left = search.left
     end = None if left is None else search.clock() + left / to_come
     return *_written_out(made, replace(search, end=end)), made.engine == "flow"

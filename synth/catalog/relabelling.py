@@ -63,7 +63,7 @@ def frontier(
     """Return `source` relabelled for the problem (`network`, `collective`), to which `map` leads from its own.
 
     `labels`: the numbers of the ranks on the whole machine. The schedules replay on `network`, and the certificates
-    prove the same bounds there; the caller checks both.
+    prove the same bounds there; the caller checks both. A frontier with multicast is left out.
     """
     move = ProblemMap((source.network, source.collective), (network, collective), map)
     points = tuple(_point(p, move) for p in source.points)
@@ -80,6 +80,7 @@ def frontier(
         open=tuple(intervals),
         bounds=bounds,
         labels=tuple(labels),
+        multicast=None,
     )
 
 

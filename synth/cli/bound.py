@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,7 @@ from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 from synth.model.collective import Collective
-from synth.model.topology import Topology
+from synth.model.topology import MULTICAST_NOTE, Topology
 
 if TYPE_CHECKING:
     from synth.api.multicast import MulticastBounds
@@ -65,11 +66,14 @@ def bound(**flags: Any) -> int:
     if large is not None:
         from synth.view import scale_table as view
 
+        multicast = api.multicast_bounds(topology, requested) if flags["multicast"] else None
+        if multicast is not None:
+            large = replace(large, notes=tuple(note for note in large.notes if note != MULTICAST_NOTE))
         _emit(
             flags,
             lambda: api.large_document(large),
             lambda: tables.print_report(view.bound(large)),
-            api.multicast_bounds(topology, requested) if flags["multicast"] else None,
+            multicast,
             topology.labels,
         )
         return UNDECIDED if large.unfinished else 0

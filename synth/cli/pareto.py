@@ -20,6 +20,7 @@ from synth.cli.framework.options import (
     engine_option,
     engine_options,
     machine_options,
+    multicast_option,
     output_options,
 )
 from synth.cli.framework.output import check_writable, emit, note, write
@@ -75,6 +76,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
     help="Keep results in FILE; by default a file in the cache directory.",
 )
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
+@multicast_option
 @output_options
 def pareto(**flags: Any) -> int:
     """Find the whole frontier: for each number of steps, the least rounds per chunk, and prove it.
@@ -113,7 +115,12 @@ def pareto(**flags: Any) -> int:
             write_infeasible_document(flags, topology, collective),
             progress(f"{flags['coll']} on {topology.name}", flags["verbose"]) as listen,
         ):
-            options |= {"sweep": flags["sweep"].lower(), "on_event": listen, "engine": flags["method"].lower()}
+            options |= {
+                "multicast": flags["multicast"],
+                "sweep": flags["sweep"].lower(),
+                "on_event": listen,
+                "engine": flags["method"].lower(),
+            }
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED

@@ -185,6 +185,7 @@ class ParetoFrontier(ABC):
     network, collective: the problem as exact synthesis has it; at scale made when they are asked for.
     collective_name, roots: the collective; no roots where it has none.
     labels: the machine's own numbers of the ranks.
+    multicast: the frontier with switches that multicast and reduce, beside this one; None where there is none.
     unit, latency, unit_share: the cost model: GB/s of one unit, α in µs, and bytes of a unit of data over the size.
     """
 
@@ -204,6 +205,7 @@ class ParetoFrontier(ABC):
     unit: Fraction
     latency: Fraction
     unit_share: Fraction
+    multicast: Frontier | None
 
     def gap(self, point: Point) -> Fraction:
         """Return the distance of R / C from the point's bound, as a fraction of the bound."""
@@ -290,7 +292,8 @@ class Frontier(ParetoFrontier):
 
     `bounds` are pairs (S, lower bound on R/C at S steps); S None: for any number of steps. `open` are the intervals
     between a bound and a point. `seconds`: wall time of the search. `answers`: the solver that decided each query.
-    `labels`: the machine's own numbers of the ranks.
+    `labels`: the machine's own numbers of the ranks. `multicast`: the frontier of schedules in which the machine's
+    switches multicast and reduce.
     """
 
     engine: ClassVar[str] = "exact"
@@ -307,6 +310,7 @@ class Frontier(ParetoFrontier):
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
     answers: tuple[Answer, ...] = ()
+    multicast: Frontier | None = None
 
     def __repr__(self) -> str:
         points = []
@@ -378,6 +382,7 @@ class Frontier(ParetoFrontier):
             "notes": list(self.notes),
             "labels": list(self.labels),
             "answers": [a.to_json() for a in self.answers],
+            **({} if self.multicast is None else {"multicast": self.multicast.to_json()}),
         }
 
     @staticmethod
@@ -397,4 +402,5 @@ class Frontier(ParetoFrontier):
             tuple(doc.get("notes", [])),
             tuple(doc.get("labels", [])),
             tuple(Answer(**a) for a in doc.get("answers", [])),
+            Frontier.from_json(doc["multicast"]) if "multicast" in doc else None,
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class ScaleFrontier(ParetoFrontier):
     """A frontier at scale. `unfinished`: stages that a time limit or Ctrl-C (`interrupted`) cut short or left
-    untried."""
+    untried. `multicast` as in `Frontier`."""
 
     engine: ClassVar[str] = "flow"
     complete: ClassVar[bool] = False
@@ -48,6 +48,7 @@ class ScaleFrontier(ParetoFrontier):
     notes: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     interrupted: bool = False
+    multicast: Frontier | None = None
 
     @property
     def machine(self) -> Topology:
@@ -153,6 +154,7 @@ class ScaleFrontier(ParetoFrontier):
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
             **({"open": list(self.unfinished)} if self.unfinished else {}),
+            **({} if self.multicast is None else {"multicast": self.multicast.to_json()}),
         }
 
     @staticmethod
@@ -178,6 +180,7 @@ class ScaleFrontier(ParetoFrontier):
             doc["seconds"],
             tuple(doc["notes"]),
             tuple(doc.get("open", ())),
+            multicast=Frontier.from_json(doc["multicast"]) if "multicast" in doc else None,
         )
 
 

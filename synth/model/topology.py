@@ -33,6 +33,8 @@ from synth.model.rational import gcd, printable, rational, show
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
 OWN = ("through", "local")
+# The note of a machine whose switches multicast. Results that show schedules with them leave it out.
+MULTICAST_NOTE = "its switches multicast and reduce (NVLS); schedules that use this are not among those compared"
 MAX_ROUTES_PER_PAIR = 64
 
 
@@ -398,8 +400,11 @@ class Topology:
 
     @staticmethod
     def _port_caps(network: Network, caps: list[Cap], routes: list[int]) -> tuple[int, ...]:
-        """Return the caps that hold all of `routes`; if there is none, a new one of what the routes carry together."""
-        holding = tuple(k for k, cap in enumerate(caps) if set(routes) <= set(cap.routes))
+        """Return the caps of `network` that hold all of `routes`; if there is none, a new one of what these carry.
+
+        The new one is the port's own, and is added to `caps`.
+        """
+        holding = tuple(k for k, cap in enumerate(network.caps) if set(routes) <= set(cap.routes))
         if holding:
             return holding
         caps.append(Cap(tuple(routes), sum(network.routes[i].units for i in routes)))

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.rational import rational
-from synth.model.topology import Link, Multicast, Topology
+from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Topology
 from synth.topologies.builders import Entry, Nic, crossbar, duplex, port_limits, symmetric_group
 from synth.topologies.declared_symmetries import with_generators
 
@@ -27,10 +27,6 @@ IB_US = Fraction(13, 5)
 # More from one socket to the other than within one, P2P writes of 8 RTX PRO 6000 on two EPYC 9005: 0.44 and 0.36 µs
 # (voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md).
 SOCKET_US = Fraction(2, 25)
-NVLS = (
-    "NVLS can reduce and multicast inside its NVSwitches; that is outside the model, so such schedules are not "
-    "among those compared"
-)
 # RCCL's figures (src/graph/topo.h) for one xGMI link of MI50 and MI100, and for PCIe 4.0 x16.
 VEGA_GBPS = Fraction(24)
 
@@ -83,7 +79,7 @@ def nvswitch(
     wires, limits = crossbar(ranks, unit * links, latency, "nvlink")
     machine = Topology(name, ranks, wires, limits, nodes=(0,) * ranks, unit=unit)
     if multicast:
-        machine = replace(machine, notes=(NVLS,), multicast=(Multicast("nvswitch", tuple(range(ranks))),))
+        machine = replace(machine, notes=(MULTICAST_NOTE,), multicast=(Multicast("nvswitch", tuple(range(ranks))),))
     return with_generators(machine, symmetric_group(range(ranks), ranks))
 
 

@@ -75,7 +75,8 @@ def report(found: Frontier) -> Report:
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
     """Return a title such as ``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
-    return table_title(collective.name, collective.roots, network, network.unit, network.latency, labels)
+    text = table_title(collective.name, collective.roots, network, network.unit, network.latency, labels)
+    return f"{text}, switches multicast and reduce" if network.multicast else text
 
 
 def table_title(

@@ -58,13 +58,15 @@ def print_report(content: Report) -> None:
 
 
 def print_frontier(frontier: ParetoFrontier) -> None:
-    """Print the table of `synth pareto`."""
-    print_report(TABLES[frontier.engine].report(frontier))
+    """Print the table of `synth pareto`, and that of schedules whose switches multicast, where there is one."""
+    for one in filter(None, (frontier, frontier.multicast)):
+        print_report(TABLES[one.engine].report(one))
 
 
 def print_choice(frontier: ParetoFrontier, size: int) -> None:
-    """Print the table of `synth pareto --size`."""
-    print_report(TABLES[frontier.engine].choice(frontier, size))
+    """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one."""
+    for one in filter(None, (frontier, frontier.multicast)):
+        print_report(TABLES[one.engine].choice(one, size))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:
@@ -185,7 +187,7 @@ def print_multicast_bounds(
         if steps is None:
             gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}"
         rows.append((what, value, gbps, kind))
-    title = f"{frontier_text.title(network, collective, labels)}, switches multicast and reduce"
+    title = frontier_text.title(network, collective, labels)
     print_report(Report(title, columns, tuple(rows), ("for schedules with the sends of these switches, too",)))
 
 

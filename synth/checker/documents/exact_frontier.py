@@ -184,7 +184,7 @@ def frontier(doc: dict) -> list[str]:
 
     Raises VerificationError.
     """
-    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
+    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels", "multicast"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
     try:
         verify.problem(doc["topology"], doc["collective"])
@@ -225,7 +225,7 @@ def _frontier(doc: dict) -> list[str]:
     if labels and (len(labels) != doc["topology"]["ranks"] or len(set(labels)) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
     said.append(_completeness(doc, points, bounds) if doc["complete"] else "not complete: there may be other points")
-    return said
+    return [*said, *_with_multicast(doc)]
 
 
 def _answer(row: dict, place: str) -> None:

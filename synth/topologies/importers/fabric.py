@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from synth.model.rational import show
-from synth.model.topology import Limit, Link, Topology
+from synth.model.topology import MULTICAST_NOTE, Limit, Link, Multicast, Topology
 from synth.topologies.machines import NVLINK_US, PCIE_US
 
 # NCCL's figures (src/graph/topo.h): PCIe 3.0 x16, and what crosses between two sockets of Intel's since Skylake.
@@ -45,7 +45,7 @@ class Pcie:
 @dataclass
 class Fabric:
     """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into the switch; `gbps` of one link each
-    way."""
+    way; `multicast`: the switch multicasts and reduces."""
 
     name: str
     ranks: int
@@ -55,6 +55,7 @@ class Fabric:
     ports: dict[int, int] = field(default_factory=dict)
     labels: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
+    multicast: bool = False
     notes: list[str] = field(default_factory=list)
 
     def parts(self) -> list[int]:
@@ -92,7 +93,13 @@ def topology(fabric: Fabric, pcie: Pcie) -> Topology:
         )
     unit = None if apart else fabric.gbps
     labels = () if fabric.labels == tuple(range(fabric.ranks)) else fabric.labels
-    return Topology(fabric.name, fabric.ranks, tuple(links), tuple(limits), (), nodes, unit, (), labels, tuple(notes))
+    multicast = ()
+    if fabric.multicast:
+        notes.append(MULTICAST_NOTE)
+        multicast = (Multicast("nvswitch", tuple(sorted(fabric.ports))),)
+    return Topology(
+        fabric.name, fabric.ranks, tuple(links), tuple(limits), (), nodes, unit, (), labels, tuple(notes), multicast
+    )
 
 
 def _switch(fabric: Fabric, links: list[Link]) -> list[Limit]:

@@ -157,7 +157,7 @@ def _links(fabric: Fabric, gpus: list[Element], file: str) -> None:
             f"links into NVSwitches: {' or '.join(map(str, counts))} a GPU, taken for one non-blocking switch"
         )
         if fabric.gbps * counts[-1] >= 450:
-            fabric.notes.append("NVLS, reduction inside NVSwitches, is outside the model")
+            fabric.multicast = True
     fabric.notes += list(ignored)
 
 

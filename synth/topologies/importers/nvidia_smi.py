@@ -138,7 +138,7 @@ def _links(fabric: Fabric, counts: dict[tuple[int, int], int], gbps: Fraction | 
             f"the dump prints no NVLink bandwidth: {show(fabric.gbps)} GB/s a link assumed (V100, A100, H100)"
         )
     if switched and fabric.gbps * max(fabric.ports.values()) >= 450:
-        fabric.notes.append("NVLS, reduction inside NVSwitches, is outside the model")
+        fabric.multicast = True
 
 
 def _host(matrix: Matrix, affinity: list[str], gbps: Fraction | None) -> Pcie:

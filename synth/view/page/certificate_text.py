@@ -16,8 +16,8 @@ ASSUMED = (
     "Steps are synchronous: all sends of a step read the state before it. A step of r rounds moves at most r times "
     "a link's units,"
     " and the links of a limit together at most r times its units.",
-    "There is no multicast and no reduction inside switches; hardware that has them (NVLS, SHARP) can beat these "
-    "bounds.",
+    "There is no multicast and no reduction inside switches, unless a title says so; hardware that has them (NVLS, "
+    "SHARP) can beat these bounds.",
     "The links and limits are those of the document. Whether the machine has them is not a matter of proof.",
     "Predicted times are those of the cost model: steps · latency + rounds per chunk · bytes of a chunk / bandwidth "
     "of a unit.",
@@ -50,6 +50,8 @@ _HOW = {
     "allreduce-parts": "A partition of the ranks into {regions} parts: each byte crosses between parts at least "
     "twice as"
     " often as there are parts, less two.",
+    "switch-operations": "Through a switch that counts own data on their port each chunk uses at least two ports more "
+    "than twice the number of ranks, over what all ports carry.",
     "lrat": "A refutation (LRAT) of the clauses that a schedule with C={chunks}, S={steps}, R={rounds} would "
     "satisfy, in a file of its"
     " own.",

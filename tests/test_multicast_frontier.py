@@ -1,0 +1,169 @@
+"""Schedules through switches that multicast, and the second frontier that holds them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.bounds.multicast import multicast_bound
+from synth.checker.schedule import replay
+from synth.cli import root
+from synth.encodings.multicast_pipelining import Pipelining
+from synth.errors import FormatError, VerificationError
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import collective
+from synth.model.frontier import Frontier
+from synth.model.scale_frontier import ScaleFrontier
+from synth.model.topology import MULTICAST_NOTE, Network
+from synth.topologies import topology
+
+SWITCHES = [(ranks, units, own) for ranks in (2, 3, 5, 8) for units in (1, 3) for own in ("local", "through")]
+
+
+def network(ranks: int, units: int, own: str) -> Network:
+    return topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+
+
+@pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
+def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: int, own: str) -> None:
+    family = Pipelining(network(ranks, units, own), collective("allreduce", ranks), loss=Fraction(1))
+    for steps in (2, 3, 4, 7):
+        schedule = family.schedule(steps)
+        assert schedule is not None and len(schedule.steps) == steps
+        if own == "local":
+            value = 1 + (1 - Fraction(2, ranks)) / (steps - 1)
+        else:
+            value = Fraction(ranks + 1, ranks) + (1 - Fraction(1, ranks)) / (steps - 1)
+        assert replay.schedule(schedule).rounds_per_chunk == value / units
+        assert same_bits(schedule)
+
+
+@pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
+def test_one_step_takes_half_a_fetch_and_half_a_multicast_of_every_rank(ranks: int, units: int, own: str) -> None:
+    schedule = Pipelining(network(ranks, units, own), collective("allreduce", ranks)).schedule(1)
+    assert schedule is not None
+    members = ranks if own == "through" else ranks - 1
+    assert replay.schedule(schedule).rounds_per_chunk == Fraction(members + 1, 2 * units)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "reduce"])
+@pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
+def test_one_rank_takes_one_step_and_the_bound(name: str, ranks: int, units: int, own: str) -> None:
+    made, task = network(ranks, units, own), collective(name, ranks, (1,))
+    schedule = Pipelining(made, task).schedule(1)
+    assert schedule is not None
+    assert replay.schedule(schedule).rounds_per_chunk == Fraction(1, units) == multicast_bound(made, task).value
+
+
+@pytest.mark.parametrize("own", ["local", "through"])
+@pytest.mark.parametrize(("name", "steps"), [("dgx-h100", 34), ("gb200-nvl72", 40)])
+def test_nvswitches_come_within_three_per_cent_of_the_bound(name: str, steps: int, own: str) -> None:
+    machine = topology(name)
+    made = replace(machine, multicast=(replace(machine.multicast[0], own=own),)).multicast_network()
+    task = collective("allreduce", made.ranks)
+    schedule = Pipelining(made, task, loss=Fraction(1)).schedule(steps)
+    assert schedule is not None
+    assert replay.schedule(schedule).rounds_per_chunk * Fraction(97, 100) <= multicast_bound(made, task).value
+
+
+def test_at_most_so_many_chunks_are_used() -> None:
+    made = network(4, 2, "through")
+    family = Pipelining(made, collective("allreduce", 4), 6)
+    sizes = [None if schedule is None else schedule.chunks for schedule in map(family.schedule, (1, 2, 4, 9))]
+    assert sizes == [4, 2, 6, None]
+
+
+def test_a_frontier_has_both_and_is_verified(tmp_path) -> None:
+    path = tmp_path / "frontier.json"
+    words = ["pareto", "--topo", "dgx-h100", "--coll", "allreduce", "-o", str(path)]
+    result = CliRunner().invoke(root, words)
+    assert result.exit_code == 0
+    assert "switches multicast and reduce" in result.output and MULTICAST_NOTE not in result.output
+    lines = api.verify(path)
+    assert "with multicast: S=1: R/C 1/4 with C=4, 32 sends replayed, bound 1/16, bits may differ" in lines
+    doc = json.loads(path.read_text())
+    frontier = Frontier.from_json(doc)
+    assert frontier.multicast is not None and frontier.to_json() == doc
+    values = [point.rounds_per_chunk for point in frontier.multicast.points]
+    assert values[:2] == [Fraction(1, 4), Fraction(7, 72)]  # in two steps multicast gains nothing
+    assert values[-1] * Fraction(97, 100) <= Fraction(1, 16)
+
+
+def forged(change: str) -> dict:
+    doc = api.frontier("switch:4:multicast=through", "allreduce", max_steps=6).to_json()
+    api.verify(doc)
+    inner = doc["multicast"]
+    steps = inner["points"][-1]["schedule"]["steps"]
+    if change == "a dropped send":
+        steps[0]["switch_sends"].pop()
+    elif change == "a doubled send":
+        steps[0]["switch_sends"].append(steps[0]["switch_sends"][0])
+    elif change == "fewer rounds":
+        steps[1]["rounds"] -= 1
+    elif change == "another bound":
+        inner["bounds"][-1]["value"] = "3/2"
+    elif change == "optimal":
+        inner["points"][-1]["status"] = "optimal"
+    elif change == "local":
+        for row in (inner, *(point["schedule"] for point in inner["points"])):
+            row["topology"]["multicast"][0]["own"] = "local"
+    elif change == "another collective":
+        inner["collective"] = doc["collective"] | {"post": doc["collective"]["post"][:-1]}
+    elif change == "another machine":
+        doc["topology"]["limits"][0]["units"] += 1
+    else:
+        del inner["topology"]["multicast"]
+    return doc
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "a dropped send", "a doubled send", "fewer rounds", "another bound", "optimal", "local", "another collective",
+        "another machine", "no switches",
+    ],
+)  # fmt: skip
+def test_a_false_frontier_with_multicast_is_refused(change: str) -> None:
+    doc = copy.deepcopy(forged(change))
+    with pytest.raises((VerificationError, FormatError)):
+        api.verify(doc)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "reduce", "allgather", "reduce-scatter", "alltoall"])
+def test_other_collectives_are_complete_in_one_box(name: str) -> None:
+    frontier = api.frontier("switch:4:multicast=through", name, max_steps=3)
+    assert frontier.multicast is not None and frontier.multicast.complete
+    one_rank = name in ("broadcast", "reduce")
+    assert [p.rounds_per_chunk for p in frontier.multicast.points] == [1 if one_rank else 3]
+    api.verify(frontier.to_json())
+
+
+def test_limits_of_the_search_hold_for_both() -> None:
+    limits = {"max_steps": 6, "max_chunks": 20, "same_bits": True}
+    frontier = api.frontier("switch:4:multicast=local", "allreduce", **limits)
+    assert frontier.multicast is not None
+    points = frontier.multicast.points
+    assert all(p.steps <= 6 and p.chunks <= 20 and p.same_bits for p in points)
+    assert points[-1].rounds_per_chunk < frontier.points[-1].rounds_per_chunk
+    assert api.frontier("switch:4:multicast=local", "allreduce", multicast=False, max_steps=2).multicast is None
+
+
+def test_no_multicast_and_clusters_keep_the_note() -> None:
+    words = ["pareto", "--topo", "dgx-h100", "--coll", "allgather"]
+    plain = CliRunner().invoke(root, [*words, "--no-multicast"])
+    assert MULTICAST_NOTE in plain.output and "switches multicast and reduce\n" not in plain.output
+    cluster = api.frontier("dgx-h100*2", "allgather", max_steps=1, time_limit=5)
+    assert cluster.multicast is None and MULTICAST_NOTE in cluster.notes
+
+
+def test_large_frontiers_have_both() -> None:
+    frontier = api.frontier("switch:70:multicast=through", "broadcast")
+    assert isinstance(frontier, ScaleFrontier)
+    assert frontier.multicast is not None and frontier.multicast.complete
+    assert any(line.startswith("with multicast: S=1: R/C 1 ") for line in api.verify(api.large_document(frontier)))
