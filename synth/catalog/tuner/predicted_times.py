@@ -90,7 +90,7 @@ class PredictedTimes:
         try:
             if sends <= MAXIMUM_SENDS and not self.late():
                 program = lower(schedule, LoweringOptions(protocol=protocol, instances=instances))
-                return ProgramTimes(program, self._slower(protocol), self.per_send)
+                return ProgramTimes(program, self.slower(protocol), self.per_send)
         except VerificationError:
             raise
         except SynthError:
@@ -98,7 +98,7 @@ class PredictedTimes:
         self.not_run.add(schedule)
         return None
 
-    def _slower(self, protocol: str) -> Network:
+    def slower(self, protocol: str) -> Network:
         """Return the network with the protocol's overhead of a hop in every α, and its bandwidth."""
         if protocol not in self._networks:
             overhead = rounded(STEP_OVERHEAD[protocol] * 1e6)

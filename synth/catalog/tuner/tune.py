@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, log
 from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import Model, Row, fit
@@ -24,6 +26,8 @@ from synth.model.number_text import number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, Range, Table
 
 TOLERANCE = 0.01
+# Ratio of neighbouring sizes at which predicted times are compared.
+SPACING = 2**0.5
 ROWS_A_TERM = 2  # measured times for each fitted coefficient that a fit needs to predict other algorithms
 
 
@@ -93,7 +97,8 @@ def choose_algorithms(question: Question, candidates: Sequence[Candidate], model
     if len(known) < len(question.sizes):
         missing = [size for size in question.sizes if size not in known]
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
-    rows = [_compared(row, considered, options, known) for row in ranges(options, known, question.tolerance)]
+    judged = known if any(c.samples for c in considered) else _with_sizes_between(known)
+    rows = [_compared(row, considered, options, known) for row in ranges(options, judged, question.tolerance)]
     used = sorted({k for row in rows for k in row.order})
     place = {k: i for i, k in enumerate(used)}
     orders, times = [], []
@@ -124,6 +129,19 @@ def choose_algorithms(question: Question, candidates: Sequence[Candidate], model
         tuple(times),
     )
     return Answer(table, tuple(considered[k].algorithm for k in used), tuple(notes))
+
+
+def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return `sizes` with sizes in between, so that neighbours differ by a factor of at most about `SPACING`.
+
+    Between two sizes with different choices a third algorithm may be the fastest. Predictions find it.
+    """
+    result = [sizes[0]]
+    for low, high in pairwise(sizes):
+        pieces = ceil(log(high / low, SPACING) - 1e-9)
+        result += [round(low * (high / low) ** (k / pieces)) for k in range(1, pieces)]
+        result.append(high)
+    return tuple(sorted(set(result)))
 
 
 def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> Range:
