@@ -136,12 +136,12 @@ def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
 
     Between two sizes with different choices a third algorithm may be the fastest. Predictions find it.
     """
-    result = [sizes[0]]
+    result = set(sizes)
     for low, high in pairwise(sizes):
         pieces = ceil(log(high / low, SPACING) - 1e-9)
-        result += [round(low * (high / low) ** (k / pieces)) for k in range(1, pieces)]
-        result.append(high)
-    return tuple(sorted(set(result)))
+        for k in range(1, pieces):
+            result.add(round(low * (high / low) ** (k / pieces)))
+    return tuple(sorted(result))
 
 
 def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> Range:
