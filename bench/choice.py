@@ -12,7 +12,7 @@ time of the choice over the fastest of them. *Over baseline* is its additional t
 of many slices are not run again; they count with the tuner's extrapolated times. Schedules of more than `MOST_SENDS`
 sends are no candidates here.
 
-Each factor has a plan of its own. *Told nothing* judges the plan of factor 1 on the links of factors 1/2 and 2.
+Each factor has a plan of its own. *Plan of × 1* judges the plan of factor 1 on the links of factors 1/2 and 2.
 """
 
 from __future__ import annotations
@@ -168,11 +168,11 @@ def measured(machine: str, collective: str) -> dict:
         row[f"× {factor}"] = [list(r) for r in judged(world, world.answer.table, labels)]
     plan = worlds[Fraction(1)].answer
     labels = tuple(a.label for a in plan.algorithms)
-    row["told nothing"] = [list(r) for f in FACTORS if f != 1 for r in judged(worlds[f], plan.table, labels)]
+    row["plan of × 1"] = [list(r) for f in FACTORS if f != 1 for r in judged(worlds[f], plan.table, labels)]
     return row | {"synthesis_cpu": synthesis, "cpu": time.process_time() - start - synthesis}
 
 
-KINDS = (*(f"× {factor}" for factor in FACTORS), "told nothing")
+KINDS = (*(f"× {factor}" for factor in FACTORS), "plan of × 1")
 
 
 def table(document: dict) -> str:
@@ -180,9 +180,9 @@ def table(document: dict) -> str:
     head = ("machine", "collective", "candidates>", *(f"{k}>" for k in KINDS), "over baseline>", "at", "CPU s>")
     rows, worst, over = [], 0.0, 0.0
     for row in document["rows"]:
-        told = [r for kind in KINDS[:-1] for r in row[kind]]
-        greatest = max(told, key=lambda r: r[2])
-        baseline = max(r[3] for r in told)
+        own = [r for kind in KINDS[:-1] for r in row[kind]]
+        greatest = max(own, key=lambda r: r[2])
+        baseline = max(r[3] for r in own)
         worst, over = max(worst, greatest[2]), max(over, baseline)
         cells = [f"{100 * max(r[2] for r in row[kind]):.1f}%" for kind in KINDS]
         place = f"{size_text(greatest[0])} ({greatest[1]})" if greatest[2] > GOAL else ""
@@ -190,8 +190,8 @@ def table(document: dict) -> str:
                      f"{100 * baseline:.1f}%", place, seconds(row["cpu"])))  # fmt: skip
     missed = []
     for row in document["rows"]:
-        told = [r for kind in KINDS[:-1] for r in row[kind]]
-        if max(r[2] for r in told) > document["goal"] or max(r[3] for r in told) > document["baseline_goal"]:
+        own = [r for kind in KINDS[:-1] for r in row[kind]]
+        if max(r[2] for r in own) > document["goal"] or max(r[3] for r in own) > document["baseline_goal"]:
             missed.append(f"{row['machine']} {row['collective']}")
     cells = len(document["rows"])
     judgements = cells * len(FACTORS) * len(JUDGED)
@@ -202,7 +202,7 @@ def table(document: dict) -> str:
         f"Plans made at {len(SIZES)} sizes (1 KB to 1 GB), judged at {len(JUDGED)} others. Times are runs of the "
         "reference executor, a model and no measurement; a message costs 0.3 µs at either end. Each column is the "
         "greatest regret with α and the cost of a message × 1/2, 1 and 2; `over baseline` the greatest loss against "
-        "the fastest baseline. `told nothing`: the plan of factor 1 judged with the other factors.\n",
+        "the fastest baseline. `plan of × 1`: the plan of factor 1 judged with the other factors.\n",
         f"Goal: regret at most {100 * document['goal']:.0f}%, never slower than the best baseline by more than "
         f"{100 * document['baseline_goal']:.0f}%. Greatest regret {100 * worst:.1f}%, over baseline {100 * over:.1f}%; "
         f"above the goal at {above} of {judgements} judged sizes. {said}\n",

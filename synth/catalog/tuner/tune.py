@@ -97,7 +97,8 @@ def choose_algorithms(question: Question, candidates: Sequence[Candidate], model
     if len(known) < len(question.sizes):
         missing = [size for size in question.sizes if size not in known]
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
-    judged = known if any(c.samples for c in considered) else _with_sizes_between(known)
+    measured = any(c.samples for c in considered)
+    judged = known if measured else _with_sizes_between(known)
     rows = [_compared(row, considered, options, known) for row in ranges(options, judged, question.tolerance)]
     used = sorted({k for row in rows for k in row.order})
     place = {k: i for i, k in enumerate(used)}
