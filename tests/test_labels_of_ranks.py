@@ -1,5 +1,7 @@
 """An allocation renumbers ranks; what is proved impossible names the machine's own."""
 
+from dataclasses import replace
+
 import pytest
 
 import synth
@@ -19,3 +21,13 @@ def test_an_unreachable_rank_is_named_as_the_machine_names_it(tmp_path) -> None:
     with pytest.raises(InfeasibleError) as caught:
         synth.frontier(whole, "scatter", log=tmp_path / "log")
     assert "here is the machine's" not in str(caught.value)
+
+
+def test_a_box_without_a_nic_is_named(tmp_path) -> None:
+    machine = api.topology("dgx1*3")
+    links = tuple(k for k in machine.links if k.src // 8 == k.dst // 8 or min(k.src, k.dst) >= 8)
+    apart = replace(machine, links=links, limits=(), generators=())
+    for engine in ("exact", "flow"):
+        with pytest.raises(InfeasibleError, match=r"; no link joins box 0 \(ranks 0-7\) to other boxes$") as caught:
+            synth.frontier(apart, "allgather", log=tmp_path / "log", engine=engine)
+        assert caught.value.certificate

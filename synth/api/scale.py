@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
-from synth.frontiers.engine_choice import engine_of, flow_collective, with_machine_ranks
+from synth.frontiers.engine_choice import engine_of, flow_collective, with_machine_names
 from synth.model import collective as named
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -55,7 +55,7 @@ def large_bound(
     try:
         return flow_bound(machine, name, root, time_limit=time_limit)
     except InfeasibleError as error:
-        raise with_machine_ranks(error, machine.labels) from None
+        raise with_machine_names(error, machine) from None
 
 
 def time_bound(
@@ -90,7 +90,7 @@ def time_bound(
     try:
         return bound_of(machine, task, in_bytes, root=root, time_limit=time_limit)
     except InfeasibleError as error:
-        raise with_machine_ranks(error, machine.labels) from None
+        raise with_machine_names(error, machine) from None
 
 
 def large_document(found: ScaleFrontier, files: dict[int, str] | None = None) -> dict:
@@ -151,7 +151,7 @@ def explain(
     if found.rates[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:
-            raise with_machine_ranks(apart, machine.labels)
+            raise with_machine_names(apart, machine)
     return found
 
 

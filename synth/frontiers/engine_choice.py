@@ -33,9 +33,10 @@ from synth.frontiers.incumbents import (
 )
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
+from synth.model.documents.int_ranges import runs
 from synth.model.frontier import Frontier
 from synth.model.schedule import canonical, problem_fingerprint
-from synth.model.topology import Network, Topology
+from synth.model.topology import Network, Topology, columns
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.solvers.processes import pool
@@ -129,7 +130,7 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
             frontier = synthesize_exact(query, log, incumbents, deadline, listener)
         except InfeasibleError as error:
             log.close(finished=True)
-            raise with_machine_ranks(error, machine.labels) from None
+            raise with_machine_names(error, machine) from None
     try:
         if search is not None and query.engine != "exact" and frontier.open:
             from synth.frontiers.merge_scale_points import merge_scale_points
@@ -258,7 +259,7 @@ def synthesize_flow(
             on_candidate=rows.announce,
         )  # fmt: skip
     except InfeasibleError as error:
-        raise with_machine_ranks(error, machine.labels) from None
+        raise with_machine_names(error, machine) from None
     if scale_frontier.interrupted:
         raise SweepInterrupted(scale_frontier, None)
     return scale_frontier
@@ -339,12 +340,32 @@ def _key(fingerprint: str, options: Options) -> str:
     return hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
 
 
-def with_machine_ranks(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
-    """Return the error with the machine's own number of each rank in it, where an allocation renumbered ranks."""
+def with_machine_names(error: InfeasibleError, topology: Topology) -> InfeasibleError:
+    """Return the error with a box that no link joins to others, and with the machine's own numbers of renumbered ranks.
+
+    Only an error whose certificate names two ranks is changed.
+    """
     if not (error.certificate or {}).get("pair"):
         return error
-    ranks = [r for r in map(int, re.findall(r"\brank (\d+)", str(error))) if r < len(labels) and labels[r] != r]
-    if not ranks:
-        return error
-    numbers = ", ".join(f"rank {r} here is the machine's {labels[r]}" for r in dict.fromkeys(ranks))
-    return InfeasibleError(f"{error}; {numbers}", error.certificate)
+    labels, names = topology.labels, _separate_box(topology)
+    for rank in dict.fromkeys(map(int, re.findall(r"\brank (\d+)", str(error)))):
+        if rank < len(labels) and labels[rank] != rank:
+            names.append(f"rank {rank} here is the machine's {labels[rank]}")
+    return InfeasibleError("; ".join([str(error), ", ".join(names)]), error.certificate) if names else error
+
+
+def _separate_box(topology: Topology) -> list[str]:
+    """Return a clause that names the first box without links to others, where there is one."""
+    from synth.scale.fabric.graphs import components
+
+    src, dst, _ = columns(topology.live().links)
+    part = components(topology.ranks + len(topology.switches), src, dst)[: topology.ranks].tolist()
+    boxes: dict[int, set[int]] = {}
+    for rank, box in enumerate(topology.nodes):
+        boxes.setdefault(box, set()).add(rank)
+    for box, ranks in boxes.items():
+        joined = {rank for rank, label in enumerate(part) if label == part[min(ranks)]}
+        if len(boxes) > 1 and ranks == joined:
+            listed = ", ".join(f"{first}-{last}" for first, last in runs(sorted(ranks)))
+            return [f"no link joins box {box} (ranks {listed}) to other boxes"]
+    return []
