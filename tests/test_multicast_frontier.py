@@ -20,7 +20,9 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.scale_frontier import ScaleFrontier
-from synth.model.topology import MULTICAST_NOTE, Network
+from synth.model.schedule import Schedule, Step, SwitchSend
+from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topology
+from synth.model.unicast import unicast
 from synth.topologies import topology
 
 SWITCHES = [(ranks, units, own) for ranks in (2, 3, 5, 8) for units in (1, 3) for own in ("local", "through")]
@@ -167,3 +169,62 @@ def test_large_frontiers_have_both() -> None:
     assert isinstance(frontier, ScaleFrontier)
     assert frontier.multicast is not None and frontier.multicast.complete
     assert any(line.startswith("with multicast: S=1: R/C 1 ") for line in api.verify(api.large_document(frontier)))
+
+
+def emulated(name: str, steps: int, own: str = "through") -> Schedule:
+    schedule = Pipelining(network(4, 1, own), collective(name, 4)).schedule(steps)
+    assert schedule is not None
+    return schedule
+
+
+@pytest.mark.parametrize(("name", "steps"), [("allreduce", 1), ("allreduce", 3), ("broadcast", 1), ("reduce", 1)])
+def test_unicasts_have_the_effect_of_switch_sends(name: str, steps: int) -> None:
+    schedule = emulated(name, steps)
+    plain = unicast(schedule)
+    assert not plain.uses_multicast and not plain.network.multicast
+    assert replay.schedule(plain).steps == steps
+
+
+def test_unicasts_take_the_routes_through_their_switch() -> None:
+    links = []
+    for rank in range(3):
+        links += [Link(rank, 3, Fraction(2)), Link(3, rank, Fraction(2))]
+    links.append(Link(0, 1, Fraction(1)))
+    made = Topology("star", 3, tuple(links), (), ("sw",), unit=Fraction(1), multicast=(Multicast("sw"),))
+    sends = (SwitchSend(0, 0, (0, 1, 2), "multicast", "sw"),)
+    schedule = Schedule(made.multicast_network(), collective("broadcast", 3), 1, (Step(1, (), sends),))
+    replay.schedule(schedule)
+    plain = unicast(schedule)
+    assert {send.via for send in plain.steps[0].sends} == {("sw",)}
+    replay.schedule(plain)
+
+
+@pytest.mark.parametrize("executor", ["reference", "host"])
+@pytest.mark.parametrize(("name", "steps"), [("allreduce", 1), ("allreduce", 3), ("broadcast", 1), ("reduce", 1)])
+def test_executors_emulate_switch_sends(tmp_path, name: str, steps: int, executor: str) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps(emulated(name, steps).to_json()))
+    result = CliRunner().invoke(root, ["run", str(path), "--size", "4KB", "--executor", executor])
+    if "is not available" in result.output:
+        pytest.skip(result.output)
+    assert result.exit_code == 0, result.output
+    assert "right" in result.output
+
+
+@pytest.mark.parametrize("form", ["msccl-xml", "mscclpp"])
+def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps(emulated("allreduce", 3).to_json()))
+    result = CliRunner().invoke(root, ["export", str(path), "--to", form, "-o", str(tmp_path / "out")])
+    assert result.exit_code != 0 and not (tmp_path / "out").exists()
+    assert "hold no sends of switches that multicast" in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_schedules_with_switch_sends_are_written_beside_the_others(tmp_path) -> None:
+    words = ["pareto", "--topo", "switch:4:multicast=local", "--coll", "allreduce", "--max-steps", "3"]
+    assert CliRunner().invoke(root, [*words, "--schedules", str(tmp_path)]).exit_code == 0
+    names = sorted(path.name for path in tmp_path.glob("*-multicast.json"))
+    assert [name[3:] for name in names] == ["allreduce-S1-multicast.json", "allreduce-S3-multicast.json"]
+    for name in names:
+        api.verify(tmp_path / name)

@@ -72,7 +72,10 @@ def read(
 def lowered(
     given: Program | Schedule | ParetoFrontier, point: int | None, size: int | None, options: LoweringOptions
 ) -> tuple[Program, Network | None]:
-    """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier."""
+    """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier.
+
+    Programs emulate the sends of switches that multicast, so that network has none.
+    """
     from synth.program import checked_lowering
 
     if isinstance(given, ParetoFrontier):
@@ -80,7 +83,7 @@ def lowered(
     elif point is not None:
         raise UsageError("a point is chosen from a frontier; this is none")
     if isinstance(given, Schedule):
-        return checked_lowering.lower(given, options), given.network
+        return checked_lowering.lower(given, options), replace(given.network, multicast=())
     if options.instances != 1:
         raise UsageError("instances are made when a schedule is lowered; this is a program already")
     return given, None

@@ -224,13 +224,14 @@ def _small(frontier: Any, folder: Path) -> None:
     """Writes a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their
     proofs."""
     folder.mkdir(exist_ok=True)
-    for i, point in enumerate(frontier.points):
-        name = f"{i + 1:02}-{frontier.collective_name}-S{point.steps}.json"
+    points = [(point, "") for point in frontier.points]
+    if frontier.multicast is not None:
+        points += [(point, "-multicast") for point in frontier.multicast.points if point.schedule.uses_multicast]
+    for i, (point, suffix) in enumerate(points):
+        name = f"{i + 1:02}-{frontier.collective_name}-S{point.steps}{suffix}.json"
         write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
     write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
-    note(
-        f"wrote {counted(len(frontier.points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them"
-    )
+    note(f"wrote {counted(len(points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them")
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -257,6 +257,11 @@ def _first(program: Program, runtime: str) -> str:
 
 
 def _lowered(schedule: Schedule, target: Target) -> Program:
+    if schedule.uses_multicast and target.request.runtime != "synth":
+        raise UsageError(
+            f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without, or "
+            "`synth run`, which emulates them"
+        )
     schedule = rank_map.relabelled(schedule, target.ranks) if target.ranks else schedule
     if target.links is not None:
         rank_map.check_links(schedule, target.links, target.links.name)

@@ -196,7 +196,7 @@ class Schedule(SynchronousSchedule):
     @property
     def sends(self) -> int:
         """The number of sends, local ones included."""
-        return sum(len(step.sends) for step in self.steps)
+        return sum(len(step.sends) + len(step.switch_sends) for step in self.steps)
 
     def written_out(self) -> Schedule:
         """Return the schedule itself, which lists every send."""

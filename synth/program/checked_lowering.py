@@ -2,7 +2,8 @@
 
 `lower` makes a two-sided program (synth.program.lowering.lower), `onesided` a one-sided one
 (synth.program.onesided.lower). The functions behind them trust their schedule. Beside their errors, these here raise
-VerificationError with the place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends.
+VerificationError with the place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends. Sends of
+switches that multicast are emulated by sends from rank to rank.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from functools import wraps
 from typing import Protocol
 
 from synth.checker.schedule import replay
-from synth.errors import TooManySendsError, UsageError, VerificationError
+from synth.errors import TooManySendsError, VerificationError
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
+from synth.model.unicast import unicast
 from synth.program.lowering import lower as two_sided
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.onesided import lower as one_sided
@@ -45,14 +47,15 @@ def _replayed(lowering: Lowering) -> Lowering:
     @wraps(lowering)
     @collector_off()
     def checked(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
-        if schedule.uses_multicast:
-            raise UsageError("no programs are made of schedules whose switches multicast; take a point without")
         check_sends(schedule.sends)
         try:
             replay.schedule(schedule)
         except VerificationError as error:
             title = f"{schedule.collective.name} on {schedule.network.name}"
             raise VerificationError(f"{title}: no program is made of a wrong schedule: {error}") from None
+        if schedule.uses_multicast:
+            schedule = unicast(schedule)
+            check_sends(schedule.sends)
         return lowering(schedule, options)
 
     return checked

@@ -124,7 +124,7 @@ def nccl_candidates(
 
 def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
     """Return True if every link that `schedule` uses is known to be NVLink: LL128 corrupts data on other links."""
-    pairs = ((send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local)
+    pairs = ((send.src, send.dst) for step in schedule.steps for send in step.unicast_sends if not send.local)
     return machine is not None and all(machine.kinds.get(pair) == {"nvlink"} for pair in pairs)
 
 

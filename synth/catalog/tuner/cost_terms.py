@@ -32,6 +32,7 @@ from typing import NamedTuple
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
+from synth.model.unicast import unicast
 from synth.program.program import RECEIVING, SENDING, Block, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 
@@ -52,7 +53,12 @@ class Shape(NamedTuple):
 
 
 def shape(schedule: Schedule, program: Program | None = None) -> Shape:
-    """Return the shape of `schedule`. `program`: its lowering in one instance, for the figures of blocks (None: 0)."""
+    """Return the shape of `schedule`, with switch sends emulated by sends from rank to rank.
+
+    `program`: its lowering in one instance, for the figures of blocks (None: 0).
+    """
+    if schedule.uses_multicast:
+        schedule = unicast(schedule)
     network = schedule.network
     index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
     steps: Counter[str] = Counter()

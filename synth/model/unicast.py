@@ -1,0 +1,36 @@
+"""Emulation of switches that multicast by sends from rank to rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from synth.model.dead_sends import rounds_for
+from synth.model.schedule import Schedule, Send, Step
+
+
+def unicast(schedule: Schedule) -> Schedule:
+    """Return the schedule with the same effect in every step and no switch sends, on a network without multicast.
+
+    A switch send becomes sends over the first route of each pair of ranks through that switch, or without one where the
+    switch is described by links. Each step has the fewest rounds that carry its sends.
+    """
+    network = replace(schedule.network, multicast=())
+    routes: dict[tuple[int, int, str], tuple[str, ...]] = {}
+    for route in network.routes:
+        for switch in route.via or ("",):
+            routes.setdefault((route.src, route.dst, switch), route.via)
+
+    def routed(send: Send, switch: str) -> Send:
+        via = routes.get((send.src, send.dst, switch), ())
+        return send._replace(via=via)
+
+    plain = Schedule(network, schedule.collective, schedule.chunks, ())
+    steps = []
+    for step in schedule.steps:
+        sends = list(step.sends)
+        for switch_send in step.switch_sends:
+            for send in switch_send.expanded():
+                sends.append(routed(send, switch_send.switch))
+        row = tuple(sorted(sends))
+        steps.append(Step(rounds_for(plain, row), row))
+    return replace(plain, steps=tuple(steps))
