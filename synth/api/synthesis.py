@@ -290,13 +290,15 @@ def bound(
     from synth.bounds import single_chunk
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
+    from synth.frontiers.incumbents import allreduce_parts_bound
     from synth.pareto.events import Event
     from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import TimeUp, time_limited
     from synth.solvers.processes.pool import run_in_process
     from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
-    network = named_topology(topology).network()
+    machine = named_topology(topology)
+    network = machine.network()
     task = task_of(collective, network.ranks, roots, sizes)
     seconds = BOUND_EFFORT if time_limit is None and chunk_assembly.applies(network, task) else time_limit
     at_once = seconds is None and network.ranks <= MAX_RANKS_IN_PROCESS
@@ -318,6 +320,8 @@ def bound(
 
     with time_limited(Deadline.after(seconds)):
         try:
+            parts = allreduce_parts_bound(machine, network, task)
+            floor += [] if parts is None else [(None, parts)]
             floor = [(None, at(None))]
             for steps in range(int(least.value), (max_steps or int(least.value) + SETTINGS.steps_beyond) + 1):
                 found.append((steps, at(steps)))

@@ -39,7 +39,7 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
         return LowerBound(Fraction(0), least.certificate)
     demands = _Demands(collective, _checkable_units(network, collective))
     inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
-    prices = _prices(network, set(range(len(network.routes))))
+    prices = route_prices(network, set(range(len(network.routes))))
     best = Fraction(counted) / _capacity(prices)
     for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
@@ -68,10 +68,7 @@ def _certificate(
     network: Network, collective: Collective, units: Sequence[int], inside: Ranks, prices: Prices, counts: bool
 ) -> dict:
     """Return the certificate of the cut into `inside` for `units`, or of the count of all sends."""
-    weight = lcm(*(price.denominator for _, price in prices.values()))  # of a send, so that all prices are integers
-    rows: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
-    for (kind, i), (_, price) in prices.items():
-        rows[kind][i] = [int(price * weight)]
+    weight, fields = price_fields(network, prices)
     theta = [-1] * network.ranks
     for rank in inside:
         theta[rank] = 1
@@ -79,12 +76,21 @@ def _certificate(
         "kind": "static-cuts",
         "problem": problem_fingerprint(network, collective),
         "steps": None,
-        "scale": int(weight * _capacity(prices)),
-        "prices": price_rows(network, rows["link"], rows["limit"], ()),
+        **fields,
         "cuts": {str(unit): [[weight, *theta]] for unit in units},
         "generators": [],
     }
     return certificate | ({"count": weight} if counts else {})
+
+
+def price_fields(network: Network, prices: Prices) -> tuple[int, dict]:
+    """Return the price of a send as an integer, and the fields "scale" and "prices" of a certificate."""
+    weight = lcm(*(price.denominator for _, price in prices.values()))  # so that all prices are integers
+    rows: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
+    for (kind, i), (_, price) in prices.items():
+        rows[kind][i] = [int(price * weight)]
+    fields = {"scale": int(weight * _capacity(prices)), "prices": price_rows(network, rows["link"], rows["limit"], ())}
+    return weight, fields
 
 
 def _checkable_units(network: Network, collective: Collective) -> int:
@@ -147,10 +153,10 @@ def _prices_into(network: Network, ranks: Ranks) -> Prices:
             for k in min(sides, key=lambda side: sum(network.caps[k].units for k in side)):
                 prices["limit", k] = network.caps[k].units, Fraction(1)
                 into.difference_update(network.caps[k].routes)
-    return prices | _prices(network, into)
+    return prices | route_prices(network, into)
 
 
-def _prices(network: Network, routes: set[int]) -> Prices:
+def route_prices(network: Network, routes: set[int]) -> Prices:
     """Return priced links and limits that pay for each of `routes`, of little capacity in all.
 
     It is a greedy weighted set cover: the limit that saves most is taken first, as long as it lets less through than

@@ -125,7 +125,7 @@ def certificate(source: dict, move: ProblemMap) -> dict:
             }
         case "one-chunk" | "too-few-steps":
             return moved | {"numbering": _numbering(source.get("numbering"), move)}
-        case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts":
+        case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts" | "allreduce-partition":
             return moved | _cut_fields(source, move)
     raise KeyError(f"certificate of kind {source['kind']!r}")
 
@@ -148,6 +148,8 @@ def _cut_fields(source: dict, move: ProblemMap) -> dict:
         for name, rows in source["covers"].items():
             images = [[weight, side, ranks[rank], *rest] for weight, side, rank, *rest in rows]
             moved["covers"][str(units[int(name)])] = images
+    if "parts" in source:
+        moved["parts"] = [sorted(map(ranks.__getitem__, part)) for part in source["parts"]]
     if "roots" in source:
         moved["roots"] = {
             str(ranks[int(name)]): {

@@ -137,6 +137,10 @@ def find_incumbents(
         for method, schedule in _schedules(network, task, incumbents.bound, deterministic):
             incumbents = incumbents.extended(method, schedule)
             yield incumbents
+    parts = None if search is None else allreduce_parts_bound(search.topology, network, task)
+    if parts is not None and parts.value > incumbents.bound.value:
+        incumbents = replace(incumbents, bound=parts)
+        yield incumbents
     if search is None or not (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
         return
     search.advance(quick=True)
@@ -145,6 +149,26 @@ def find_incumbents(
         bound = single_cut_bound(network, task, (search.state.side, everyone - search.state.side))
         incumbents = replace(incumbents, bound=max(incumbents.bound, bound, key=lambda b: b.value))
     yield from with_written_points(incumbents, search, network, task, MAX_SENDS)
+
+
+def allreduce_parts_bound(machine: Topology, network: Network, task: Collective) -> LowerBound | None:
+    """Return the bound on an allreduce by the best partition of the ranks, which scale methods find.
+
+    None for other collectives, where switches multicast, and where the time is over.
+    """
+    if task.name != "allreduce" or network.ranks < 2 or network.multicast:
+        return None
+    from synth.bounds.partition import partition_bound
+    from synth.scale.bounds.allreduce_partition import partition
+    from synth.scale.fabric.fabric import fabric
+
+    try:
+        _, certificate, _ = partition(fabric(machine.live()))
+    except UndecidedError:
+        return None
+    ranks = frozenset(range(network.ranks))  # regions have switches, too
+    parts = [sorted(ranks.intersection(region)) for region in certificate["regions"]]
+    return partition_bound(network, task, parts)
 
 
 def _has_boxes(machine: Topology) -> bool:

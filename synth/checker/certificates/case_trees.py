@@ -1,4 +1,4 @@
-"""Certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first."""
+"""Certificates that argue by cases: a tree on who holds a chunk when, and the rank or part that completes first."""
 
 from __future__ import annotations
 
@@ -96,3 +96,25 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
         values[orbit] = total
     need(all(packing.orbits["rank"].of(r) in values for r in p.pre[0]), "leave out a rank", "roots")
     return min(values.values())
+
+
+def crossings(packing: Packing, parts: list, weight: int) -> int:
+    """Return the least price of the sends of a chunk between the parts of a partition, for one allreduce.
+
+    The parts hold each rank once. A send between parts is a message of one way. The first part to hold all
+    contributions needs one out of every other part, and afterwards every other part must still be entered. `weight`:
+    the least price of a send between parts. Raises VerificationError.
+    """
+    p, home = packing.problem, dict[int, int]()
+    need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
+    for k, part in enumerate(items(parts, "parts")):
+        place = f"parts[{k}]"
+        for rank in items(part, place):
+            need(number(rank, place, 0, p.ranks) not in home, f"names rank {rank} again", place)
+            home[rank] = k
+        need(any(rank in p.pre[0] for rank in part), "holds no rank of the allreduce", place)
+    need(len(home) == p.ranks, f"hold {len(home)} of {p.ranks} ranks", "parts")
+    number(weight, "weight", 1)
+    for i, (u, v, _) in enumerate(p.links):
+        need(home[u] == home[v] or weight <= packing.room[i][0], f"overload link {u} to {v}", "weight")
+    return 2 * (len(parts) - 1) * weight

@@ -27,6 +27,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "deadline-cuts": (_CUTS, {"count", "covers", "reversed"}),
     "deadline-cut-trees": (_CUTS, {"reversed"}),
     "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
+    "allreduce-partition": ({"scale", "prices", "parts", "weight", "generators"}, set()),
     "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
     "switch-operations": ({"ports"}, set()),
@@ -85,6 +86,8 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     match kind:
         case "allreduce-cuts":
             total = case_trees.first_to_complete(packing, certificate["roots"])
+        case "allreduce-partition":
+            total = case_trees.crossings(packing, certificate["parts"], certificate["weight"])
         case "one-chunk":
             total = single_chunk.total_price(packing, certificate["chunk"])
         case _:

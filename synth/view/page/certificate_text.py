@@ -38,6 +38,8 @@ _HOW = {
     "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank ({roots} up to "
     "symmetry) cuts before,"
     " after and throughout add up to the bound at the prices given for links.",
+    "allreduce-partition": "A partition of the ranks: each chunk is sent between parts at least twice as often as "
+    "there are parts, less two, at the prices given for links and limits.",
     "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays "
     "less than its part"
     " of the bound.",
