@@ -19,6 +19,7 @@ from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.time_bound import time_bound
+from synth.view import plans, tables
 
 TECCL = Path(__file__).parent.parent / "examples" / "teccl"
 
@@ -125,6 +126,21 @@ def test_the_impossible_and_the_idle() -> None:
     assert time_bound(Topology("one", 1, ()), "allreduce", [1000]).rows[0].microseconds == 0
     with pytest.raises(UsageError, match="not a size"):
         api.time_bound("dgx1", "allgather", "much")
+
+
+def test_a_network_is_a_machine_without_switches() -> None:
+    direct = time_bound(HUB.network().as_topology(), "allgather", [10_000], rates=False).rows[0].microseconds
+    assert direct == time_bound(HUB, "allgather", [10_000], rates=False).rows[0].microseconds
+
+
+def test_a_point_and_a_plan_are_compared_with_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    frontier = synth.frontier("ring:4", "allgather", max_steps=2)
+    bound = api.time_bound("ring:4", "allgather", 1 << 20).rows[0]
+    tables.print_choice(frontier, 1 << 20, bound)
+    assert "no program takes less than 394 µs" in capsys.readouterr().out
+    plan = api.tune("ring:4", "allgather", sizes=[1 << 10, 1 << 20], frontiers=[], time_limit=5)
+    rows = plans.reports(plan, api.plan_bounds(plan))[1].rows
+    assert all(float(row[-1]) >= 1 for row in rows) and float(rows[1][-2]) == 394
 
 
 # ---------------------------------------------------------------- forged documents

@@ -17,7 +17,7 @@ from synth.api.report import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, large_bound, large_document, time_bound, unreachable
 from synth.api.synthesis import bound, frontier, solve, verify
-from synth.api.tuning import import_plan, tune
+from synth.api.tuning import import_plan, plan_bounds, tune
 
 __all__ = [
     "allocations",
@@ -43,6 +43,7 @@ __all__ = [
     "load_program",
     "lower",
     "multicast_bounds",
+    "plan_bounds",
     "plan_catalog",
     "prepare",
     "report",

@@ -65,13 +65,15 @@ def time_bound(
     *,
     roots: Sequence[int] = (),
     sizes: Sequence | None = None,
+    rates: bool = True,
     time_limit: float | None = None,
 ) -> TimeBound:
     """Return certified lower bounds in time: no program on the machine, with whatever messages, is faster.
 
     `size`: bytes, or a text such as "1MB", or several of them; size is that of nccl-tests, 1 KB = 1024 bytes. `sizes`:
-    chunk counts of allgatherv and the like. After `time_limit` seconds the search for the greatest rate of a large
-    machine ends. Raises InfeasibleError where data cannot reach a rank.
+    chunk counts of allgatherv and the like. Without `rates` bounds come from single cuts alone, in less time. After
+    `time_limit` seconds the search for the greatest rate of a large machine ends. Raises InfeasibleError where data
+    cannot reach a rank.
     """
     from synth.scale.time_bound import time_bound as bound_of
 
@@ -88,7 +90,7 @@ def time_bound(
     else:
         task, root = task_of(collective, machine.ranks, roots, sizes), 0
     try:
-        return bound_of(machine, task, in_bytes, root=root, time_limit=time_limit)
+        return bound_of(machine, task, in_bytes, root=root, rates=rates, time_limit=time_limit)
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
 

@@ -28,8 +28,11 @@ from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
+from synth.model.collective import Collective
 from synth.model.rational import counted
+from synth.model.topology import Topology
 
+RATED = 64  # ranks up to which a bound in time includes the bound on rates, which takes seconds above
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
 
@@ -125,7 +128,7 @@ def pareto(**flags: Any) -> int:
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, ScaleFrontier):
-        return _large(frontier, flags, code)
+        return _large(frontier, topology, collective, flags, code)
     if flags["schedules"] and frontier.points:
         _small(frontier, flags["schedules"])
     if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
@@ -134,7 +137,7 @@ def pareto(**flags: Any) -> int:
     if frontier.points or interrupted is None:
         emit(
             lambda: tables.choice_document(frontier, size) if size else frontier.to_json(),
-            lambda: tables.print_choice(frontier, size) if size else tables.print_frontier(frontier),
+            lambda: _print(frontier, topology, collective, size),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -146,10 +149,23 @@ def pareto(**flags: Any) -> int:
     return code
 
 
-def _large(frontier: Any, flags: dict[str, Any], code: int) -> int:
-    """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
+def _print(frontier: Any, topology: Topology, collective: Collective | str, size: int | None) -> None:
+    """Print the frontier, or with `size` the point to use there beside the lower bound in time."""
     from synth import api
     from synth.view import tables
+
+    if not size:
+        tables.print_frontier(frontier)
+    elif not frontier.points:
+        tables.print_choice(frontier, size)
+    else:
+        bounds = api.time_bound(topology, collective, size, rates=topology.ranks <= RATED)
+        tables.print_choice(frontier, size, bounds.rows[0])
+
+
+def _large(frontier: Any, topology: Topology, collective: Collective | str, flags: dict[str, Any], code: int) -> int:
+    """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
+    from synth import api
 
     output, folder = flags["output"], flags["schedules"]
     if folder is None and frontier.points and _a_document(output, flags["form"]):
@@ -167,7 +183,7 @@ def _large(frontier: Any, flags: dict[str, Any], code: int) -> int:
     size = flags["size"]
     emit(
         lambda: api.large_document(frontier, beside),
-        lambda: tables.print_choice(frontier, size) if size else tables.print_frontier(frontier),
+        lambda: _print(frontier, topology, collective, size),
         output, flags["form"],
     )  # fmt: skip
     if flags["plot"]:

@@ -147,7 +147,7 @@ def tune(output: str | None, form: str | None, **flags: Any) -> None:
         plan = api.import_plan(flags["table"], next(iter(flags["coll"]), None), flags["gpus"])
     else:
         plan = _tuned(flags)
-    emit(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
+    emit(plan.to_json, lambda: print_reports(plans.reports(plan, api.plan_bounds(plan))), output, form)
 
 
 def _tuned(flags: dict[str, Any]) -> Any:

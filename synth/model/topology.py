@@ -240,6 +240,14 @@ class Network:
         """Greatest latency of a route in µs: the α of the cost model."""
         return max((r.latency for r in self.routes), default=Fraction(0))
 
+    def as_topology(self) -> Topology:
+        """Return a topology of the routes as links from rank to rank. A limit holds each of its routes once."""
+        links = [Link(r.src, r.dst, r.units * self.unit, r.latency) for r in self.routes]
+        limits = []
+        for k, cap in enumerate(self.caps):
+            limits.append(Limit(f"limit {k}", tuple(dict.fromkeys(cap.routes)), cap.units * self.unit))
+        return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit)
+
     def reversed(self) -> Network:
         """Return the network with every route reversed. Route i of the result is route i reversed; caps stay."""
         routes = tuple(Route(r.dst, r.src, r.units, r.via[::-1], r.latency) for r in self.routes)

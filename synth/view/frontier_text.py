@@ -10,6 +10,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
+from synth.model.time_bound import SizeBound
 from synth.model.topology import Network, Topology
 
 SIZES = (KB, MB, GB)
@@ -121,10 +122,11 @@ def sentences(found: Frontier) -> list[str]:
     return lines + [f"note: {note}" for note in found.notes]
 
 
-def choice(found: Frontier, size: int) -> Report:
+def choice(found: Frontier, size: int, bound: SizeBound | None = None) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
-    A row shows a point's predicted time, and the sizes for which it is the fastest.
+    A row shows a point's predicted time, and the sizes for which it is the fastest. `bound`: the lower bound in time at
+    `size`.
     """
     columns = (
         ("steps", "right"),
@@ -152,9 +154,20 @@ def choice(found: Frontier, size: int) -> Report:
                 f"{show(best.rounds_per_chunk)} rounds per chunk"
             ),
         )
-        lines[1:1] = _against(found, best, size)
+        lines[1:1] = in_time(bound, found.seconds_at(best, size)) + _against(found, best, size)
     lines += [f"note: {note}" for note in found.notes]
     return Report(title(found.network, found.collective), columns, tuple(rows), tuple(lines))
+
+
+def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
+    """Return a sentence on the lower bound in time, with the factor of the predicted `seconds` over it."""
+    if bound is None or not bound.microseconds:
+        return []
+    factor = number(seconds * 10**6 / float(bound.microseconds))
+    return [
+        f"no program takes less than {number(bound.microseconds)} µs ({bound.reason}): the prediction is {factor} "
+        f"times as much; `synth bound --size` has the certificate"
+    ]
 
 
 def _against(found: Frontier, best: Point, size: int) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from synth.model.number_text import number, size_text
+from synth.model.time_bound import TimeBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
@@ -31,13 +33,18 @@ SIZES = (
     ("best of library µs", "right"),
     ("loss", "right"),
 )
+# Columns of the lower bound in time, and of the time over it.
+BOUNDS = (("µs at least", "right"), ("factor", "right"))
 
 
-def reports(plan: Plan) -> list[Report]:
-    """Return two tables for each collective; the origin of the times, the fit and the notes follow the last."""
+def reports(plan: Plan, bounds: Sequence[TimeBound | None] = ()) -> list[Report]:
+    """Return two tables for each collective; the origin of the times, the fit and the notes follow the last.
+
+    `bounds`: for each collective the lower bounds in time at its sizes, None where they are not known.
+    """
     tables: list[Report] = []
-    for table in plan.tables:
-        tables += [_ranges(plan, table), _sizes(plan, table)] if table.sizes else [_ranges(plan, table)]
+    for table, bound in zip(plan.tables, bounds or [None] * len(plan.tables), strict=True):
+        tables += [_ranges(plan, table), _sizes(plan, table, bound)] if table.sizes else [_ranges(plan, table)]
     sentences = [f"times are {plan.says}" if plan.source != "imported" else plan.says]
     for name, doc in plan.model.items():
         prefix = f"{name}: " if len(plan.model) > 1 else ""
@@ -87,8 +94,8 @@ def _settings(algorithm: Algorithm) -> tuple[str, str]:
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 
-def _sizes(plan: Plan, table: Table) -> Report:
-    rows = []
+def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
+    rows: list[tuple[str, ...]] = []
     known = [loss for loss in table.losses if loss is not None]
     for i, size in enumerate(table.sizes):
         k = table.chosen[i] if table.chosen else None
@@ -98,7 +105,11 @@ def _sizes(plan: Plan, table: Table) -> Report:
         library = table.library[i] if table.library else None
         rate = "" if not time else number(size / time / 1e9)
         share = "" if loss is None else f"{100 * loss:.2f}%"
-        rows.append((size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share))
+        row = [size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share]
+        if bound is not None:
+            least = float(bound.rows[i].microseconds)
+            row += [number(least), "" if not time or not least else number(time * 1e6 / least)]
+        rows.append(tuple(row))
     lines = []
     if known:
         worst = max(known)
@@ -106,7 +117,10 @@ def _sizes(plan: Plan, table: Table) -> Report:
         most = f"; at most {100 * worst:.2f}%, at {at}" if round(100 * worst, 2) else ""
         lines.append(f"loss: what is chosen takes so much longer than the best of all candidates{most}")
         lines.append("best of library: the fastest of other libraries' own algorithms")
-    return Report("", SIZES, tuple(rows), tuple(lines))
+    if bound is None:
+        return Report("", SIZES, tuple(rows), tuple(lines))
+    lines.append("µs at least: no program is faster on these links (`synth bound --size` has the certificates)")
+    return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))
 
 
 def _micro(seconds: float | None) -> str:

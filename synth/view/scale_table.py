@@ -8,7 +8,8 @@ from synth.model.documents.int_ranges import runs
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
-from synth.view.frontier_text import SIZES, Report, table_title
+from synth.model.time_bound import SizeBound
+from synth.view.frontier_text import SIZES, Report, in_time, table_title
 from synth.view.size_advice import CostModel, PointCost, advice
 
 ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
@@ -38,8 +39,11 @@ def report(found: ScaleFrontier) -> Report:
     return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
 
 
-def choice(found: ScaleFrontier, size: int) -> Report:
-    """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points."""
+def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None) -> Report:
+    """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points.
+
+    `lower`: the lower bound in time at `size`.
+    """
     table = report(found)
     if not found.points:
         return table
@@ -49,8 +53,9 @@ def choice(found: ScaleFrontier, size: int) -> Report:
         f"{number(found.gbps(found.points[best], size))} GB/s predicted"
     )
     points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
+    slower = in_time(lower, found.seconds_at(found.points[best], size))
     against = advice(size, CostModel(found.latency, found.unit, found.unit_share), points, points[best])
-    return Report(table.title, table.columns, (table.rows[best],), (line, *against, *table.sentences))
+    return Report(table.title, table.columns, (table.rows[best],), (line, *slower, *against, *table.sentences))
 
 
 def bound(found: ScaleFrontier) -> Report:

@@ -16,6 +16,7 @@ from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
+from synth.model.time_bound import SizeBound
 from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.frontier_text import WHY, Report
@@ -63,10 +64,13 @@ def print_frontier(frontier: ParetoFrontier) -> None:
         print_report(TABLES[one.engine].report(one))
 
 
-def print_choice(frontier: ParetoFrontier, size: int) -> None:
-    """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one."""
+def print_choice(frontier: ParetoFrontier, size: int, bound: SizeBound | None = None) -> None:
+    """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
+
+    `bound`: the lower bound in time at `size`, which holds for both.
+    """
     for one in filter(None, (frontier, frontier.multicast)):
-        print_report(TABLES[one.engine].choice(one, size))
+        print_report(TABLES[one.engine].choice(one, size, bound))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:
