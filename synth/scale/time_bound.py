@@ -21,9 +21,6 @@ from synth.model.time_bound import SizeBound, TimeBound
 from synth.model.topology import Topology
 from synth.scale.bounds.time_cuts import CandidateCuts
 
-# Certificates of rates that hold where switches multicast or reduce: one cut, and paths of data for one rank each. In
-# others one multicast may pay once for what several sends are counted for.
-OF_MULTICAST = ("throughput-cut", "alltoall-lengths")
 MOST_WRITTEN = 64  # ranks up to which a collective without a name of the scale engine has a bound on its rate
 
 
@@ -38,10 +35,11 @@ def time_bound(
 ) -> TimeBound:
     """Return certified lower bounds on the time of a collective, one for each of `sizes` (bytes, nccl-tests' size).
 
-    They hold for every program on the machine, with any number and size of messages, by the links, limits and latencies
-    of `topology` (docs/model.md). `root`: of a collective given by name. Without `rates` no bound on bytes per second
-    is computed, which takes the most time; the result then comes from single cuts. `time_limit`: seconds for the search
-    for that bound, where a method for large machines has one. Raises InfeasibleError where data cannot reach a rank.
+    They hold for every program without multicasts in switches, with any number and size of messages, by the links,
+    limits and latencies of `topology` (docs/model.md). `root`: of a collective given by name. Without `rates` no bound
+    on bytes per second is computed, which takes the most time. The result then comes from single cuts. `time_limit`:
+    seconds for the search for that bound, where a method for large machines has one. Raises InfeasibleError where data
+    cannot reach a rank.
     """
     topology = topology.live()
     name, task = _named(collective, topology.ranks, root)
@@ -111,8 +109,6 @@ def _rate(
         from synth import bounds
 
         rate = bounds.flow(topology.network(), task, None).certificate
-    if topology.multicast and rate["kind"] not in OF_MULTICAST:
-        return None
     certificate = {"kind": "time-rate", "rate": rate}
     one, two = (checker.check(certificate, topology, demand, size) for size in (1, 2))
     return _Rate(certificate, 2 * one - two, two - one)

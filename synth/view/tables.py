@@ -67,10 +67,11 @@ def print_frontier(frontier: ParetoFrontier) -> None:
 def print_choice(frontier: ParetoFrontier, size: int, bound: SizeBound | None = None) -> None:
     """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
 
-    `bound`: the lower bound in time at `size`, which holds for both.
+    `bound`: the lower bound in time at `size` without multicasts, for the first of them.
     """
-    for one in filter(None, (frontier, frontier.multicast)):
-        print_report(TABLES[one.engine].choice(one, size, bound))
+    print_report(TABLES[frontier.engine].choice(frontier, size, bound))
+    if frontier.multicast:
+        print_report(TABLES[frontier.multicast.engine].choice(frontier.multicast, size))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:

@@ -18,4 +18,5 @@ def report(found: TimeBound) -> Report:
     root = "" if found.root is None else f" from {found.root}"
     title = f"{found.collective_name}{root} on {found.topology.name}: {counted(found.topology.ranks, 'rank')}"
     line = "no program is faster, with any number and size of messages; -o writes the certificates for `synth verify`"
-    return Report(title, columns, tuple(rows), (line,))
+    lines = (line, "multicasts and sums in switches are not counted") if found.topology.multicast else (line,)
+    return Report(title, columns, tuple(rows), lines)
