@@ -33,7 +33,7 @@ from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerpr
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.runtime.kernel import build_host
 from synth.runtime.link_schedule import LinkSchedule
-from synth.scale.baselines.rings import cut_bound, ring_network, search
+from synth.scale.baselines.rings import ring_network, search
 from synth.scale.groups.joint import synthesize_jointly
 from synth.scale.groups.joint_bound import joint_bound as group_bound
 from synth.scale.search import bound as flow_bound
@@ -316,7 +316,7 @@ def test_rings_take_a_limit_once_for_each_crossing():
     for doc, units in ((BOTH, 1), (PCIE, 0)):
         machine = read(doc)
         found = search.disjoint_rings(machine)
-        assert found.units == units and cut_bound.ring_cut_bound(ring_network.of_machine(machine)).units >= units
+        assert found.units == units and ring_network.ring_cut_bound(ring_network.of_machine(machine)).units >= units
     wide = copy.deepcopy(PCIE)
     for row in wide["limits"]:
         row["bandwidth"] = 5  # 2 within a switch and 2 between: a ring crosses each root 4 times

@@ -17,9 +17,8 @@ from synth.model.topology import Limit, Link, Network, Route, Topology
 from synth.scale.baselines import double_binary_tree
 from synth.scale.baselines.comparison import runs
 from synth.scale.baselines.rings import (
-    bidirectional_pairs,
     check,
-    cut_bound,
+    factor_annealing,
     quotient_network,
     ring_network,
     search,
@@ -84,7 +83,7 @@ def test_a_broken_link_or_a_few_boxes_of_another_size_leave_a_right_answer():
     for machine in (modify.apply(whole, without=["0-3"]), modify.apply(whole, ranks="0,1,2,8,9,10,11,12")):
         found = search.disjoint_rings(machine)
         loads(machine, found)
-        cut = cut_bound.ring_cut_bound(ring_network.of_machine(machine))
+        cut = ring_network.ring_cut_bound(ring_network.of_machine(machine))
         assert 0 < found.units <= cut.units
         assert found.proved_maximum and found.units == cut.units
 
@@ -125,9 +124,9 @@ def test_the_checker_adds_up_limits():
 
 
 def test_a_bound_counts_what_limits_let_through():
-    found = cut_bound.ring_cut_bound(ring_network.of_machine(topology("dgx-a100*4")))
+    found = ring_network.ring_cut_bound(ring_network.of_machine(topology("dgx-a100*4")))
     assert (found.units, len(found.side)) == (8, 8)
-    found = cut_bound.ring_cut_bound(
+    found = ring_network.ring_cut_bound(
         ring_network.of_machine(topology("ndv2*4").network())
     )  # no boxes are known: the narrow links say what they are
     assert (found.units, len(found.side)) == (1, 8)
@@ -231,13 +230,13 @@ def test_rings_in_pairs_where_links_are_wide_and_edges_are_left_over() -> None:
     pairs = [(i, (i + 1) % 9, 3) for i in range(9)] + [(i, (i + 2) % 9, 2) for i in range(9)] + [(0, 4, 2), (0, 1, 1)]
     machine = Topology("wide", 9, tuple(Link(x, y, Fraction(n)) for a, b, n in pairs for x, y in ((a, b), (b, a))))
     wires = ring_network.of_machine(machine)
-    *_, (width, made) = bidirectional_pairs.search(wires, [2, 1], 0, 10, 4_000)
+    *_, (width, made) = factor_annealing.opposite_pairs(wires, [2, 1], 0, 10, 4_000)
     assert (width, len(made)) == (1, 10)
     check.check(machine, [(order.tolist(), 1) for order, _ in made], [links.tolist() for _, links in made])
     one = Topology("limited", 9, machine.links, limits=(Limit("all", (0, 1), Fraction(1)),))
-    assert not list(bidirectional_pairs.search(ring_network.of_machine(one), [1], 0, 10, 100))
-    assert not list(bidirectional_pairs.search(ring_network.of_machine(_ring(6)), [1], 0, 1, 100))
+    assert not list(factor_annealing.opposite_pairs(ring_network.of_machine(one), [1], 0, 10, 100))
+    assert not list(factor_annealing.opposite_pairs(ring_network.of_machine(_ring(6)), [1], 0, 1, 100))
 
 
 def test_no_pairs_where_a_grid_has_no_way_round() -> None:
-    assert not list(bidirectional_pairs.search(ring_network.of_machine(topology("mesh:5x5")), [1], 0, 2, 300))
+    assert not list(factor_annealing.opposite_pairs(ring_network.of_machine(topology("mesh:5x5")), [1], 0, 2, 300))

@@ -15,7 +15,7 @@ from synth.scale.baselines.double_binary_tree import tree_rate
 from synth.scale.baselines.limit_sentences import LimitSentences, runs, units_phrase
 from synth.scale.baselines.rings import ring_network
 from synth.scale.baselines.rings import search as rings
-from synth.scale.baselines.rings.rings import Rings
+from synth.scale.baselines.rings.ring_network import Rings
 from synth.solvers.processes.deadline import TimeUp, current_deadline, give_up, given_up, time_limited
 from synth.solvers.processes.pool import run_in_process
 

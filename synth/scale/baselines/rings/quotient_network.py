@@ -62,7 +62,7 @@ class QuotientNetwork:
 
     @cached_property
     def circulations(self) -> dict[tuple[int, int, int, int], tuple[int, list[int]]]:
-        """Cache of `synth.scale.baselines.rings.circulations.circulation`."""
+        """Cache of `synth.scale.baselines.rings.factor_annealing.circulation`."""
         return {}
 
     @cached_property

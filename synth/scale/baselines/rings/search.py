@@ -3,41 +3,34 @@
 A ring is a directed Hamiltonian cycle over existing links (NCCL makes no ring through a rank that does not take part).
 One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
 
-Where all Hamiltonian cycles are few, they are listed and packed by an integer program: no rings carry more
-(`enumeration`). Elsewhere one method finds them. An integer program chooses links that leave and enter every rank
-equally often. They fall into factors, sets of cycles through all ranks. Simulated annealing exchanges links of two
-factors along alternating cycles until the cycles of each are joined into one. It runs
+Where all Hamiltonian cycles are few, they are listed and packed by an integer program: no rings carry more. Elsewhere
+one method finds them (`factor_annealing`). An integer program chooses links that leave and enter every rank equally
+often. They fall into factors, sets of cycles through all ranks. Simulated annealing exchanges links of two factors
+along alternating cycles until the cycles of each are joined into one. It runs
 
-pairs         on undirected edges, for rings in opposite pairs, where links are symmetric (`bidirectional_pairs`)
-quotients     on the quotient networks of the declared automorphisms and the network itself (`circulations`), in whole
-              multiples of the width that fills the links best
+pairs         on undirected edges, for rings in opposite pairs, where links are symmetric
+quotients     on the quotient networks of the declared automorphisms and the network itself, in whole multiples of the
+              width that fills the links best, with a few moves first and then with more
 
-each with a few moves first and then with more, until the cut bound is met (`cut_bound`).
+until the cut bound is met (`ring_network.ring_cut_bound`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from synth.model.topology import Network, Topology
-from synth.scale.baselines.rings import (
-    bidirectional_pairs,
-    check,
-    circulations,
-    cut_bound,
-    enumeration,
-    quotient_network,
-    ring_network,
-)
+from synth.scale.baselines.rings import check, factor_annealing, quotient_network, ring_network
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
-from synth.scale.baselines.rings.ring_network import RingNetwork
-from synth.scale.baselines.rings.rings import Rings, merged
+from synth.scale.baselines.rings.ring_network import RingNetwork, Rings, merged
+from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import TimeUp
 
 Progress = Callable[[str], None]
+Cycle = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,9 @@ class RingSearchSettings:
     long_quotients         quotient networks that are searched again by a long search
     many_arcs              arcs from which a long search tries one seed and few numbers of rings
     many_arcs_reduction    reduction of the number of rings at which a long search on many arcs ends
-    pair_exchanges         exchanges of the first and of the second search for opposite pairs
+    pair_exchanges         exchanges of a search for opposite pairs
+    listing_steps          steps of the enumeration of cycles; sparse boxes of 8 ranks take a few hundred
+    listed_cycles          cycles that are listed; more columns make the integer program slow
     unit_rings             units up to which rings of one unit are tried, so many side by side
     """
 
@@ -72,7 +67,9 @@ class RingSearchSettings:
     long_quotients: int = 2
     many_arcs: int = 10_000
     many_arcs_reduction: int = 4
-    pair_exchanges: tuple[int, int] = (2_000, 8_000)
+    pair_exchanges: int = 8_000
+    listing_steps: int = 20_000
+    listed_cycles: int = 600
     unit_rings: int = 160
 
 
@@ -107,7 +104,7 @@ def disjoint_rings(
     network = ring_network.of_machine(topology) if network is None else network
     if network.ranks < 2 or not network.units.any():
         return Rings((), True)
-    bound = cut_bound.ring_cut_bound(network)
+    bound = ring_network.ring_cut_bound(network)
     best = Rings((), bound.units == 0, bound=bound)
     if bound.units:
         try:
@@ -126,19 +123,17 @@ def _improvements(network: RingNetwork, maximum: int, progress: Progress) -> Ite
     """Yield better and better rings, stage by stage; `maximum` is the cut bound in units."""
     best = Rings((), False)
     if network.ranks <= SETTINGS.searched_ranks:
-        cycles, complete = enumeration.cycles(network)
+        listed, complete = cycles(network)
         if complete:
-            best = enumeration.packed(network, sorted(cycles))
+            best = packed(network, sorted(listed))
             yield best
             if not network.parallel:  # with parallel links the enumeration counted only one of them
                 return
     long_searches: list[_LongSearch] = []
-    first, second = SETTINGS.pair_exchanges
     stages = [
-        lambda: _opposite_pairs(network, maximum, best.units, first, progress),
+        lambda: _opposite_pairs(network, maximum, best.units, progress),
         lambda: _short_searches(network, maximum, best.units, long_searches, progress),
         lambda: _long_searches(network, best.units, long_searches, progress),
-        lambda: _opposite_pairs(network, maximum, best.units, second, progress),
     ]
     if network.generators:  # quotients are small and quick to search
         stages[:2] = reversed(stages[:2])
@@ -149,11 +144,76 @@ def _improvements(network: RingNetwork, maximum: int, progress: Progress) -> Ite
                 yield best
 
 
-def _opposite_pairs(
-    network: RingNetwork, maximum: int, known: int, exchanges: int, progress: Progress
-) -> Iterator[Rings]:
+def cycles(network: RingNetwork) -> tuple[list[Cycle], bool]:
+    """Return Hamiltonian cycles from rank 0, in the order of a depth-first search, and True if these are all."""
+    found: dict[Cycle, None] = {}
+    complete = _enumerate(_neighbors(network), found, SETTINGS.listing_steps, SETTINGS.listed_cycles)
+    return list(found), complete
+
+
+def packed(network: RingNetwork, cycles: Sequence[Cycle]) -> Rings:
+    """Pack all Hamiltonian cycles of the network by an integer program, for the most units in all."""
+    if not cycles:
+        return Rings((), True)
+
+    # the widest of several links between two ranks stands for all of them
+    widest = {(int(network.src[i]), int(network.dst[i])): i for i in np.argsort(network.units, kind="stable").tolist()}
+    ring_links = []
+    for cycle in cycles:
+        pairs = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
+        ring_links.append(tuple(widest[pair] for pair in pairs))
+    loads = np.zeros((len(network.src), len(cycles)))
+    for c, links in enumerate(ring_links):
+        np.add.at(loads[:, c], list(links), 1)
+    rows = np.concatenate([loads, *(loads[links].sum(axis=0, keepdims=True) for links in network.members)])
+    capacity = np.concatenate([network.units, network.capacity])
+    solution = integer(-np.ones(len(cycles)), [(rows, -np.inf, capacity)], mip_rel_gap=0)
+    units = np.zeros(len(cycles), int) if solution.x is None else np.rint(solution.x).astype(int)
+    used = np.flatnonzero(units).tolist()
+    proved = solution.status == 0 and not network.parallel
+    rings = tuple((cycles[c], int(units[c])) for c in used)
+    return Rings(rings, proved, tuple(ring_links[c] for c in used))
+
+
+def _neighbors(network: RingNetwork) -> list[list[int]]:
+    """The ranks that each rank has a link to, in ascending order."""
+    neighbors: list[set[int]] = [set() for _ in range(network.ranks)]
+    for a, b, units in zip(network.src.tolist(), network.dst.tolist(), network.units.tolist(), strict=True):
+        if units:
+            neighbors[a].add(b)
+    return [sorted(row) for row in neighbors]
+
+
+def _enumerate(neighbors: list[list[int]], found: dict[Cycle, None], steps: int, enough: int) -> bool:
+    """Add Hamiltonian cycles through rank 0 to `found`, depth first in the order of `neighbors`.
+
+    Stops after `steps` steps or with `enough` cycles; True if the enumeration came to its end before.
+    """
+    path, visited, stack = [0], {0}, [iter(neighbors[0])]
+    while stack:
+        steps -= 1
+        if steps < 0 or len(found) >= enough:
+            return False
+        following = next((b for b in stack[-1] if b not in visited), None)
+        if following is None:
+            stack.pop()
+            visited.discard(path.pop())
+            continue
+        path.append(following)
+        visited.add(following)
+        if len(path) == len(neighbors):
+            if 0 in neighbors[following]:
+                found[tuple(path)] = None
+            visited.discard(path.pop())
+        else:
+            stack.append(iter(neighbors[following]))
+    return True
+
+
+def _opposite_pairs(network: RingNetwork, maximum: int, known: int, progress: Progress) -> Iterator[Rings]:
     """Rings of more than `known` units in opposite pairs, where links are symmetric."""
-    for width, rings in bidirectional_pairs.search(network, _widths(maximum), known, maximum, exchanges):
+    widths, exchanges = _widths(maximum), SETTINGS.pair_exchanges
+    for width, rings in factor_annealing.opposite_pairs(network, widths, known, maximum, exchanges):
         progress(f"rings: {len(rings)} of {width} units in pairs")
         yield merged([(order, links, width) for order, links in rings])
 
@@ -170,7 +230,7 @@ def _short_searches(
         progress(f"rings: on {quotient.nodes} nodes, each {quotient.order} ranks")
         counts: dict[int, int] = {}
         for w in widths:
-            counts[w] = circulations.circulation_bound(quotient, maximum // w, w)
+            counts[w] = factor_annealing.circulation_bound(quotient, maximum // w, w)
             if counts[w] * w == maximum:
                 break
         width = max(counts, key=lambda w: (counts[w] * w, w))
@@ -180,7 +240,7 @@ def _short_searches(
         layers = []
         moves = max(SETTINGS.short_moves, SETTINGS.short_moves_per_arc * quotient.nodes * wanted)
         for seed in range(SETTINGS.seeds if quotient.nodes <= SETTINGS.few_nodes else 1):
-            layers = max(layers, circulations.rings(quotient, wanted, width, moves, seed), key=len)
+            layers = max(layers, factor_annealing.rings(quotient, wanted, width, moves, seed), key=len)
             if not 1 <= wanted - len(layers) <= max(1, wanted // SETTINGS.nearly_all):
                 break
         long_searches.append(_LongSearch(quotient, width, wanted, len(layers)))
@@ -209,7 +269,7 @@ def _long_searches(
                 seeds = range(1, SETTINGS.seeds + 1)
             layers = []
             for seed in seeds[:1] if many else seeds:
-                layers = max(layers, circulations.rings(quotient, wanted, width, moves, seed), key=len)
+                layers = max(layers, factor_annealing.rings(quotient, wanted, width, moves, seed), key=len)
                 if len(layers) == wanted:
                     break
             if len(layers) * width > best:
@@ -260,7 +320,7 @@ def widest_ring(topology: Network | Topology, known: Rings, network: RingNetwork
     widths = sorted(w for w in capacities if best < w <= maximum and network.connected(w))
     while widths:
         at = len(widths) // 2
-        rings = (circulations.rings(q, 1, widths[at], SETTINGS.short_moves) for q in _quotients(network))
+        rings = (factor_annealing.rings(q, 1, widths[at], SETTINGS.short_moves) for q in _quotients(network))
         if any(rings):
             best, widths = widths[at], widths[at + 1 :]
         else:
