@@ -12,12 +12,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synth import api
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
 from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
+from synth.program import analysis, checked_lowering
 from synth.scale import search
 from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
@@ -231,3 +233,22 @@ def test_the_command_line_prints_composed_schedules_of_unequal_boxes(tmp_path):
     )  # fmt: skip
     assert "boxes: " in found.output, found.output
     assert CliRunner().invoke(root, ["verify", str(tmp_path / "f.json")]).exit_code == 0
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("ring:4*2:nic=1", range(8)),
+        ("fully-connected:3*3:nic=2,nics=1", range(9)),
+        ("dgx1*2", (0, 1, 2, 8, 9, 10, 11, 12)),  # boxes of three and five GPUs
+        ("pcie-4x2*2", (0, 1, 4, 8, 9, 12)),  # behind switches
+    ],
+)
+def test_programs_of_composed_schedules_are_right(name, ranks, collective):
+    """The last of the first few points is lowered, linted, and run on two executors."""
+    machine = with_ranks(topology(name), list(ranks))
+    program = checked_lowering.lower(points(machine, collective, 3, most_sends=400, most=3)[-1].make().written_out())
+    assert analysis.check(program).ok
+    assert api.run(program, executor="reference").checked is not None
+    assert api.run(program, executor="host", threads=1).checked is not None
