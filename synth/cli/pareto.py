@@ -164,7 +164,7 @@ def _print(frontier: Any, topology: Topology, collective: Collective | str, size
 
 
 def _large(frontier: Any, topology: Topology, collective: Collective | str, flags: dict[str, Any], code: int) -> int:
-    """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
+    """Print a large frontier, and write it and its schedules; return `code` unless something was left open."""
     from synth import api
 
     output, folder = flags["output"], flags["schedules"]
@@ -199,7 +199,7 @@ def _a_document(output: str | None, form: str | None) -> bool:
 
 
 def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
-    """Writes a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand
+    """Write a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand
     and those after it.
 
     Returns the name of each file that was written, by its point, and the exit code.
@@ -237,7 +237,7 @@ def _kept(frontier: Any, files: dict[int, str]) -> Any:
 
 
 def _small(frontier: Any, folder: Path) -> None:
-    """Writes a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their
+    """Write a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their
     proofs."""
     folder.mkdir(exist_ok=True)
     points = [(point, "") for point in frontier.points]

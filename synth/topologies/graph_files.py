@@ -27,7 +27,7 @@ def is_node_link(doc: Any) -> bool:
 
 
 def from_node_link(doc: dict, file: str) -> dict:
-    """The topology document of a parsed node-link document. Raises FormatError."""
+    """Return the topology document of a parsed node-link document. Raises FormatError."""
     edges = doc.get("edges", doc.get("links"))
     nodes = doc["nodes"]
     if not all(isinstance(n, dict) and isinstance(n.get("id"), str) for n in nodes):
@@ -57,7 +57,10 @@ def from_node_link(doc: dict, file: str) -> dict:
 
 
 def from_graphml(text: str, file: str) -> dict:
-    """The topology document of a GraphML text. Raises FormatError; a document type or entity is refused unparsed."""
+    """Return the topology document of a GraphML text.
+
+    Raises FormatError; a document type or entity is refused unparsed.
+    """
     bomb = _DOCTYPE.search(text)
     if bomb:
         line = text.count("\n", 0, bomb.start()) + 1

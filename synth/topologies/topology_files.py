@@ -35,7 +35,7 @@ LATENCY = {
 
 
 def load(path: Path) -> Topology:
-    """The topology in a user's file. Raises FormatError, one line with the file and the place in it."""
+    """Return the topology in a user's file. Raises FormatError, one line with the file and the place in it."""
     path = Path(path)
     text, file = text_of(path), str(path)
     if path.suffix.lower() == ".graphml" or text.lstrip().startswith("<"):
@@ -54,7 +54,7 @@ def load(path: Path) -> Topology:
 
 
 def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
-    """The topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
+    """Return the topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
     read = Fields(file)
     doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
     ranks = read.integer(doc["ranks"], "ranks", 1, MAX_FILE_RANKS)

@@ -73,7 +73,7 @@ def _comment(line: str) -> str:
 
 
 def backend(algorithm: Algorithm) -> str:
-    """Return the name of `algorithm` in the form: the library's name, ``synth`` for schedules of this project.
+    """Return the name of `algorithm` in MCR-DL's form: the library's name, ``synth`` for schedules of this project.
 
     Raises SynthError for a name with a comma, quote or line end.
     """

@@ -18,8 +18,10 @@ BIG = 1 << 200
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is
-    given twice."""
+    """Return the value of a JSON text.
+
+    Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is given twice.
+    """
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
 
 

@@ -10,7 +10,7 @@ MAX_BYTES = 8 << 20
 
 
 def text_of(path: Path, limit: int = MAX_BYTES) -> str:
-    """The UTF-8 text of a regular file of at most `limit` bytes. Raises FormatError."""
+    """Return the UTF-8 text of a regular file of at most `limit` bytes. Raises FormatError."""
     try:
         if not path.is_file():
             raise FormatError("is not a file" if path.exists() else "does not exist", str(path))

@@ -38,7 +38,10 @@ class Element:
 
 
 def parse(text: str, file: str, limit: int = MAX_ELEMENTS) -> Element:
-    """The root; at most `limit` elements. Raises FormatError with the line."""
+    """Return the root of the XML in `text`, which may have `limit` elements.
+
+    `file` is its path in errors. Raises FormatError with the line.
+    """
     root: list[Element] = []
     stack: list[Element] = []
 
@@ -58,7 +61,7 @@ def scan(
     end: Callable[[str], object],
     limit: int = MAX_ELEMENTS,
 ) -> None:
-    """Calls `start(tag, attributes, line)` and `end(tag)` as elements begin and end, in the order of the document.
+    """Call `start(tag, attributes, line)` and `end(tag)` as elements begin and end, in the order of the document.
 
     For files too large for a tree. What the two raise ends the reading. Raises FormatError as `parse` does.
     """

@@ -5,6 +5,9 @@
     astra-sim    analytical network YAML                   teccl      TE-CCL's input JSON
     topology     a user's file, node-link JSON or GraphML
 
+Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
+errors, `name` the name that the topology gets.
+
 What a format does not say is assumed, and each assumption is a note of the topology (docs/importing.md).
 """
 

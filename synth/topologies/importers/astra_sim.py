@@ -17,7 +17,7 @@ MOST_RANKS, MOST_DIMENSIONS = 4096, 8
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
-    """The topology: NPUs numbered with the first dimension running fastest. Raises FormatError."""
+    """Return the topology of a file: NPUs are numbered with the first dimension running fastest. Raises FormatError."""
     if text.lstrip().startswith("Nodes"):
         raise FormatError(
             "is astra-sim's tiers of switches, without NPUs; its analytical networks (topology, npus_count) are read",

@@ -70,7 +70,7 @@ class Fabric:
 
 
 def topology(fabric: Fabric, pcie: Pcie) -> Topology:
-    """The topology, with PCIe between the parts that `fabric` does not connect."""
+    """Return the topology, with PCIe between the parts that `fabric` does not connect."""
     pairs = {(u, v): fabric.gbps * n for (u, v), n in fabric.pairs.items()}
     links = [Link(u, v, gbps, NVLINK_US, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])]
     limits = _switch(fabric, links)

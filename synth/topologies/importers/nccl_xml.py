@@ -28,7 +28,7 @@ NVSWITCH_CLASS = "0x068000"
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
-    """The topology. Raises FormatError with the line, or saying what a file without GPUs lacks."""
+    """Return the topology of a dump. Raises FormatError with the line, or saying what a file without GPUs lacks."""
     root = parse(text, file)
     elements = list(root.walk())
     if root.tag != "system":

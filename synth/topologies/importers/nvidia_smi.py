@@ -28,7 +28,7 @@ Matrix = list[list[str]]
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
-    """The topology. Raises FormatError for a matrix that is cut off, torn or not symmetric."""
+    """Return the topology of a dump. Raises FormatError for a matrix that is cut off, torn or not symmetric."""
     labels, matrix, nics, affinity = _matrix(text.split("\n"), file)
     ranks = len(labels)
     if ranks < 2:

@@ -26,7 +26,7 @@ Table = list[list[str]]
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
-    """The topology. Raises FormatError for a table that is missing, cut off or not symmetric."""
+    """Return the topology of a dump. Raises FormatError for a table that is missing, cut off or not symmetric."""
     lines = text.split("\n")
     tables, labels = {}, ()
     for key, title in TABLES.items():

@@ -35,7 +35,7 @@ MEGABYTE = 1 << 20
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
-    """One box. Raises FormatError where the name is of no known machine, as the file itself holds no links."""
+    """Return the box that a dump names, as the file itself holds no links. Raises FormatError for an unknown name."""
     fields = Fields(file)
     doc = fields.mapping(parse_json(text, file), None, KEYS, ("name", "gpus_per_node", "alpha", "node_betas_list"))
     title = fields.string(doc["name"], "name")

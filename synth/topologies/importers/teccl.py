@@ -27,7 +27,7 @@ NICS = {"mi250": ":nic=25"}
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
-    """The machine or cluster. Raises FormatError for a machine that is not known."""
+    """Return the machine or cluster that a dump names. Raises FormatError for a machine that is not known."""
     doc = parse_json(text, file)
     fields = Fields(file)
     params = doc.get("TopologyParams") if isinstance(doc, dict) else None
