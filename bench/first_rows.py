@@ -113,7 +113,7 @@ def summary(runs: list[Run]) -> dict:
 
 def table(rows: list[dict], head: str) -> str:
     """Return the table of the rows, slowest first row first."""
-    lines = [head, "", "| machine | collective | bound s | first row s (CPU) | within 2 s (CPU) | factor |"]
+    lines = [head, "", "| machine | collective | bound s | first row s (CPU) | within factor 2, s (CPU) | factor |"]
     lines += ["|---|---|---:|---:|---:|---:|"]
     for row in sorted(rows, key=lambda row: -(row["row_wall"] or float("inf"))):
         shown = {key: "–" if value is None else value for key, value in row.items()}

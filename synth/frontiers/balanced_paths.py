@@ -97,7 +97,15 @@ class _Router:
             self.table[place, : len(self.resources[i])] = self.resources[i]
         self.loads = np.zeros((steps, len(units)), np.int64)
         self.little = 1e-6 * self.share.min()  # cost of any send, which prefers short paths
-        self.costs = [self._costs(t) for t in range(steps)]
+        place_of = np.argsort(self.order)  # of each route in `order`
+        users: list[list[int]] = [[] for _ in units]
+        for i, resources in enumerate(self.resources):
+            for k in resources:
+                users[k].append(int(place_of[i]))
+        self.users = [np.array(places, np.int64) for places in users]
+        self.marginal = np.zeros((steps, len(units) + 1))  # cost of a send on each resource; 0 for none
+        self.unit_load, self.factor = np.zeros(steps), np.zeros(steps)
+        self.costs = [np.zeros(len(by_end)) for _ in range(steps)]
 
     def schedule(self) -> Schedule:
         """Return the schedule of as many chunks as have the least R/C."""
@@ -106,6 +114,8 @@ class _Router:
         rates: list[Fraction] = []
         for _ in range(chunks):
             check_deadline()
+            for t in range(self.steps):
+                self._refresh(t)
             paths.append([send for demand in self.demands for send in self._path(*demand)])
             rates.append(Fraction(sum(self._rounds(self.loads)), len(paths)))
         count = rates.index(min(rates)) + 1
@@ -144,17 +154,34 @@ class _Router:
             start, end = self.first[place], self.last[place]
             k = int(start + np.argmin(lengths[t][start:end]))
             route = int(self.order[k])
-            np.add.at(self.loads[t], self.resources[route], 1)
-            self.costs[t] = self._costs(t)
+            self._add(t, route)
             yield unit, t, route
             rank = int(self.source[k])
 
-    def _costs(self, t: int) -> np.ndarray:
-        """Return the cost of each route in step t, in the order of `order`."""
+    def _refresh(self, t: int) -> None:
+        """Compute the costs of all routes in step t, in the order of `order`."""
         loads = (self.loads[t] + 1) * self.share
-        relative = loads / loads.max()
-        power_4 = relative**2 * relative**2
-        norm_8 = (power_4 @ power_4) ** 0.125
-        power_7 = power_4 * relative**2 * relative
-        each = np.append(self.share * power_7 / norm_8**7, 0.0)
-        return each[self.table].sum(axis=1) + self.little
+        self.unit_load[t] = 1 / loads.max()
+        power_4 = (loads * self.unit_load[t]) ** 2
+        power_4 *= power_4
+        self.factor[t] = (power_4 @ power_4) ** -0.875
+        self._price(t, np.arange(len(self.share)))
+        self.costs[t] = self.marginal[t][self.table].sum(axis=1) + self.little
+
+    def _price(self, t: int, resources: np.ndarray) -> None:
+        """Compute the gradient of the norm in the loads of `resources` in step t."""
+        share = self.share[resources]
+        relative = (self.loads[t, resources] + 1) * share * self.unit_load[t]
+        square = relative * relative
+        self.marginal[t, resources] = share * square * square * square * relative * self.factor[t]
+
+    def _add(self, t: int, route: int) -> None:
+        """Add a send to the loads, and to the costs of the routes that share its resources.
+
+        The norm of all loads is computed again with the next chunk.
+        """
+        np.add.at(self.loads[t], self.resources[route], 1)
+        self._price(t, np.array(self.resources[route], np.int64))
+        for resource in dict.fromkeys(self.resources[route]):
+            places = self.users[resource]
+            self.costs[t][places] = self.marginal[t][self.table[places]].sum(axis=1) + self.little
