@@ -1,13 +1,16 @@
 """Predicted times of the tuner: runs of the reference executor, and what a cost per message changes."""
 
+import json
 from fractions import Fraction
 
 import pytest
+from click.testing import CliRunner
 
 from synth import api
 from synth.catalog.tuner.cost_model import STEP_OVERHEAD
 from synth.catalog.tuner.cost_terms import shape
 from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
+from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.checked_lowering import lower
 from synth.program.message_cost import NO_COST, MessageCost
@@ -36,7 +39,7 @@ def chosen(topology, collective, size, cost=NO_COST):
         ("dgx-a100*4", "alltoall", 32 * KB, "two-step-LL"),
         ("full:24", "alltoall", 24 * 16, "bruck-LL"),
         ("full:32", "broadcast", 64, "binomial-LL"),
-        ("full:32", "allreduce", 64, "halving-doubling-LL"),
+        ("full:32", "allreduce", 64, "binomial-LL"),
     ],
 )
 def test_algorithms_of_few_messages_win_at_small_sizes_where_messages_cost(topology, collective, size, few):
@@ -71,11 +74,44 @@ def test_programs_that_are_far_behind_or_too_long_are_not_run():
     assert late.not_run == {direct}
 
 
-def test_a_message_has_its_cost_in_the_nominal_model_too():
+def test_messages_have_their_cost_in_the_nominal_model_too():
+    """One at either end, and six more that a rank sends: what was not run must not look faster than what was."""
     schedule = api.baseline("direct", "full:8", "allgather")
     free, paid = PredictedTimes(schedule.network), PredictedTimes(schedule.network, MessageCost.parse("LL=1us"))
     variant = Variant(schedule, shape(schedule), "LL")
-    assert paid.nominal(variant, 64) == pytest.approx((free.nominal(variant, 64) or 0) + 2e-6)
+    assert paid.nominal(variant, 64) == pytest.approx((free.nominal(variant, 64) or 0) + (2 + 6) * 1e-6)
     simple = variant._replace(protocol="Simple")
     assert paid.nominal(simple, 64) == free.nominal(simple, 64)
     assert "a message costs LL=1us at either end" in paid.model.says
+
+
+def invoke(words, code=0):
+    done = CliRunner().invoke(root, words.split())
+    assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
+    return done
+
+
+def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous_steps():
+    words = "pareto --topo ring:4 --coll allgather --size 1KB --max-steps 3"
+    done = invoke(words)
+    assert "times here are of synchronous steps" in done.stdout
+    assert "by runs of the reference executor, at 1 KB take" in done.stdout
+    free = json.loads(invoke(f"{words} --format json").stdout)
+    paid = json.loads(invoke(f"{words} --per-send LL=5us --format json").stdout)
+    times = [{row["label"]: row["seconds"] for row in doc["candidates"] if row["protocol"] == "LL"}
+             for doc in (free, paid)]  # fmt: skip
+    assert {"ring", "direct"} & times[0].keys()
+    assert all(times[1][label] >= times[0][label] + 10e-6 for label in times[0])
+    assert [row["seconds"] for row in free["candidates"]] == sorted(row["seconds"] for row in free["candidates"])
+
+
+def test_a_cost_per_message_without_a_size_is_refused():
+    done = invoke("pareto --topo ring:4 --coll allgather --per-send 1us", 2)
+    assert "add --size" in done.stderr
+
+
+def test_a_step_costs_the_latency_of_its_own_links():
+    """Two steps of `hierarchical` on two boxes: one between them, one inside."""
+    schedule = api.baseline("hierarchical", "dgx-a100*2", "allgather")
+    latencies = {route.latency for route in schedule.network.routes}
+    assert schedule.latency == sum(latencies) < len(schedule.steps) * schedule.network.latency

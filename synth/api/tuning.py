@@ -18,11 +18,12 @@ from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
 from synth.errors import SynthError, UsageError
 from synth.model.collective import COLLECTIVES
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan
+from synth.program.message_cost import NO_COST, MessageCost
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from synth.export.request import Machine
     from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
-    from synth.program.message_cost import MessageCost
+    from synth.view.algorithm_times import AlgorithmTime
 
 RATED = 64  # ranks up to which bounds in time beside a plan include the bound on rates
 # Baselines that are always chosen from, where they apply.
@@ -107,6 +108,36 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     facts = [_facts(work, machine) for work in works]
     answers = [_answer(work, request, len(works) > 1, known, search) for work, known in zip(works, facts, strict=True)]
     return _plan(works, answers, next((known for known in facts if known), None))
+
+
+def times_at(
+    frontier: Frontier, size: int, per_send: MessageCost = NO_COST, seconds: float = 10.0
+) -> list[AlgorithmTime]:
+    """Return the predicted time at `size` bytes of every point and baseline in each protocol, by rising time.
+
+    They are the candidates of `synth tune`, by runs of the reference executor; `per_send` is the cost of a message at
+    either end. After `seconds` of wall time no further program is run, and what was not run is left to the nominal
+    model.
+    """
+    from synth.catalog.tuner.candidates import candidates
+    from synth.catalog.tuner.predicted_times import PredictedTimes
+    from synth.view.algorithm_times import AlgorithmTime
+
+    collective, network = frontier.collective, frontier.network
+    root = collective.roots[0] if len(collective.roots) == 1 else None
+    work = Work(collective.name, network.ranks, root, network, (frontier,), ())
+    search = Search(time.monotonic() + seconds)
+    times = PredictedTimes(network, per_send, lambda: search.left == 0)
+    schedules = _schedules(work, TuningRequest(sizes=(size,)), search)
+    rows = []
+    for one in candidates(schedules, [], None, "", _facts(work, None), times).candidates:
+        algorithm = one.algorithm
+        divisor = algorithm.divisor * 4
+        predicted = one.predicted(-(-size // divisor) * divisor) if one.predicted else None
+        if predicted is not None:
+            label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
+            rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted))
+    return sorted(rows, key=lambda row: row.seconds)
 
 
 def _facts(work: Work, machine: Topology | None) -> Machine | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +23,7 @@ from synth.cli.framework.options import (
     machine_options,
     multicast_option,
     output_options,
+    per_send_option,
 )
 from synth.cli.framework.output import check_writable, emit, note, write
 from synth.cli.framework.progress import progress
@@ -31,6 +33,11 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.rational import counted
 from synth.model.topology import Topology
+from synth.program.message_cost import NO_COST
+
+if TYPE_CHECKING:
+    from synth.model.frontier import Frontier
+    from synth.view.algorithm_times import AlgorithmTime
 
 RATED = 64  # ranks up to which a bound in time includes the bound on rates, which takes seconds above
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
@@ -49,6 +56,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @click.option(
     "--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes)."
 )
+@per_send_option
 @click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
 @click.option(
     "--sweep",
@@ -94,9 +102,10 @@ def pareto(**flags: Any) -> int:
     from synth import api
     from synth.model.scale_frontier import ScaleFrontier
     from synth.pareto.events import SweepInterrupted
-    from synth.view import tables
 
     check_writable(flags["output"], flags["plot"], flags["schedules"])
+    if flags["per_send"] is not None and not flags["size"]:
+        raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
     topology = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
     if flags["plot"]:
@@ -135,9 +144,10 @@ def pareto(**flags: Any) -> int:
         code = UNDECIDED
     size = flags["size"]
     if frontier.points or interrupted is None:
+        rows = _times_at(frontier, flags) if size else []
         emit(
-            lambda: tables.choice_document(frontier, size) if size else frontier.to_json(),
-            lambda: _print(frontier, topology, collective, size),
+            lambda: _choice_document(frontier, size, rows) if size else frontier.to_json(),
+            lambda: _print(frontier, topology, collective, size, rows),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -149,8 +159,27 @@ def pareto(**flags: Any) -> int:
     return code
 
 
-def _print(frontier: Any, topology: Topology, collective: Collective | str, size: int | None) -> None:
-    """Print the frontier, or with `size` the point to use there beside the lower bound in time."""
+def _times_at(frontier: Frontier, flags: dict[str, Any]) -> list[AlgorithmTime]:
+    """Return the times of all candidates at the size asked for, by runs of the reference executor."""
+    from synth.api.tuning import times_at
+
+    return times_at(frontier, flags["size"], flags["per_send"] or NO_COST) if frontier.points else []
+
+
+def _choice_document(frontier: Frontier, size: int, rows: list[AlgorithmTime]) -> dict:
+    from synth.view import tables
+
+    return tables.choice_document(frontier, size) | {"candidates": [row._asdict() for row in rows]}
+
+
+def _print(
+    frontier: Any,
+    topology: Topology,
+    collective: Collective | str,
+    size: int | None,
+    rows: Sequence[AlgorithmTime] = (),
+) -> None:
+    """Print the frontier, or with `size` the point to use there beside the lower bound in time, and all candidates."""
     from synth import api
     from synth.view import tables
 
@@ -161,6 +190,10 @@ def _print(frontier: Any, topology: Topology, collective: Collective | str, size
     else:
         bounds = api.time_bound(topology, collective, size, rates=topology.ranks <= RATED)
         tables.print_choice(frontier, size, bounds.rows[0])
+    if rows and size:
+        from synth.view import algorithm_times
+
+        tables.print_report(algorithm_times.report(rows, size))
 
 
 def _large(frontier: Any, topology: Topology, collective: Collective | str, flags: dict[str, Any], code: int) -> int:
@@ -180,6 +213,10 @@ def _large(frontier: Any, topology: Topology, collective: Collective | str, flag
             write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
         more = " and frontier.json" if flags["schedules"] else ""
         note(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
+    if flags["per_send"]:
+        note(
+            "--per-send is left out: the table at scale is of synchronous steps, `synth tune --per-send` runs programs"
+        )
     size = flags["size"]
     emit(
         lambda: api.large_document(frontier, beside),

@@ -203,6 +203,16 @@ class Schedule(SynchronousSchedule):
         return self
 
     @property
+    def latency(self) -> Fraction:
+        """The sum over the steps of the greatest latency of a route that the step uses, µs."""
+        latencies = {(route.src, route.dst, route.via): route.latency for route in self.network.routes}
+        total = Fraction(0)
+        for step in self.steps:
+            used = {(send.src, send.dst, send.via) for send in step.sends if not send.local}
+            total += max((latencies[route] for route in used if route in latencies), default=Fraction(0))
+        return total
+
+    @property
     def problem(self) -> Problem:
         """The problem that this schedule answers."""
         return Problem(self.network, self.collective, self.chunks, len(self.steps), self.rounds)

@@ -132,6 +132,7 @@ def choice(found: Frontier, size: int, bound: SizeBound | None = None) -> Report
         ("steps", "right"),
         ("rounds/chunk", "right"),
         (f"µs at {size_text(size)}", "right"),
+        ("µs by link classes", "right"),
         ("GB/s", "right"),
         ("best for", "left"),
     )
@@ -141,7 +142,8 @@ def choice(found: Frontier, size: int, bound: SizeBound | None = None) -> Report
         mark = "> " if point is best else ""
         time, rate = number(found.seconds_at(point, size) * 10**6), number(found.gbps(point, size))
         sizes = _range(*span) if span else "no size"
-        rows.append((f"{mark}{point.steps}", show(point.rounds_per_chunk), time, rate, sizes))
+        classes = number(seconds_by_link_classes(found, point, size) * 10**6)
+        rows.append((f"{mark}{point.steps}", show(point.rounds_per_chunk), time, classes, rate, sizes))
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
@@ -155,6 +157,11 @@ def choice(found: Frontier, size: int, bound: SizeBound | None = None) -> Report
             ),
         )
         lines[1:1] = in_time(bound, found.seconds_at(best, size)) + _against(found, best, size)
+    if found.network.latency:
+        lines.append(
+            "times here are of synchronous steps, each of the machine's greatest latency; `by link classes`: of the "
+            "greatest latency of the links that the step uses"
+        )
     lines += [f"note: {note}" for note in found.notes]
     return Report(title(found.network, found.collective), columns, tuple(rows), tuple(lines))
 
@@ -184,6 +191,11 @@ def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
     They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
     """
     return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
+
+
+def seconds_by_link_classes(found: Frontier, point: Point, size: int) -> float:
+    """Return the seconds of `point` at `size` bytes in synchronous steps that cost the latency of their own links."""
+    return float(point.schedule.latency) * 1e-6 + float(seconds_per_byte(found, point)) * size
 
 
 def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:

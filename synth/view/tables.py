@@ -92,6 +92,7 @@ def choice_document(frontier: Frontier, size: int) -> dict:
                 "bandwidth": show(point.rounds_per_chunk),
                 "status": point.status,
                 "seconds": frontier.seconds_at(point, size),
+                "link_class_seconds": frontier_text.seconds_by_link_classes(frontier, point, size),
                 "gbps": frontier.gbps(point, size),
                 "best_from": None if low is None else float(low),
                 "best_to": None if high is None else float(high),

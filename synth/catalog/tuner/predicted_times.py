@@ -8,6 +8,7 @@ prediction is the time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -57,6 +58,7 @@ class PredictedTimes:
         self._variants: list[Variant] = []
         self._networks: dict[str, Network] = {}
         self._least = cache(self._least_nominal)
+        self._further_messages = cache(further_messages)
         self.not_run: set[Schedule] = set()
 
     def add(self, variant: Variant) -> Predict:
@@ -76,8 +78,10 @@ class PredictedTimes:
         return seconds
 
     def nominal(self, variant: Variant, size: int) -> float | None:
-        """Return the seconds of the nominal model."""
-        return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
+        """Return the seconds of the nominal model, and of the messages of each step beyond the one that it counts."""
+        predicted = self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
+        cost = float(self.per_send.microseconds(variant.protocol)) * 1e-6
+        return predicted + cost * self._further_messages(variant.schedule) if predicted and cost else predicted
 
     def _least_nominal(self, size: int) -> float:
         times = [self.nominal(variant, size) for variant in self._variants]
@@ -106,6 +110,17 @@ class PredictedTimes:
             unit = self.network.unit / rounded(WIRE_FACTOR[protocol])
             self._networks[protocol] = replace(self.network, routes=tuple(routes), unit=unit)
         return self._networks[protocol]
+
+
+def further_messages(schedule: Schedule) -> int:
+    """Return the messages beyond one that the busiest rank of each step sends or receives, summed over the steps."""
+    total = 0
+    for step in schedule.steps:
+        pairs = {(send.src, send.dst) for send in step.sends if not send.local}
+        ends = Counter(("sends", src) for src, _ in pairs)
+        ends.update(("receives", dst) for _, dst in pairs)
+        total += max(ends.values(), default=1) - 1
+    return total
 
 
 def rounded(value: float) -> Fraction:

@@ -29,7 +29,7 @@ STEADY_DEPTHS = 2
 STEADY_SLICES = 4
 LONG = 8000
 # Ratio of neighbouring numbers of elements at which the time is always computed.
-SPACING = 16
+SPACING = 4
 # Relative error of an interpolated time in the middle of an interval below which the interval is not divided.
 TOLERANCE = Fraction(1, 250)
 FLOAT32 = dtype("float32")

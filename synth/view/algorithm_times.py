@@ -1,0 +1,45 @@
+"""The table of algorithms by their times at one size, the fastest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from synth.model.number_text import number, size_text
+from synth.model.rational import counted
+from synth.view.frontier_text import Report
+
+SHOWN = 10  # algorithms in the table, the fastest first; the document has all
+
+
+class AlgorithmTime(NamedTuple):
+    """An algorithm in one protocol and number of instances, and its predicted seconds."""
+
+    label: str
+    protocol: str
+    instances: int
+    seconds: float
+
+
+def report(rows: Sequence[AlgorithmTime], size: int, per_send: str = "") -> Report:
+    """Return the table of the fastest variant of each algorithm at `size` bytes; `rows` by rising time.
+
+    `per_send`: the cost of a message in words, "" for none.
+    """
+    columns = (("algorithm", "left"), ("protocol", "left"), (f"µs at {size_text(size)}", "right"), ("GB/s", "right"),
+               ("slower by", "right"))  # fmt: skip
+    fastest: dict[str, AlgorithmTime] = {}
+    for row in rows:
+        fastest.setdefault(row.label, row)
+    best, table = rows[0], []
+    for row in list(fastest.values())[:SHOWN]:
+        slower = f"{100 * (row.seconds / best.seconds - 1):.1f}%"
+        time, rate = number(row.seconds * 1e6), number(size / row.seconds / 1e9)
+        table.append((row.label, row.protocol, time, rate, slower if row is not best else ""))
+    cost = f"; a message costs {per_send} at either end" if per_send else ""
+    lines = [f"by runs of the reference executor, at {size_text(size)} take {best.label} in {best.protocol}: "
+             f"{number(best.seconds * 1e6)} µs{cost}"]  # fmt: skip
+    if len(fastest) > SHOWN:
+        lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
+    lines.append("steps are no barriers there; protocols as NCCL's own model counts them, as in `synth tune`")
+    return Report("", columns, tuple(table), tuple(lines))
