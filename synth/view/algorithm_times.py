@@ -21,11 +21,8 @@ class AlgorithmTime(NamedTuple):
     seconds: float
 
 
-def report(rows: Sequence[AlgorithmTime], size: int, per_send: str = "") -> Report:
-    """Return the table of the fastest variant of each algorithm at `size` bytes; `rows` by rising time.
-
-    `per_send`: the cost of a message in words, "" for none.
-    """
+def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
+    """Return the table of the fastest variant of each algorithm at `size` bytes; `rows` by rising time."""
     columns = (("algorithm", "left"), ("protocol", "left"), (f"µs at {size_text(size)}", "right"), ("GB/s", "right"),
                ("slower by", "right"))  # fmt: skip
     fastest: dict[str, AlgorithmTime] = {}
@@ -36,9 +33,8 @@ def report(rows: Sequence[AlgorithmTime], size: int, per_send: str = "") -> Repo
         slower = f"{100 * (row.seconds / best.seconds - 1):.1f}%"
         time, rate = number(row.seconds * 1e6), number(size / row.seconds / 1e9)
         table.append((row.label, row.protocol, time, rate, slower if row is not best else ""))
-    cost = f"; a message costs {per_send} at either end" if per_send else ""
     lines = [f"by runs of the reference executor, at {size_text(size)} take {best.label} in {best.protocol}: "
-             f"{number(best.seconds * 1e6)} µs{cost}"]  # fmt: skip
+             f"{number(best.seconds * 1e6)} µs"]  # fmt: skip
     if len(fastest) > SHOWN:
         lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
     lines.append("steps are no barriers there; protocols as NCCL's own model counts them, as in `synth tune`")
