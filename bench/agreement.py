@@ -231,7 +231,7 @@ class Case:
             made = p.schedule.expanded()
             links = made.topology.links
             ways = [tuple(at[links[i].src, links[i].dst] for i in path) for path in made.paths]
-            steps: list[tuple[int, list]] = [(int(r), []) for r in made.rounds]
+            steps: list[tuple[int, list]] = [(int(r), []) for r in made.step_rounds]
             for step, chunk, path, kind in zip(made.step, made.chunk, made.path, made.kind, strict=True):
                 steps[step][1].append((int(chunk), ways[path], "reduce" if kind else "copy"))
             try:

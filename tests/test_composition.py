@@ -43,7 +43,7 @@ def points(machine, collective, root=0, most_sends=20_000, alike=False, most=Non
 def replayed(point):
     """The point's schedule, after both replays agree with the point's numbers."""
     bulk = point.make()
-    assert (bulk.steps, bulk.rounds_per_chunk, bulk.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
+    assert (bulk.step_count, bulk.rounds_per_chunk, bulk.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
     assert compressed_replay.replay(bulk).rounds_per_chunk == point.rounds_per_chunk
     ordinary.schedule(bulk.written_out())
     return bulk
@@ -215,12 +215,12 @@ def test_an_exchange_without_roots_is_replayed():
     late[first] = 2
     twice = bulk.kind.copy()
     twice[final] = 1
-    wide = bulk.rounds * 4
+    wide = bulk.step_rounds * 4
     for bad, text in (
         (short, "sends|contributions"),
-        (changed(step=late, rounds=wide), "contributions|twice"),
+        (changed(step=late, step_rounds=wide), "contributions|twice"),
         (changed(kind=twice), "counted twice"),
-        (changed(rounds=np.maximum(bulk.rounds - 1, 1)), "carries"),
+        (changed(step_rounds=np.maximum(bulk.step_rounds - 1, 1)), "carries"),
     ):
         with pytest.raises(VerificationError, match=text):
             compressed_replay.replay(bad)

@@ -51,8 +51,8 @@ def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
     assert found.group == (6 if symmetric else 1)
     assert found.sends == 6 * 2 * 5 * depth
     assert found.busiest == 1
-    assert (made.steps, made.rounds_per_chunk) == pipelining.Pipeline(forest).rate(depth)
-    assert made.steps == 5 + depth - 1
+    assert (made.step_count, made.rounds_per_chunk) == pipelining.Pipeline(forest).rate(depth)
+    assert made.step_count == 5 + depth - 1
     replay.schedule(made.written_out())
     assert compressed_replay.replay(made.expanded()).rounds_per_chunk == made.rounds_per_chunk
 
@@ -71,7 +71,7 @@ def test_depth_brings_the_rate_near_the_forests():
 def test_an_altered_schedule_is_refused_or_just_as_right(data):
     collective = data.draw(st.sampled_from(["allgather", "reduce-scatter"]))
     made = pipelining.Pipeline(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans()))).schedule(2)
-    column = data.draw(st.sampled_from(["step", "chunk", "path", "kind", "rounds", "drop", "generators"]))
+    column = data.draw(st.sampled_from(["step", "chunk", "path", "kind", "step_rounds", "drop", "generators"]))
     if column == "drop":
         keep = np.arange(len(made.step)) != data.draw(st.integers(0, len(made.step) - 1))
         altered = replace(made, **{name: getattr(made, name)[keep] for name in ("step", "chunk", "path", "kind")})

@@ -61,8 +61,8 @@ def test_what_fits_is_what_an_int64_holds_twice():
 def test_rounds_are_added_up_and_multiplied_without_wrapping(huge, tmp_path):
     """Two steps of 2^62 rounds, or four of 2^61 and so on, were R/C = 0, and rounds times bandwidth any number."""
     made = allgather()
-    for rounds in (np.full(made.steps, huge), np.array([huge] + [1] * (made.steps - 1))):
-        given = replace(made, rounds=rounds)
+    for rounds in (np.full(made.step_count, huge), np.array([huge] + [1] * (made.step_count - 1))):
+        given = replace(made, step_rounds=rounds)
         exact = Fraction(sum(rounds.tolist()), made.chunks)
         assert given.rounds_per_chunk == exact
         given.save(tmp_path / "a.npz")
@@ -78,7 +78,7 @@ def test_a_load_is_seen_however_wide_links_are():
     enough = over_links(machine, "allgather", None, 3, np.array([3]), table)
     assert compressed_replay.replay(enough).busiest == 1
     with pytest.raises(VerificationError, match="link 0 -> 1 carries 3 chunks in 2 rounds of 1"):
-        compressed_replay.replay(replace(enough, rounds=np.array([2])))
+        compressed_replay.replay(replace(enough, step_rounds=np.array([2])))
     limited = replace(machine, limits=(Limit("both", (0, 1), Fraction(1)), Limit("none", (), Fraction(1))))
     with pytest.raises(VerificationError, match="limit both carries 6 chunks"):
         compressed_replay.replay(replace(enough, topology=limited))
@@ -116,7 +116,7 @@ def test_symmetries_of_switches_alone_make_no_link_wider():
         compressed_replay.replay(given)
     with pytest.raises(VerificationError, match="carries 2 chunks in 1 rounds of 1"):
         compressed_replay.replay(replace(given, generators=()))
-    compressed_replay.replay(replace(given, generators=(), rounds=np.array([2])))
+    compressed_replay.replay(replace(given, generators=(), step_rounds=np.array([2])))
 
 
 @pytest.mark.parametrize("chunks", [1 << 20, 1 << 40, 1 << 61])
@@ -316,7 +316,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
         "notes": [],
         "points": [
             {
-                "steps": made.steps,
+                "steps": made.step_count,
                 "rounds": int(rate * made.chunks),
                 "chunks": made.chunks,
                 "bandwidth": str(rate),

@@ -34,7 +34,11 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     assert found.points[0].steps >= found.least_steps
     for point in found.points[:4]:
         made = point.schedule
-        assert (made.steps, made.rounds_per_chunk, made.chunks) == (point.steps, point.rounds_per_chunk, point.chunks)
+        assert (made.step_count, made.rounds_per_chunk, made.chunks) == (
+            point.steps,
+            point.rounds_per_chunk,
+            point.chunks,
+        )
         assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
     replay.schedule(found.points[0].schedule.written_out())
@@ -118,7 +122,9 @@ def test_a_certificate_is_for_its_machine_alone():
         scale_frontier.bound(joined, topology("dgx1"))
     made = found.points[-1].schedule
     with pytest.raises(VerificationError):
-        scale_frontier.schedule(replace(made, rounds=made.rounds - (made.rounds == made.rounds.max())))
+        scale_frontier.schedule(
+            replace(made, step_rounds=made.step_rounds - (made.step_rounds == made.step_rounds.max()))
+        )
 
 
 def test_bounds_at_scale_say_what_limits():

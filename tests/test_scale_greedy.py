@@ -39,8 +39,8 @@ def test_both_verify_written_out(name, chunks):
         whole = made.written_out()
         replay.schedule(whole)
         assert whole.rounds_per_chunk == made.rounds_per_chunk >= throughput(graph).time
-        assert made.steps >= diameter
-    assert BreadthFirstBroadcast(graph).schedule(chunks).steps == diameter
+        assert made.step_count >= diameter
+    assert BreadthFirstBroadcast(graph).schedule(chunks).step_count == diameter
 
 
 def test_breadth_first_on_a_dgx1_is_the_proved_optimum_in_two_steps():

@@ -100,7 +100,6 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
-    from synth.model.scale_frontier import ScaleFrontier
     from synth.pareto.events import SweepInterrupted
 
     check_writable(flags["output"], flags["plot"], flags["schedules"])
@@ -136,8 +135,8 @@ def pareto(**flags: Any) -> int:
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
-    if isinstance(frontier, ScaleFrontier):
-        return _large(frontier, topology, collective, flags, code)
+    if frontier.engine == "flow":
+        return _at_scale(frontier, topology, collective, flags, code)
     if flags["schedules"] and frontier.points:
         _small(frontier, flags["schedules"])
     if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
@@ -196,8 +195,8 @@ def _print(
         tables.print_report(algorithm_times.report(rows, size))
 
 
-def _large(frontier: Any, topology: Topology, collective: Collective | str, flags: dict[str, Any], code: int) -> int:
-    """Print a large frontier, and write it and its schedules; return `code` unless something was left open."""
+def _at_scale(frontier: Any, topology: Topology, collective: Collective | str, flags: dict[str, Any], code: int) -> int:
+    """Print a frontier at scale, and write it and its schedules; return `code` unless something was left open."""
     from synth import api
 
     output, folder = flags["output"], flags["schedules"]

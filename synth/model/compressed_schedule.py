@@ -1,7 +1,7 @@
 """CompressedSchedule: up to hundreds of millions of sends, as arrays of representatives and the symmetries that make
 the rest.
 
-    CompressedSchedule  topology collective root chunks rounds step chunk path kind paths generators
+    CompressedSchedule  topology collective root chunks step_rounds step chunk path kind paths generators
 
 The whole schedule is every image of the listed sends under the group that `generators` (permutations of ranks, then
 switches) make: a permutation moves links, ranks and units of data at once, and keeps a chunk's number within its unit.
@@ -43,7 +43,7 @@ class CompressedSchedule(SynchronousSchedule):
     """A schedule by representatives: the images of its sends under the group of `generators` are all sends.
 
     Attributes:
-        rounds: rounds of each step, int64.
+        step_rounds: rounds of each step, int64.
         step, chunk, path, kind: for listed send i its step (from 0), chunk, index in `paths`, and COPY or REDUCE.
         paths: sequences of links, as indices in the topology's links.
     """
@@ -52,7 +52,7 @@ class CompressedSchedule(SynchronousSchedule):
     collective: str
     root: int | None
     chunks: int
-    rounds: np.ndarray
+    step_rounds: np.ndarray
     step: np.ndarray
     chunk: np.ndarray
     path: np.ndarray
@@ -61,14 +61,14 @@ class CompressedSchedule(SynchronousSchedule):
     generators: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def steps(self) -> int:
-        """S."""
-        return len(self.rounds)
+    def step_count(self) -> int:
+        """S: the number of steps."""
+        return len(self.step_rounds)
 
     @property
-    def rounds_per_chunk(self) -> Fraction:
-        """R / C."""
-        return Fraction(sum(self.rounds.tolist()), self.chunks)  # Python integers: NumPy's wrap
+    def rounds(self) -> int:
+        """R: the rounds of all steps together."""
+        return sum(self.step_rounds.tolist())  # Python integers: NumPy's wrap
 
     @property
     def units(self) -> int:
@@ -110,7 +110,7 @@ class CompressedSchedule(SynchronousSchedule):
         """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in
         µs."""
         wire = self.rounds_per_chunk * size * self.unit_share / (self.topology.unit_bandwidth() * 10**9)
-        return self.steps * latency / 10**6 + wire
+        return self.step_count * latency / 10**6 + wire
 
     def save(self, path: Path) -> None:
         """Write a compressed ``.npz`` with a JSON header: whole or not at all. Raises OSError."""
@@ -139,7 +139,7 @@ class CompressedSchedule(SynchronousSchedule):
             },
         }
         columns = {
-            "rounds": self.rounds,
+            "rounds": self.step_rounds,
             "step": self.step,
             "chunk": self.chunk,
             "path": self.path,
@@ -212,12 +212,12 @@ class CompressedSchedule(SynchronousSchedule):
         roots = () if self.root is None else (self.root,)
         routes = [_route(self.topology, path) for path in full.paths]
         _check_routes(self.topology, network, routes)
-        rows: list[list[Send]] = [[] for _ in range(full.steps)]
+        rows: list[list[Send]] = [[] for _ in range(full.step_count)]
         columns = (column.tolist() for column in (full.step, full.chunk, full.path, full.kind))
         for t, c, p, k in zip(*columns, strict=True):
             src, dst, via = routes[p]
             rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
-        steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(self.rounds.tolist(), rows, strict=True))
+        steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(self.step_rounds.tolist(), rows, strict=True))
         return Schedule(network, collective(self.collective, self.topology.ranks, roots), self.chunks, steps)
 
     def _elements(self) -> np.ndarray:
@@ -246,7 +246,7 @@ class CompressedSchedule(SynchronousSchedule):
         found = hashlib.sha256(
             f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode()
         )
-        for column in (self.rounds, self.step, self.chunk, self.path, self.kind):
+        for column in (self.step_rounds, self.step, self.chunk, self.path, self.kind):
             found.update(np.ascontiguousarray(column, np.int64).tobytes())
         return found.hexdigest()
 

@@ -65,11 +65,11 @@ class Point(Generic[S]):
 
     @staticmethod
     def of(
-        schedule: Schedule, bound: LowerBound, status: str, construction: str, same_bits: bool = True,
+        schedule: S, bound: LowerBound, status: str, construction: str, same_bits: bool = True,
         seconds: float = 0.0,
-    ) -> Point[Schedule]:  # fmt: skip
+    ) -> Point[S]:  # fmt: skip
         """Return the point of a schedule that is there."""
-        steps, rounds, chunks = len(schedule.steps), schedule.rounds, schedule.chunks
+        steps, rounds, chunks = schedule.step_count, schedule.rounds, schedule.chunks
         return Point(steps, rounds, chunks, bound, status, construction, schedule, same_bits, seconds)
 
     def __repr__(self) -> str:

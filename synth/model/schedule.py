@@ -149,8 +149,18 @@ class SynchronousSchedule(ABC):
 
     @property
     @abstractmethod
+    def step_count(self) -> int:
+        """S: the number of steps."""
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """R: the rounds of all steps together."""
+
+    @property
     def rounds_per_chunk(self) -> Fraction:
         """R / C, rounds per chunk."""
+        return Fraction(self.rounds, self.chunks)
 
     @abstractmethod
     def written_out(self) -> Schedule:
@@ -179,14 +189,14 @@ class Schedule(SynchronousSchedule):
         return _from_columns, (self.network, self.collective, self.chunks, columns)
 
     @property
+    def step_count(self) -> int:
+        """S: the number of steps."""
+        return len(self.steps)
+
+    @property
     def rounds(self) -> int:
         """R: the rounds of all steps together."""
         return sum(step.rounds for step in self.steps)
-
-    @property
-    def rounds_per_chunk(self) -> Fraction:
-        """R / C, rounds per chunk."""
-        return Fraction(self.rounds, self.chunks)
 
     @property
     def uses_multicast(self) -> bool:

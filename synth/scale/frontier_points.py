@@ -99,7 +99,7 @@ def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None
 
 
 def _point(engine: str, schedule: CompressedSchedule) -> Candidate:
-    return Candidate(schedule.steps, schedule.rounds_per_chunk, schedule.chunks, engine, constant(schedule))
+    return Candidate(schedule.step_count, schedule.rounds_per_chunk, schedule.chunks, engine, constant(schedule))
 
 
 def constant(made: CompressedSchedule) -> Callable[[], CompressedSchedule]:
@@ -187,7 +187,7 @@ def paired_arborescence_points(graph: Fabric) -> Iterator[Candidate]:
         if before is not None and before - rate < SETTINGS.worth * rate:
             return
         before = rate
-        yield Candidate(schedule.steps, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
+        yield Candidate(schedule.step_count, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
 
 
 def compressed(topology: Topology, schedule: Schedule) -> CompressedSchedule:

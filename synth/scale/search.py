@@ -360,7 +360,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
 
     def add_schedule(engine: str, order: int, schedule: CompressedSchedule) -> None:
         rate, make = schedule.rounds_per_chunk, frontier_points.constant(schedule)
-        state.add_points([Candidate(schedule.steps, rate, schedule.chunks, f"flows, {engine}", make)], order)
+        state.add_points([Candidate(schedule.step_count, rate, schedule.chunks, f"flows, {engine}", make)], order)
 
     def route_quickly() -> None:
         flows = by_weights(graph, group, sources, QUICK_PHASES)

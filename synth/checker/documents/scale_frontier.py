@@ -174,7 +174,7 @@ def point_schedule(doc: dict, i: int, folder: Path, machine: Topology) -> compre
     """
     row, place = doc["points"][i], f"points[{i}]"
     found = _load(folder, i, row["file"])
-    same = (found.collective, found.root, found.steps, found.rounds_per_chunk, found.chunks)
+    same = (found.collective, found.root, found.step_count, found.rounds_per_chunk, found.chunks)
     if same != (doc["collective"], doc["root"], row["steps"], Fraction(row["rounds"], row["chunks"]), row["chunks"]):
         raise VerificationError("its file holds another schedule", place)
     own = found.topology

@@ -85,16 +85,22 @@ class _Replay:
         else:
             need((schedule.kind == COPY).all(), f"{schedule.collective} sums", "kind")
             self._spread(starts, every, reverse=False, once=False)
-        return CompressedReplay(len(schedule.step) * size, size, schedule.steps, schedule.rounds_per_chunk, busiest)
+        return CompressedReplay(
+            len(schedule.step) * size, size, schedule.step_count, schedule.rounds_per_chunk, busiest
+        )
 
     def _ranges(self) -> None:
         schedule = self.schedule
         need(schedule.collective in COLLECTIVES, "is none that is known", "collective")
         need(type(schedule.chunks) is int and schedule.chunks >= 1, "must be a whole number, at least 1", "chunks")
-        need(schedule.steps <= MOST_STEPS, f"{schedule.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
+        need(
+            schedule.step_count <= MOST_STEPS,
+            f"{schedule.step_count} steps; at most {MOST_STEPS} are replayed",
+            "rounds",
+        )
         count = len(schedule.step)
         for name, below in (
-            ("step", schedule.steps),
+            ("step", schedule.step_count),
             ("chunk", schedule.units * schedule.chunks),
             ("path", len(schedule.paths)),
             ("kind", 2),
@@ -112,8 +118,12 @@ class _Replay:
             f"are no multiple of {self.blocks} blocks",
             "chunks",
         )
-        need(schedule.steps == 0 or int(schedule.rounds.min()) >= 1, "every step has at least one round", "rounds")
-        check_fits(sum(schedule.rounds.tolist()), "rounds", "rounds")
+        need(
+            schedule.step_count == 0 or int(schedule.step_rounds.min()) >= 1,
+            "every step has at least one round",
+            "rounds",
+        )
+        check_fits(sum(schedule.step_rounds.tolist()), "rounds", "rounds")
         rooted = schedule.collective in ROOTED
         need((schedule.root is not None) == rooted, "is for rooted collectives", "root")
         need(not rooted or (type(schedule.root) is int and 0 <= schedule.root < self.ranks), "is no rank", "root")
@@ -275,8 +285,8 @@ class _Replay:
         limit_capacity = [int(width / unit) for width in limit_bandwidths]
         busiest = Fraction(0)
         order = np.argsort(schedule.step, kind="stable")
-        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.steps + 1))
-        for t in range(schedule.steps):
+        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
+        for t in range(schedule.step_count):
             paths = schedule.path[order[bounds[t] : bounds[t + 1]]]
             if not len(paths):
                 continue
@@ -290,7 +300,7 @@ class _Replay:
             total = np.zeros(len(orbit), np.int64)
             np.add.at(total, orbit[hops], np.repeat(times[used], counts))
             load = total[orbit] * group // sizes[orbit]
-            rounds = int(schedule.rounds[t])
+            rounds = int(schedule.step_rounds[t])
             busiest = max(busiest, *_fullest(load, which, capacity, rounds, self._link, f"steps[{t}]"))
             if limit_links:
                 sums = np.zeros(len(limit_links), np.int64)
@@ -315,15 +325,15 @@ class _Replay:
         first, last = schedule.ends
         step, chunk, path = schedule.step[mask], schedule.chunk[mask], schedule.path[mask]
         src, dst = (last[path], first[path]) if reverse else (first[path], last[path])
-        time = schedule.steps - 1 - step if reverse else step
+        time = schedule.step_count - 1 - step if reverse else step
         place = self._places(chunk)
         held = np.zeros((len(self.wanted) * self.per_block, self.ranks), bool)
         held[np.arange(len(held)), starts] = True
         order = np.argsort(time, kind="stable")
-        ends = np.searchsorted(time[order], np.arange(schedule.steps + 1))
-        for t in range(schedule.steps):
+        ends = np.searchsorted(time[order], np.arange(schedule.step_count + 1))
+        for t in range(schedule.step_count):
             now = order[ends[t] : ends[t + 1]]
-            shown = f"steps[{schedule.steps - 1 - t if reverse else t}]"
+            shown = f"steps[{schedule.step_count - 1 - t if reverse else t}]"
             bad = np.flatnonzero(~held[place[now], src[now]])
             if len(bad):
                 i = now[bad[0]]
@@ -399,8 +409,8 @@ class _Replay:
         held = np.zeros((rows * ranks, ranks), bool)
         held[np.arange(rows * ranks), np.tile(np.arange(ranks), rows)] = True
         order = np.lexsort((schedule.kind, schedule.step))
-        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.steps + 1))
-        for t in range(schedule.steps):
+        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
+        for t in range(schedule.step_count):
             now = order[bounds[t] : bounds[t + 1]]
             sent = held[place[now] * ranks + src[now]]
             into, adds = place[now] * ranks + dst[now], schedule.kind[now] == REDUCE

@@ -213,8 +213,9 @@ def scatter_then_gather(scatter: CompressedSchedule, gather: CompressedSchedule)
         raise UsageError("an allreduce is made of a reduce-scatter and an allgather of equal chunks and symmetries")
     ranks = scatter.topology.ranks
     return CompressedSchedule(
-        scatter.topology, "allreduce", None, scatter.chunks * ranks, np.concatenate([scatter.rounds, gather.rounds]),
-        np.concatenate([scatter.step, gather.step + scatter.steps]), np.concatenate([scatter.chunk, gather.chunk]),
+        scatter.topology, "allreduce", None, scatter.chunks * ranks,
+        np.concatenate([scatter.step_rounds, gather.step_rounds]),
+        np.concatenate([scatter.step, gather.step + scatter.step_count]), np.concatenate([scatter.chunk, gather.chunk]),
         np.concatenate([scatter.path, gather.path + len(scatter.paths)]), np.concatenate([scatter.kind, gather.kind]),
         scatter.paths + gather.paths, scatter.generators,
     )  # fmt: skip
@@ -246,8 +247,8 @@ def reversed_in_time(allgather: CompressedSchedule) -> CompressedSchedule:
         "reduce-scatter",
         None,
         allgather.chunks,
-        allgather.rounds[::-1].copy(),
-        allgather.steps - 1 - allgather.step,
+        allgather.step_rounds[::-1].copy(),
+        allgather.step_count - 1 - allgather.step,
         allgather.chunk,
         allgather.path,
         np.full(len(allgather.step), REDUCE),

@@ -89,7 +89,7 @@ def compressed_allgather(
         collective="allgather",
         root=None,
         chunks=chunks,
-        rounds=rounds,
+        step_rounds=rounds,
         step=arrivals.step,
         chunk=action.representative[owner] * chunks + arrivals.part,
         path=path,
