@@ -30,7 +30,7 @@ def report(
     """Return one HTML page that works offline: frontiers with their bounds, schedules step by step, times,
     certificates, provenance.
 
-    `given`: files (a catalog; JSON of a frontier, a large frontier, a plan, a schedule, measurements) or values of
+    `given`: files (a catalog; JSON of a frontier, exact or at scale, a plan, a schedule, measurements) or values of
     these kinds.
     `topology`, `collective`: only these entries of a catalog. `verify`: re-check everything first.
     Raises FormatError for a file that is none of these, UsageError where there is nothing to show.

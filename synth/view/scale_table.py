@@ -1,4 +1,4 @@
-"""The table of a large frontier: a row per point, then the bound in words."""
+"""The table of a frontier at scale: a row per point, then the bound in words."""
 
 from __future__ import annotations
 
