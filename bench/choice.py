@@ -207,6 +207,7 @@ def table(document: dict) -> str:
         f"{100 * document['baseline_goal']:.0f}%. Greatest regret {100 * worst:.1f}%, over baseline {100 * over:.1f}%; "
         f"above the goal at {above} of {judgements} judged sizes. {said}\n",
         markdown(head, rows),
+        f"{cells} of {len(MACHINES) * len(COLLECTIVES)} cells are measured. "
         f"Frontiers of {document['limit']:g} s of synthesis; schedules of more than {document['sends']} sends are left "
         "out.\n",
         f"{setting(document['setting'])}\n",
