@@ -120,6 +120,7 @@ def pareto(**flags: Any) -> int:
         key: flags[key]
         for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
     }
+    frontier: Any
     code, interrupted = 0, None
     try:
         with (
