@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import synth
+from synth.bounds.partition import partition_bound
 from synth.catalog import relabelling as relabel
 from synth.catalog.entry import DONE, INFEASIBLE, Entry, fingerprint
 from synth.catalog.isomorphism import invariant, relabelling
@@ -294,11 +295,11 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
 
 def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
     """Certificates of every kind, as in the tests of the checker, and prices of limits and of paths through
-    switches."""
+    switches. Frontiers with sends of switches are not renumbered, nor the kind of certificate that they alone have."""
     from test_check import CASES
 
-    kinds = set()
-    for number, (network, task, certificate, steps, value) in enumerate([*CASES, *_shared()]):
+    kinds = {"switch-operations"}
+    for number, (network, task, certificate, steps, value) in enumerate([*CASES, *_shared(), _partition()]):
         kinds.add(certificate["kind"])
         for seed in range(3):
             rng = random.Random(100 * number + seed)
@@ -309,6 +310,15 @@ def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
             made = relabel.certificate(certificate, relabel.ProblemMap((network, task), (other, asked), found))
             assert cuts.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)
     assert kinds == set(cuts.KEYS)
+
+
+def _partition() -> tuple:
+    """A bound on allreduce by a partition of the ranks, with parts and links that differ."""
+    ring = topology("ring:5").network()
+    network = replace(ring, routes=tuple(replace(route, units=1 + (route.src == 0)) for route in ring.routes))
+    task = collective("allreduce", 5)
+    bound = partition_bound(network, task, [[0, 1], [2], [3, 4]])
+    return network, task, bound.certificate, None, bound.value
 
 
 def _shared() -> list[tuple]:
