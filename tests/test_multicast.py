@@ -182,6 +182,28 @@ def test_explicit_switches_have_the_wires_of_their_ranks_as_ports() -> None:
     sends = tuple(SwitchSend(chunk, 0, (0, 1, 2), "multicast", "sw") for chunk in range(2))
     schedule = Schedule(network, collective("broadcast", 3), 2, (Step(9, (), sends),))
     assert least_rounds(schedule) == [2]  # the slot's limit holds the wire of rank 0
+    doc = schedule.to_json()
+    doc["steps"][0]["rounds"] = 1
+    del doc["fingerprint"]
+    machine = doc["topology"]
+    for limit in machine["limits"]:
+        limit["units"] = 9  # the wires are no wider for it
+    replay.schedule(doc)
+    machine["wires"] = [[a, b, 1] for a, b, _ in machine["wires"]]
+    machine["links"] = [[u, v, 1, via] for u, v, _, via in machine["links"]]
+    with pytest.raises(VerificationError, match="wire 0 -> sw carries 2 chunks"):
+        replay.schedule(doc)
+    machine["wires"], machine["links"] = [[0, "sw", 2], ["sw", 1, 2]], [[0, 1, 1, ["sw"]]]
+    machine["limits"] = [{"links": [], "units": 9} for _ in machine["limits"]]
+    with pytest.raises(VerificationError, match="no wire sw -> "):
+        replay.schedule(doc)
+
+
+def test_a_document_without_switches_does_not_name_them() -> None:
+    doc = topology("switch:4").network().to_json()
+    doc["multicast"] = None
+    with pytest.raises(VerificationError, match="expected a list"):
+        replay.problem(doc, collective("broadcast", 4).to_json(1))
 
 
 def test_two_ranks_have_ports_too() -> None:

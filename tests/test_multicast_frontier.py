@@ -168,7 +168,14 @@ def test_large_frontiers_have_both() -> None:
     frontier = api.frontier("switch:70:multicast=through", "broadcast")
     assert isinstance(frontier, ScaleFrontier)
     assert frontier.multicast is not None and frontier.multicast.complete
-    assert any(line.startswith("with multicast: S=1: R/C 1 ") for line in api.verify(api.large_document(frontier)))
+    document = api.large_document(frontier)
+    assert any(line.startswith("with multicast: S=1: R/C 1 ") for line in api.verify(document))
+    for key in ("links", "limits"):
+        false = copy.deepcopy(document["multicast"])
+        false["topology"][key] = false["topology"][key][::-1]
+        false |= {"points": [], "bounds": [], "complete": False}
+        with pytest.raises(VerificationError, match=f"multicast.topology.{key}"):
+            api.verify(document | {"multicast": false})
 
 
 def emulated(name: str, steps: int, own: str = "through") -> Schedule:

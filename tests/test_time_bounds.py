@@ -15,6 +15,7 @@ import pytest
 import synth
 from synth import api
 from synth.checker.certificates import time_bounds as checker
+from synth.checker.fingerprints import problem_fingerprint
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology
@@ -204,6 +205,16 @@ def test_a_forged_document_is_refused(name: str) -> None:
     FORGED[name](doc)
     with pytest.raises(VerificationError):
         api.verify(doc)
+
+
+def test_a_rate_proves_no_latency_where_nothing_moves() -> None:
+    topology = line([5])
+    task = {"name": "own", "ranks": 2, "root": None, "chunks": 1, "combining": False, "pre": [[0, 0]], "post": [[0, 0]]}
+    demand = checker.written_demand(task, 2, "collective")
+    rate = {"kind": "static-cuts", "problem": problem_fingerprint(topology.network().document, task), "steps": None}
+    rate |= {"scale": 1, "prices": [], "cuts": {}, "generators": []}
+    with pytest.raises(VerificationError, match="proves nothing"):
+        checker.check({"kind": "time-rate", "rate": rate}, topology, demand, 1)
 
 
 def test_a_rate_of_another_collective_is_refused() -> None:

@@ -155,7 +155,9 @@ def check(certificate: dict, topology: Topology, demand: Demand, size: int) -> F
         need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
         machine = Machine(topology)
         if kind == "time-rate":
-            return _seconds_per_gb(certificate["rate"], topology, demand) * size * demand.share / 1000 + _first(machine)
+            seconds = _seconds_per_gb(certificate["rate"], topology, demand)
+            need(seconds > 0, "proves nothing: perhaps nothing has to move, and no latency is waited for", "rate")
+            return seconds * size * demand.share / 1000 + _first(machine)
         return _cut(certificate, machine, demand, size)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None

@@ -117,8 +117,8 @@ def _with_multicast(doc: dict) -> list[str]:
         return []
     lines = with_multicast(doc["multicast"])
     plain, switched = doc["topology"], doc["multicast"]["topology"]
-    for key in ("ranks", "links", "unit_gbps"):
-        if plain[key] != switched[key]:
+    for key in ("name", "ranks", "links", "unit_gbps", "wires", "latency_us"):
+        if plain.get(key) != switched.get(key):
             raise VerificationError("is not that of the document", f"$.multicast.topology.{key}")
     if switched["limits"][: len(plain["limits"])] != plain["limits"]:
         raise VerificationError("leave out limits of the document", "$.multicast.topology.limits")

@@ -128,18 +128,24 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             where_not = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
             unchecked.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
     if "multicast" in doc:
-        lines += _with_multicast(doc)
+        lines += _with_multicast(doc, machine)
     return [*lines, *unchecked, f"{MACHINE}; seconds, names of engines and notes"]
 
 
-def _with_multicast(doc: dict) -> list[str]:
-    """Check what the document says of its problem with switches that multicast; return its lines."""
+def _with_multicast(doc: dict, machine: Topology) -> list[str]:
+    """Check what the document says of its problem on `machine` with switches that multicast; return its lines."""
     from synth.checker.documents.exact_frontier import with_multicast
 
     lines, inner = with_multicast(doc["multicast"]), doc["multicast"]
     for key in ("name", "ranks", "unit_gbps"):
         if inner["topology"][key] != doc["topology"][key]:
             raise VerificationError("is not that of the document", f"multicast.topology.{key}")
+    plain, switched = machine.network().document, inner["topology"]
+    for key in ("links", "wires", "latency_us"):
+        if switched.get(key) != plain.get(key):
+            raise VerificationError("are not those of the document", f"multicast.topology.{key}")
+    if switched["limits"][: len(plain["limits"])] != plain["limits"]:
+        raise VerificationError("leave out limits of the document", "multicast.topology.limits")
     if (inner["collective"]["name"], inner["collective"]["root"]) != (doc["collective"], doc["root"]):
         raise VerificationError("is not that of the document", "multicast.collective")
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
@@ -13,6 +13,7 @@ KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
 
 LinkKey = tuple[int, int, tuple[str, ...]]
+Wire = tuple[int | str, int | str]  # its ends: ranks or names of switches
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,19 @@ class Switch:
         """Return the limits that a send between `rank` and `group` counts against, each as often as it counts."""
         one, many = (self.down, self.up) if kind == "fetch-reduce" else (self.up, self.down)
         limits = list(one[rank])
-        for member in group:
-            if member != rank or self.through:
-                limits += many[member]
+        for member in self._counted(rank, group):
+            limits += many[member]
         return limits
+
+    def wires(self, name: str, rank: int, group: list[int], kind: str) -> list[Wire]:
+        """Return the wires between the switch, called `name`, and ranks that a send between `rank` and `group` uses."""
+        if kind == "fetch-reduce":
+            return [(name, rank), *((member, name) for member in self._counted(rank, group))]
+        return [(rank, name), *((name, member) for member in self._counted(rank, group))]
+
+    def _counted(self, rank: int, group: list[int]) -> list[int]:
+        """Return the members of `group` whose data use their port: all with "through", else not the issuer `rank`."""
+        return [member for member in group if member != rank or self.through]
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Fabric:
     ranks: int
     links: dict[LinkKey, int]
     limits: tuple[tuple[Counter[LinkKey], int], ...]
-    wires: dict[tuple[int | str, int | str], int]
+    wires: dict[Wire, int]
     switches: dict[str, Switch] = field(default_factory=dict)
 
     @staticmethod
@@ -82,7 +92,9 @@ class Fabric:
             raise VerificationError(
                 "wires are listed exactly when links name the switches on their way", f"{place}.wires"
             )
-        switches = _read_switches(fields.get("multicast"), ranks, limits, f"{place}.multicast")
+        switches: dict[str, Switch] = {}
+        if "multicast" in fields:
+            switches = _read_switches(fields["multicast"], ranks, limits, f"{place}.multicast")
         fabric = Fabric(ranks, links, tuple(limits), wires, switches)
         for key in links:
             for hop in fabric.hops(key):
@@ -93,15 +105,15 @@ class Fabric:
         return fabric
 
     @staticmethod
-    def hops(key: LinkKey) -> list[tuple[int | str, int | str]]:
-        """Return the physical wires of a link, as pairs of ends: ranks or names of switches."""
+    def hops(key: LinkKey) -> list[Wire]:
+        """Return the physical wires of a link."""
         ends = [key[0], *key[2], key[1]]
         return list(pairwise(ends))
 
-    def check_loads(self, load: dict[LinkKey, int], ports: Counter[int], rounds: int, place: str) -> None:
+    def check_loads(self, load: dict[LinkKey, int], ports: Counter[int | Wire], rounds: int, place: str) -> None:
         """Raise VerificationError where a link, limit or wire carries more than its units times `rounds` in a step.
 
-        `load`: number of sends over each link in the step. `ports`: what switch sends count against each limit.
+        `load`: number of sends over each link in the step. `ports`: what switch sends count against limits and wires.
         """
         for (src, dst, via), n in load.items():
             if n > self.links[src, dst, via] * rounds:
@@ -112,7 +124,10 @@ class Fabric:
             if n > units * rounds:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:
-            physical: Counter = Counter()
+            physical: Counter[Wire] = Counter()
+            for wire, n in ports.items():
+                if isinstance(wire, tuple):
+                    physical[wire] += n
             for key, n in load.items():
                 for hop in self.hops(key):
                     physical[hop] += n
@@ -133,8 +148,8 @@ def _link_key(row: object, ranks: int, place: str) -> LinkKey:
     return src, dst, _path(row[2], place) if len(row) == 3 else ()
 
 
-def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], int]:
-    wires: dict[tuple[int | str, int | str], int] = {}
+def _read_wires(doc: object, place: str) -> dict[Wire, int]:
+    wires: dict[Wire, int] = {}
     for i, row in enumerate(json_reader.items(doc, place)):
         here = f"{place}[{i}]"
         if len(json_reader.items(row, here)) != 3 or not all(
@@ -203,7 +218,7 @@ def _read_switches(
 ) -> dict[str, Switch]:
     """Read the switches that multicast. Each port counts against a limit in each direction, or it would be free."""
     switches: dict[str, Switch] = {}
-    for i, row in enumerate(json_reader.items([] if doc is None else doc, place)):
+    for i, row in enumerate(json_reader.items(doc, place)):
         here = f"{place}[{i}]"
         fields = json_reader.fields(row, here, {"switch", "own", "ports"})
         name = json_reader.text(fields["switch"], f"{here}.switch")
@@ -227,19 +242,20 @@ def _read_switches(
         if len(up) < 2:
             raise VerificationError("has fewer than two ports", here)
         switches[name] = Switch(own == "through", up, down)
-    if doc is not None and not switches:
+    if not switches:
         raise VerificationError("is empty", place)
     return switches
 
 
-def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[list[list], Counter[int]]:
-    """Return the sends from rank to rank with the effect of the switch sends `rows`, and the loads of limits by them.
+def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[list[list], Counter[int | Wire]]:
+    """Return the sends from rank to rank with the effect of the switch sends `rows`, and their loads.
 
-    Each send ends with the place of its row, after an unused path. `chunks`: number of chunks. Raises VerificationError
-    for a row that is wrong.
+    The loads are those of limits, by index, and of wires, where wires end at the switch. Each send ends with the place
+    of its row, after an unused path. `chunks`: number of chunks. Raises VerificationError for a row that is wrong.
     """
     moves: list[list] = []
-    loads: Counter[int] = Counter()
+    loads: Counter[int | Wire] = Counter()
+    wired = set(chain.from_iterable(fabric.wires))
     for i, row in enumerate(rows):
         here = f"{place}[{i}]"
         if len(json_reader.items(row, here)) != 5:
@@ -264,6 +280,10 @@ def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[l
             else:
                 moves.append([chunk, rank, member, "copy" if kind == "multicast" else "reduce", None, here])
         loads.update(switch.loads(rank, group, kind))
+        for wire in switch.wires(row[4], rank, group, kind) if row[4] in wired else ():
+            if wire not in fabric.wires:
+                raise VerificationError(f"there is no wire {wire[0]} -> {wire[1]}", here)
+            loads[wire] += 1
     return moves, loads
 
 
