@@ -410,7 +410,9 @@ class Packing:
 
         A multicast from s enters a cut if s is outside and a member inside. Its members beside s weigh at most the sum
         over them of what the send from s to each one enters, less the price of their ports, and all cuts that s is
-        outside of weigh no more than their total. A fetched sum is the same with the directions exchanged.
+        outside of weigh no more than their total. A fetched sum is the same with the directions exchanged. Data that do
+        not combine are not fetched. Where they are sums turned round, a fetch stands for a multicast that is of use to
+        one member alone.
         """
         limit_prices = self.prices["limit"]
 
@@ -434,11 +436,15 @@ class Packing:
         beyond_fetch: Counter[int] = Counter()
         for (s, d), weight in pairs.items():
             beyond_multicast[s] += max(0, weight - price(switch.down[d]))
-            beyond_fetch[d] += max(0, weight - price(switch.up[s]))
+            beyond = max(0, weight - price(switch.up[s]))
+            if self.problem.combining:
+                beyond_fetch[d] += beyond
+            elif self.problem.turned:
+                beyond_fetch[d] = max(beyond_fetch[d], beyond)
         for s, weight in sent.items():
             paid = price(switch.up[s]) + (price(switch.down[s]) if switch.through else 0)
             need(min(weight, beyond_multicast[s]) <= paid, f"overload multicasts of rank {s} at step {step}", place)
-        for d, weight in received.items() if self.problem.combining else ():
+        for d, weight in received.items():
             paid = price(switch.down[d]) + (price(switch.up[d]) if switch.through else 0)
             need(min(weight, beyond_fetch[d]) <= paid, f"overload fetches of rank {d} at step {step}", place)
 

@@ -41,12 +41,14 @@ class Instance:
             combine.
         special: some rank wants only a part of the contributions.
         switches: the switches that multicast.
+        turned: the problem is reversed in time.
         work: what is left of `MOST_WORK`.
     """
 
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
         self.digest = problem_fingerprint(topology, collective)
         self.work = MOST_WORK
+        self.turned = bool(turned)
         self.ranks = n = number(topology["ranks"], "topology.ranks", 1, 1 << 16)
         number(collective["ranks"], "collective.ranks", n, n + 1)
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
