@@ -178,7 +178,7 @@ def test_flow_methods_answer_in_the_same_way(tmp_path):
     with Store.open(tmp_path / "catalog.db") as store:
         found = {e.collective: e for e in map(store.get, store.fingerprints())}
     assert found["allgather"].frontier.points[-1].rounds_per_chunk == found["allgather"].frontier.bound
-    assert found["allgather"].frontier.points[-1].schedule.steps == found["allgather"].frontier.points[-1].steps
+    assert found["allgather"].frontier.points[-1].schedule.step_count == found["allgather"].frontier.points[-1].steps
     assert counts(run(tmp_path, text, nobody)) == {"done": {"known": 2}}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import asynchronous_search
 from bench.forge import __main__ as forge
 from bench.forge import campaign, check, operators, oracle, search, seeds, takeback
 from bench.forge.search import Machine, Task
@@ -119,15 +120,16 @@ def edited(case: seeds.Case, *steps: tuple[list, object]) -> seeds.Case:
 
 
 def test_it_shares_no_code_with_what_it_judges() -> None:
-    for module in (oracle, search):
-        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-        assert not [
-            name
-            for name in names
-            if name.split(".")[0] == "synth" or (name.startswith("bench") and "forge" not in name)
-        ]
+    own = ("bench.forge", "bench.asynchronous_search")
+    for module in (oracle, search, asynchronous_search):
+        names = list[str]()
+        for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                names += [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+        foreign = [name for name in names if name.split(".")[0] in ("synth", "bench") and not name.startswith(own)]
+        assert not foreign
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ def find_incumbents(
 def allreduce_parts_bound(machine: Topology, network: Network, task: Collective) -> LowerBound | None:
     """Return the bound on an allreduce by the best partition of the ranks, which scale methods find.
 
-    None for other collectives, where switches multicast, and where the time is over.
+    None for other collectives, where switches multicast, for machines that scale methods do not take, and where the
+    time is over.
     """
     if task.name != "allreduce" or network.ranks < 2 or network.multicast:
         return None
@@ -164,7 +165,7 @@ def allreduce_parts_bound(machine: Topology, network: Network, task: Collective)
 
     try:
         _, certificate, _ = partition(fabric(machine.live()))
-    except UndecidedError:
+    except SynthError:
         return None
     ranks = frozenset(range(network.ranks))  # regions have switches, too
     parts = [sorted(ranks.intersection(region)) for region in certificate["regions"]]

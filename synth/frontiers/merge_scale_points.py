@@ -23,6 +23,8 @@ from synth.pareto.notes import drop_unproven_bound
 from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import NEVER, Deadline
 
+# Share of the time that the remaining stages of the search may take; the rest is for writing out their points.
+SEARCH_SHARE = 0.5
 LABEL = "flow: "
 ANY = Options()
 
@@ -44,7 +46,7 @@ def merge_scale_points(
     for _, schedule in incumbents.schedules if incumbents is not None else ():
         known[len(schedule.steps), schedule.rounds_per_chunk] = schedule
     try:
-        search.advance(deadline)
+        search.advance(deadline.share(SEARCH_SHARE))
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
     points, interrupted = list(found.points), search.state.interrupted

@@ -27,6 +27,7 @@ from synth.runtime.dtypes import combiner, dtype, operator, poison
 from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Wait
+from synth.runtime.reference.message_costs import NONE
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import FifoOptions, cut
@@ -128,7 +129,7 @@ class Process:
         for w in self.out:
             queue = self.engine.queue[w]
             while queue:
-                _, value, count, _, op = queue.popleft()
+                _, value, count, _, op, _ = queue.popleft()
                 self._send(w, value, count, op)
         self.return_credits()
         self._take()
@@ -189,7 +190,7 @@ class Process:
                 f"{here} takes slices of {high - low} elements, but what arrives from {there} is of another slice"
             )
         value = message[HEADER:].copy().view(kind).reshape(count, high - low)
-        engine.queue[w].append((engine.now, value, count, sender, op))
+        engine.queue[w].append((engine.now, value, count, sender, op, NONE))
         engine.wake(receiver, engine.now)
         self.taken.discard(w)
         self.moved += 1
