@@ -17,7 +17,7 @@ from synth.pareto.combining import candidates, constructions
 from synth.pareto.combining.candidates import SETTINGS, Candidates
 from synth.pareto.combining.constructions import Constructions
 from synth.solvers.processes.deadline import Budget
-from synth.topologies import importers
+from synth.topologies import importers, topology
 
 BRIDGES = importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt").network()
 ALLREDUCE = collective("allreduce", 4)
@@ -66,6 +66,21 @@ def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
         monkeypatch.setattr(made, "_bound", lambda *_, value=value: LowerBound(value, {}))
         assert list(made.schedules(2, None)) == []
         assert asked == tried * 2 or asked == tried
+
+
+@pytest.mark.parametrize(("second", "tried"), [(Fraction(59, 50), []), (Fraction(59, 10), [10, 794])])
+def test_parts_whose_common_number_of_chunks_is_too_large_are_not_composed(monkeypatch, second, tried):
+    """794 and 50 chunks have 19,850 in common: more than the limit for 7 ranks, though each is far below it."""
+    asked = []
+    monkeypatch.setattr(
+        constructions.portfolio, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
+    )
+    made = Constructions(topology("ring:7").network(), collective("allreduce", 7), Budget())
+    values = {3: second, 4: Fraction(875, 794)}
+    monkeypatch.setattr(made, "_bound", lambda _, steps, __: LowerBound(values[steps], {}))
+    monkeypatch.setattr(made, "forest", None)
+    assert list(made.schedules(7, None)) == []
+    assert asked == tried
 
 
 @pytest.mark.parametrize("steps", [1, 2])

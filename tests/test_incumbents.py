@@ -36,6 +36,22 @@ def seeds(name, coll, root=()):
     return last.schedules
 
 
+@pytest.mark.parametrize("coll", ["allgather", "allreduce"])
+def test_links_in_two_limits_of_one_side_are_left_to_exact_synthesis(coll):
+    """Scale methods cannot read such machines, of which PCIe slots on a socket are an example."""
+    machine = topology("fully-connected:2*2")
+    across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
+    shared = replace(machine.limits[0], name="box out", links=across)
+    machine = replace(machine, limits=(*machine.limits, shared))
+    task = collective(coll, machine.ranks)
+    assert incumbents.scale_search(machine, task) is None
+    assert incumbents.allreduce_parts_bound(machine, machine.network(), task) is None
+    found = api.frontier(machine, coll, max_steps=1)
+    assert found.points
+    api.verify(found)
+    assert api.bound(machine, coll, max_steps=1)
+
+
 @pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES[:5])
 @pytest.mark.parametrize("name", ["torus:3x3", "dgx-a100*2", "hypercube:16"])
 def test_seeds_do_the_collective(name, coll):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,7 +14,7 @@ from synth.errors import MissingDependencyError, UsageError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import number, size_text
 from synth.model.schedule import Schedule, Send, Step
-from synth.view import frontier_text, plot
+from synth.view import frontier_text, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import frontier_html, report_html
 
@@ -170,3 +171,14 @@ def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("synth.model.registry.installed", lambda module: False)
     with pytest.raises(MissingDependencyError, match=r"pip install 'ccl-synth\[plot\]'"):
         made((2, 3, 2)).plot()
+
+
+def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "30")
+    row = ("1234567890", "0987654321", "construction")
+    for columns in ((("a", "right"), ("b", "right"), ("c", "left")), (("", "left"),) * 3):
+        tables.print_reports([Report("first", columns, (row,), ("end",)), Report("second", (), (), ())])
+        out = capsys.readouterr().out
+        assert "   ".join(row) in out and out.endswith("end\n\nsecond\n")
+        assert ("─" in out) == bool(columns[0][0])

@@ -106,9 +106,11 @@ def scale_search(
 ) -> ScaleSearch | None:
     """Return the search by scale methods for `task`, not yet begun, or None where they do not know it.
 
-    They know the named collectives of equal sizes with one root at most.
+    They know the named collectives of equal sizes with one root at most, on machines that they can read (not where a
+    link is in two limits on one side).
     """
     from synth.model.scale_collectives import COLLECTIVES
+    from synth.scale.fabric.fabric import fabric
 
     if task.name not in COLLECTIVES or len(task.roots) > 1:
         return None
@@ -117,6 +119,10 @@ def scale_search(
     from synth.scale.search import ScaleSearch
 
     root = task.roots[0] if task.roots else 0
+    try:
+        fabric(machine.live())
+    except SynthError:
+        return None
     return ScaleSearch(machine, task.name, root, progress, most_sends=MAX_WRITTEN_SENDS, same_bits=same_bits)
 
 

@@ -33,7 +33,7 @@ __all__ = [
     "print_report",
     "print_schedule",
 ]
-WIDE = 400  # width in characters when stdout is no terminal, so that rows are neither folded nor cut there
+WIDE = 400  # width in characters when stdout is no terminal, or one too narrow: rows are neither folded nor cut
 
 
 # The tables of a frontier, by the engine that it comes from.
@@ -46,11 +46,14 @@ def print_report(content: Report) -> None:
     if content.title:
         console.print(content.title, markup=False, soft_wrap=True)
     if content.rows:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        named = any(name for name, _ in content.columns)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=named)
         for name, align in content.columns:
             table.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
         for row in content.rows:
             table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        if console.measure(table, options=console.options.update(width=WIDE)).minimum > console.width:
+            console.width = WIDE  # else numbers and words would be broken within
         console.print()
         console.print(table)
         console.print()
@@ -60,8 +63,7 @@ def print_report(content: Report) -> None:
 
 def print_frontier(frontier: ParetoFrontier) -> None:
     """Print the table of `synth pareto`, and that of schedules whose switches multicast, where there is one."""
-    for one in filter(None, (frontier, frontier.multicast)):
-        print_report(TABLES[one.engine].report(one))
+    print_reports([TABLES[one.engine].report(one) for one in (frontier, frontier.multicast) if one])
 
 
 def print_choice(frontier: ParetoFrontier, size: int, bound: SizeBound | None = None) -> None:
@@ -69,9 +71,10 @@ def print_choice(frontier: ParetoFrontier, size: int, bound: SizeBound | None = 
 
     `bound`: the lower bound in time at `size` without multicasts, for the first of them.
     """
-    print_report(TABLES[frontier.engine].choice(frontier, size, bound))
+    reports = [TABLES[frontier.engine].choice(frontier, size, bound)]
     if frontier.multicast:
-        print_report(TABLES[frontier.multicast.engine].choice(frontier.multicast, size))
+        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size))
+    print_reports(reports)
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:
@@ -211,6 +214,8 @@ def _abridged(items: list[str], limit: int = 8) -> str:
 
 
 def print_reports(contents: Sequence[Report]) -> None:
-    """Print several tables, one after another."""
-    for content in contents:
+    """Print several tables, one after another; an empty line precedes each title but the first."""
+    for i, content in enumerate(contents):
+        if i and content.title:
+            print()
         print_report(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -29,8 +30,8 @@ class ConstructionSettings:
     Attributes:
         forest_units: Maximum sum of the units of all links of a network whose spanning trees are packed.
         compose_seconds: CPU seconds for the search for one allgather schedule to compose.
-        most_chunks: Maximum number of chunks of all ranks together in such a schedule. They are composed in
-            this process, whose memory nothing else limits.
+        most_chunks: Maximum number of chunks of all ranks together in a composed schedule: it is written out and
+            replayed in this process, whose memory and time nothing else limits.
         loaded: Wall seconds allowed for each CPU second, so that other load on the machine changes no answer.
     """
 
@@ -97,13 +98,17 @@ class Constructions:
     def _composed(self, steps: int, upper: Fraction | None, deadline: Deadline) -> Schedule | None:
         """Return reduce-scatter + allgather in `steps` steps, or None where its bounds are not below `upper`.
 
-        The bounds of reduce-scatter are taken to be those of allgather, which only decides which split is tried.
+        Only splits with at most `SETTINGS.most_chunks` chunks are tried. The bounds of reduce-scatter are taken to be
+        those of allgather, which only decides which split is tried.
         """
         least = int(bounds.steps(self.network, collective_named("allgather", self.network.ranks)).value)
         splits = []
         for a in range(least, steps - least + 1):
             first, second = self._bound(True, a, deadline), self._bound(True, steps - a, deadline)
-            if first is not None and second is not None:
+            if first is None or second is None:
+                continue
+            chunks = math.lcm(_chunks(first, a), _chunks(second, steps - a))
+            if chunks * self.network.ranks <= SETTINGS.most_chunks:
                 splits.append((first.value + second.value, a))
         if not splits or (upper is not None and min(splits)[0] / self.network.ranks >= upper):
             return None
@@ -135,14 +140,16 @@ class Constructions:
         bound = self._bound(forwards, steps, deadline)
         if bound is None or deadline.over:
             return None
-        network, value = (self.network if forwards else self.network.reversed()), bound.value
-        more = max(1, -(-steps // value.numerator))
-        if value.denominator * more * network.ranks > SETTINGS.most_chunks:
-            return None
+        network, chunks = (self.network if forwards else self.network.reversed()), _chunks(bound, steps)
         allgather = collective_named("allgather", network.ranks)
-        problem = Problem(network, allgather, value.denominator * more, steps, value.numerator * more)
+        problem = Problem(network, allgather, chunks, steps, int(chunks * bound.value))
         seconds = SETTINGS.compose_seconds
         deadline = deadline.within(seconds if deadline.limited else SETTINGS.loaded * seconds)
         budget = replace(self.budget, deadline=deadline, cpu_seconds=seconds)
         verdict = portfolio.solve(problem, budget=budget)
         return verdict.schedule if isinstance(verdict, Sat) else None
+
+
+def _chunks(bound: LowerBound, steps: int) -> int:
+    """Least number of chunks of a schedule that meets `bound` in whole rounds, at least one for each step."""
+    return bound.value.denominator * max(1, -(-steps // bound.value.numerator))
