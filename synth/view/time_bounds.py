@@ -17,6 +17,6 @@ def report(found: TimeBound) -> Report:
         rows.append((size_text(row.size), f"{float(row.microseconds):.6g}", gbps, row.reason))
     root = "" if found.root is None else f" from {found.root}"
     title = f"{found.collective_name}{root} on {found.topology.name}: {counted(found.topology.ranks, 'rank')}"
-    line = "no program is faster, with any number and size of messages; -o writes the certificates for `synth verify`"
-    lines = (line, "multicasts and sums in switches are not counted") if found.topology.multicast else (line,)
-    return Report(title, columns, tuple(rows), lines)
+    which = "no program without multicasts and sums in switches" if found.topology.multicast else "no program"
+    line = f"{which} is faster, with any number and size of messages; -o writes the certificates for `synth verify`"
+    return Report(title, columns, tuple(rows), (line,))

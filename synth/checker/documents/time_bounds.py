@@ -40,7 +40,7 @@ def document(doc: dict) -> list[str]:
         need(proved >= stated, f"the certificate proves {show(proved)} µs, {show(stated)} is claimed", place)
         lines.append(f"{name} of {size} bytes takes at least {float(stated):.6g} µs, certificate checked")
     need(lines, "is empty: the document claims nothing", "$.bounds")
-    return [*lines, MACHINE]
+    return [*lines, f"{MACHINE}, and switches that neither multicast nor reduce"]
 
 
 def demand(doc: dict, ranks: int) -> Demand:
