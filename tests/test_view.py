@@ -6,6 +6,7 @@ import itertools
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -182,3 +183,9 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
         out = capsys.readouterr().out
         assert "   ".join(row) in out and out.endswith("end\n\nsecond\n")
         assert ("─" in out) == bool(columns[0][0])
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(4e-6, "is as much;"), (6e-6, "is 1.5 times as much;")])
+def test_a_prediction_that_meets_the_bound_in_time_has_no_factor(seconds, said):
+    bound = SimpleNamespace(microseconds=Fraction(4), reason="a path")
+    assert said in frontier_text.in_time(bound, seconds)[0]

@@ -171,9 +171,10 @@ def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
     if bound is None or not bound.microseconds:
         return []
     factor = number(seconds * 10**6 / float(bound.microseconds))
+    said = "as much" if factor == "1" else f"{factor} times as much"
     return [
-        f"no program takes less than {number(bound.microseconds)} µs ({bound.reason}): the prediction is {factor} "
-        f"times as much; `synth bound --size` has the certificate"
+        f"no program takes less than {number(bound.microseconds)} µs ({bound.reason}): the prediction is {said}; "
+        "`synth bound --size` has the certificate"
     ]
 
 
