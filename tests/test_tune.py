@@ -543,3 +543,21 @@ def test_schedules_that_the_time_did_not_allow_are_named(monkeypatch):
     monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
     plan = api.tune("dgx1", "allgather", SIZES, dividing=True, time_limit=60)
     assert any("the time limit ended the search for schedules that divide every size" in note for note in plan.notes)
+
+
+def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch):
+    ends = {}
+
+    def recorded(name, place):
+        made = getattr(tuning, name)
+
+        def call(*args):
+            ends[name] = args[place].end
+            return made(*args)
+
+        monkeypatch.setattr(tuning, name, call)
+
+    recorded("works_of", 4)
+    recorded("_answer", 4)
+    api.tune("ring:3", "allgather", [1024], time_limit=400.0)
+    assert ends["_answer"] - ends["works_of"] == pytest.approx(400 * tuning_inputs.FOR_TIMES)

@@ -12,7 +12,16 @@ from synth.api.inputs import named_topology
 from synth.api.programs import placed
 from synth.api.running import baseline
 from synth.api.scale import time_bound
-from synth.api.tuning_inputs import DIVIDING_SECONDS, FOR_FRONTIERS, Search, Work, frontier, logged, measurements
+from synth.api.tuning_inputs import (
+    DIVIDING_SECONDS,
+    FOR_FRONTIERS,
+    FOR_TIMES,
+    Search,
+    Work,
+    frontier,
+    logged,
+    measurements,
+)
 from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
@@ -89,7 +98,8 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     """Tune as `tune` does, with all options as one value."""
     machine = None if request.topology is None else named_topology(request.topology)
     divide = machine is not None and request.dividing is not False
-    end = None if request.time_limit is None else time.monotonic() + request.time_limit
+    began, limit = time.monotonic(), request.time_limit
+    end = None if limit is None else began + limit * (1 - FOR_TIMES)
     search = Search(end, request.jobs, on_event, FOR_FRONTIERS if divide else 1.0)
     opened = [frontier(given) for given in request.frontiers]
     name = machine.name if machine else None
@@ -106,7 +116,8 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
         ]
     works = [work._replace(measured=(*work.measured, *logged(request.logs, work, request.in_place))) for work in works]
     facts = [_facts(work, machine) for work in works]
-    answers = [_answer(work, request, len(works) > 1, known, search) for work, known in zip(works, facts, strict=True)]
+    timing = replace(search, end=None if limit is None else began + limit)
+    answers = [_answer(work, request, len(works) > 1, known, timing) for work, known in zip(works, facts, strict=True)]
     return _plan(works, answers, next((known for known in facts if known), None))
 
 

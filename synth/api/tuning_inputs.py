@@ -33,7 +33,9 @@ TRIES = 3
 SECONDS = 3.0
 # Wall seconds for all such schedules, where there is no time limit: every run on a machine looks for them.
 DIVIDING_SECONDS = 20.0
-# Fraction of a time limit for frontiers, where dividing schedules are looked for too.
+# Fraction of a time limit for the predicted times of candidates, which come after all frontiers.
+FOR_TIMES = 0.25
+# Fraction of the rest for frontiers, where dividing schedules are looked for too.
 FOR_FRONTIERS = 0.6
 # Flow methods add about this fraction to the time of a frontier.
 FLOWS_ADD = 0.1
