@@ -21,7 +21,9 @@ COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce"
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "torus:3x4", "fat-tree:4"])
+@pytest.mark.parametrize(
+    "name", ["dgx1", pytest.param("dgx-a100*2", marks=pytest.mark.slow), "torus:3x4", "fat-tree:4"]
+)
 def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     machine = topology(name)
     found = frontier(machine, collective)

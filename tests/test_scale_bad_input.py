@@ -87,7 +87,9 @@ def test_what_carries_nothing_is_left_out(key, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("key", [pytest.param(key, marks=[pytest.mark.slow] if key == "thirds" else []) for key in ODD])
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=[pytest.mark.slow] if key in ("thirds", "3 + 2") else []) for key in ODD]
+)
 def test_odd_machines_have_certified_bounds_and_schedules_that_verify(key, name):
     _right(ODD[key], name)
 
