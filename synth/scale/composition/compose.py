@@ -43,7 +43,7 @@ MANY_COLUMNS = 1_000
 # A point with more steps is offered only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
 # Maximum number of numbers of chunks that are tried for a number of steps.
-MOST_TRIES = 60
+MOST_TRIES = 240
 # Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds; and by how many chunks
 # less than such shares amount to it is tried to round them.
 ROUNDS_TRIED, FEWER_CHUNKS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), 12
