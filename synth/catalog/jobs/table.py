@@ -114,7 +114,7 @@ def _matrix(answers: Sequence[TaskAnswer], heading: str) -> str:
 
 
 def _variant(topology: Topology) -> str:
-    """Return the changes of a variant, or the name of a topology without changes."""
+    """Return the changes in a topology's name, such as ``without 0-1``; the whole name where it has no changes."""
     _, dashes, changes = topology.name.partition(" --")
     return changes.removeprefix("ranks ") if dashes else topology.name
 

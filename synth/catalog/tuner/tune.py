@@ -67,7 +67,10 @@ class Answer(NamedTuple):
 
 
 def fit_model(candidates: Sequence[Candidate], says: str) -> Model | None:
-    """Return the model fitted to the measured times of algorithms with a schedule; None where there are none."""
+    """Return the cost model fitted to the measured times of candidates whose schedules are known, or None without any.
+
+    `says`: where the measurements come from, in words.
+    """
     rows = []
     for candidate in candidates:
         shape, algorithm = candidate.shape, candidate.algorithm

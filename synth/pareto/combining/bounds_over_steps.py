@@ -140,7 +140,7 @@ class StepBounds:
         return jobs.run_until(key, deadline, call, self.network, self.collective, *arguments)
 
     def _update_floor(self) -> None:
-        """Raise `floor` to the greatest part that is ready."""
+        """Raise `floor`, the bound for any number of steps, to the greatest of the bounds computed so far."""
         ready = [b for b in map(self._flow_jobs.results.get, self._parts) if isinstance(b, LowerBound)]
         self.floor = max([*ready, cast(LowerBound, self.floor)], key=lambda b: b.value)
 

@@ -72,7 +72,7 @@ def partitions(
 
 
 class _Greedy:
-    """The greedy algorithm: entries of x orbit by orbit, as integer multiples of a common fraction of a unit."""
+    """The greedy algorithm: sets the entries of x orbit by orbit, each a multiple of one fraction of a unit."""
 
     def __init__(self, fabric: Fabric | CapacitatedGraph, generators: Sequence[np.ndarray]) -> None:
         self.fabric = fabric

@@ -123,6 +123,7 @@ class Composition:
             if steps <= MOST_PLACED:
                 options += self._in_whole_rounds(program, shares, tried[-1])
             for some, pieces in options:
+                # No number of chunks takes fewer rounds than the linear program.
                 if best is not None and ceil(some.value * pieces - TOLERANCE) >= best.rounds_per_chunk * pieces:
                     continue
                 found = program.whole(some.tables, pieces)

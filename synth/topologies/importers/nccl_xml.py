@@ -106,7 +106,7 @@ def _nodes(gpus: list[Element]) -> tuple[int, ...]:
 
 
 def _speed(gpus: list[Element], given: Fraction | None, file: str) -> tuple[str, Fraction, str]:
-    """Kind and bandwidth of a link, and the note that says so."""
+    """Return kind and bandwidth (GB/s) of a link between GPUs, and the note on where the bandwidth comes from."""
     names = {gpu.attributes["gcn"] for gpu in gpus if "gcn" in gpu.attributes}
     if names:
         known = [gbps for name in sorted(names) for key, gbps in XGMI.items() if key in name]

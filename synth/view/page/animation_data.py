@@ -146,7 +146,7 @@ def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
 
 
 def pack_schedule(schedule: Schedule) -> PackedSchedule:
-    """Return `schedule` packed as the module's head says. Raises KeyError if a send uses no route of its network."""
+    """Return `schedule` as a deflated document for the page. Raises KeyError if a send uses no route of its network."""
     index = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     ranks = schedule.network.ranks
     index |= {(n, n, ()): len(index) + n for n in range(ranks)}
