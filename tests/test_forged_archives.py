@@ -374,7 +374,7 @@ def test_a_field_of_the_header_is_not_given_twice(tmp_path):
 
 @pytest.mark.parametrize("boxes", [[0, 0, 1, -7], [0, 0, 1, 1 << 40]])
 def test_boxes_are_numbers_of_boxes(tmp_path, boxes):
-    made = api.frontier("ring:2*2:nics=1", "allgather", engine="flow").points[0].schedule
+    made = api.frontier("fully-connected:2*2", "allgather", engine="flow").points[0].schedule
     made.save(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as archive:
         arrays = dict(archive)

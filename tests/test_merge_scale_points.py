@@ -43,8 +43,8 @@ def left_open(name, coll, *points):
 @pytest.mark.parametrize(
     ("name", "coll"),
     [
-        ("dgx-a100*2", "allgather"),
-        ("dgx-a100*2", "reduce"),
+        ("fully-connected:2*2", "allgather"),
+        ("fully-connected:2*2", "reduce"),
         ("dgx1", "allreduce"),
         ("dgx1", "broadcast"),
         ("torus:3x3", "reduce-scatter"),

@@ -75,7 +75,7 @@ def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
     assert not any("within" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("error", [TimeUp, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [TimeUp, pytest.param(KeyboardInterrupt, marks=pytest.mark.slow)])
 def test_a_stronger_bound_is_kept_when_the_search_for_a_forest_ends(error, monkeypatch):
     machine = topology("dgx2*2")
     whole = search.frontier(machine, "allgather")

@@ -37,9 +37,9 @@ def chosen(topology, collective, size, cost=NO_COST):
     ("topology", "collective", "size", "few"),
     [
         ("dgx-a100*4", "alltoall", 32 * KB, "two-step-LL"),
-        ("full:24", "alltoall", 24 * 16, "bruck-LL"),
-        ("full:32", "broadcast", 64, "binomial-LL"),
-        ("full:32", "allreduce", 64, "binomial-LL"),
+        ("full:16", "alltoall", 16 * 16, "bruck-LL"),
+        ("full:16", "broadcast", 64, "binomial-LL"),
+        ("full:16", "allreduce", 64, "binomial-LL"),
     ],
 )
 def test_algorithms_of_few_messages_win_at_small_sizes_where_messages_cost(topology, collective, size, few):

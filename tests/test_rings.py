@@ -68,7 +68,7 @@ def loads(machine: Topology, found: search.Rings) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in ("mi250*2",) else []) for name in MOST],
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("mi250", "mi250*2") else []) for name in MOST],
 )
 def test_the_most_rings_that_fit(name):
     machine = topology(name)

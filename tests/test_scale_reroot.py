@@ -82,6 +82,7 @@ def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
         build.build(graph, "broadcast")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_a_frontier_of_them_is_verified_send_by_send(collective):
     machine = topologies.topology("dgx-a100*8")

@@ -167,7 +167,7 @@ def test_permuting_repeats_does_not_change_the_plan(random, tolerance):
     assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10),
     st.sampled_from(["float32", "float16", "float64", "uint8"]),
@@ -529,11 +529,11 @@ class Clock:
 @pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
 def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, collectives):
     clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))
-    api.tune("dgx1", collectives, SIZES, dividing=True, time_limit=60)
+    api.tune("dgx1", collectives, SIZES[::6], dividing=True, time_limit=60)
     assert clock.now <= 160.001
     assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
     clock.asked.clear()
-    api.tune("dgx1", collectives, SIZES, dividing=True)
+    api.tune("dgx1", collectives, SIZES[::6], dividing=True)
     assert clock.asked[: len(collectives)] == [None] * len(collectives)
 
 
