@@ -108,6 +108,7 @@ def test_extra_rounds_are_those_of_sccl(tmp_path):
     assert any(p.rounds > p.steps for p in free.points)
 
 
+@pytest.mark.slow
 def test_extra_memory_limits_what_ranks_relay(tmp_path):
     found = synth.frontier("ring:4", "scatter", extra_memory=0, max_steps=3, log=tmp_path / "none")
     assert isinstance(found, Frontier)

@@ -143,7 +143,12 @@ def test_bounds_at_scale_say_what_limits():
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("torus:5x5", "allgather"), ("torus:5x5", "reduce"), pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow)]
+    ("name", "what"),
+    [
+        ("torus:5x5", "allgather"),
+        ("torus:5x5", "reduce"),
+        pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow),
+    ],
 )
 def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
     machine = topology(name)

@@ -9,7 +9,12 @@ from bench.scale_rates import Row
 
 
 @pytest.mark.parametrize(
-    ("kind", "machine"), [("alltoall", "torus:4x4"), pytest.param("written", "dgx-a100*2", marks=pytest.mark.slow), ("expanded", "torus:3x4")]
+    ("kind", "machine"),
+    [
+        ("alltoall", "torus:4x4"),
+        pytest.param("written", "dgx-a100*2", marks=pytest.mark.slow),
+        ("expanded", "torus:3x4"),
+    ],
 )
 def test_a_row_measures_and_checks(kind, machine):
     found = scale_rates.inside(kind, machine)

@@ -40,9 +40,10 @@ SLIGHT = 1e-3
 SLOW = 6
 # Columns of the linear program above which the templates that carried no data at fewer steps are left out.
 MANY_COLUMNS = 1_000
-# A point with more steps is offered only if it has at least this fraction fewer rounds per chunk.
+# A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
-# Maximum number of numbers of chunks that are tried for a number of steps.
+# Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones, multiples of that in
+# which the linear program has whole rounds, and some at even ratios.
 MOST_TRIES = 240
 # Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds; and by how many chunks
 # less than such shares amount to it is tried to round them.
@@ -127,7 +128,7 @@ class Composition:
                 if best is not None and ceil(some.value * pieces - TOLERANCE) >= best.rounds_per_chunk * pieces:
                     continue
                 found = program.whole(some.tables, pieces)
-                if found is not None and (best is None or found.rounds_per_chunk < best.rounds_per_chunk):
+                if found is not None and (best is None or _is_worth(found, best, some.value)):
                     best = found
         mixed = self._mixed(steps)
         if mixed is not None:
@@ -135,7 +136,7 @@ class Composition:
             pieces = self._pieces([mixture.merged for mixture in mixtures], shares, most_sends)
             for chunks in pieces[:: -(-len(pieces) // MIXED_TRIES)] + pieces[-1:]:
                 found = mixed_pipelining(mixtures, shares.tables, chunks, self.resources.capacity)
-                if best is None or found.rounds_per_chunk < best.rounds_per_chunk:
+                if best is None or _is_worth(found, best, shares.value):
                     best = found
         return best
 
@@ -284,10 +285,10 @@ class Composition:
             sends += float(table[0, -1]) * sum(len(phase.sends) for phase in template.phases)
         most = max(1, int(most_sends / max(sends * self.index.images, 1) / each))
         exact = Fraction(shares.value).limit_denominator(4096).denominator
-        counts = {*range(1, min(most, MOST_TRIES // 2) + 1), *range(exact, most + 1, exact)}
-        counts |= set(np.unique(np.geomspace(1, most, MOST_TRIES // 2).astype(int)).tolist())
-        tried = sorted(counts)
-        return [n * each for n in tried[:: -(-len(tried) // MOST_TRIES)]]
+        third = MOST_TRIES // 3
+        counts = {*range(1, third + 1), *range(exact, exact * third + 1, exact)}
+        counts |= set(np.geomspace(1, most, third).astype(int).tolist())
+        return [n * each for n in sorted(counts) if n <= most]
 
     def engine(self, found: Pipelining) -> str:
         """Return a description of the schedule: the template of most data, and the number of its groups of chunks.
@@ -339,6 +340,17 @@ class Composition:
             tuple(self.index.paths[i] for i in used_paths.tolist()),
             tuple(tuple(g[:nodes].tolist()) for g in self.index.generators),
         )  # fmt: skip
+
+
+def _is_worth(found: Pipelining, best: Pipelining, least: float) -> bool:
+    """Return whether `found` has so few rounds per chunk that it replaces `best`, of no more chunks.
+
+    `least`: rounds per chunk that no number of chunks goes below.
+    """
+    value = found.rounds_per_chunk
+    return value < best.rounds_per_chunk and (
+        value <= best.rounds_per_chunk * (1 - WORTH) or value <= least + TOLERANCE
+    )
 
 
 def _used(program: PipeliningProgram, shares: Shares) -> list[Template]:
