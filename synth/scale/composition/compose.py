@@ -42,8 +42,8 @@ SLOW = 6
 MANY_COLUMNS = 1_000
 # A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
-# Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones, multiples of that in
-# which the linear program has whole rounds, and some at even ratios.
+# Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones, multiples of that
+# in which the linear program has whole rounds, and some at even ratios.
 MOST_TRIES = 240
 # Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds; and by how many chunks
 # less than such shares amount to it is tried to round them.
