@@ -210,7 +210,7 @@ SWITCHES = (
     Switch("later slices", {"synth.pareto.meet_bound:SETTINGS.later_slices": ()}, ("search.near",)),
     Switch("near on trees", {"synth.pareto.close_step_count:_near": nothing}, ("search.near",)),
     Switch("growing C", {"synth.pareto.close_step_count:_search": nothing}, ("search.near",)),
-    Switch("diving", {"synth.encodings.tree_packing.integer_program:Packing.dive": nothing}, ("tree: dive",)),
+    Switch("diving", {"synth.encodings.tree_packing.integer_program:TreeProgram.dive": nothing}, ("tree: dive",)),
     Switch("completion", {"synth.encodings.tree_packing.integer_program:complete": nothing}, ("tree: dive",)),
     Switch("path shortening", {"synth.scale.forests.arborescence_packing:shorten_paths": nothing}, ("points: pack",)),
     Switch("direct symmetric trees", {"synth.scale.forests.symmetric_trees_direct:grow": nothing}, ("points: symm",)),

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from bench.measure import RESULTS, command, keep, markdown, median, seconds, setting, where
 from synth import api
 from synth.catalog.entry import DONE, Entry, Provenance, fingerprint
-from synth.catalog.store.rows import Row
+from synth.catalog.store.rows import EntryRow
 from synth.catalog.store.store import Store
 from synth.errors import UsageError
 from synth.model.frontier import Frontier
@@ -132,14 +132,14 @@ def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
 
     def whole(store: Store) -> str:
         rows = list(store.ls())
-        return "" if len(rows) == count and all(isinstance(row, Row) for row in rows) else f"{len(rows)} rows"
+        return "" if len(rows) == count and all(isinstance(row, EntryRow) for row in rows) else f"{len(rows)} rows"
 
     def printed(store: Store) -> str:
         from synth.cli.catalog.table import print_rows
 
         text = io.StringIO()
         with redirect_stdout(text):
-            print_rows([row for row in store.ls() if isinstance(row, Row)])
+            print_rows([row for row in store.ls() if isinstance(row, EntryRow)])
         return "" if text.getvalue().endswith(f"{count} entries, {count} done\n") else text.getvalue()[-80:]
 
     def machine(store: Store) -> str:

@@ -30,7 +30,7 @@ from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
 from synth.catalog.tuner.predicted_times import PredictedTimes
-from synth.catalog.tuner.tune import Candidate, Question, choose_algorithms
+from synth.catalog.tuner.tune import Question, TunerCandidate, choose_algorithms
 from synth.errors import SynthError
 from synth.export.request import Machine
 from synth.model.frontier import Frontier
@@ -87,17 +87,17 @@ class World:
         self.answer = choose_algorithms(question, self.found, self.times.model)
         self._programs: dict[str, ProgramTimes] = {}
 
-    def candidate(self, label: str) -> Candidate:
+    def candidate(self, label: str) -> TunerCandidate:
         """Return the candidate with this label."""
         return next(c for c in self.found if c.algorithm.label == label)
 
-    def predicted(self, one: Candidate, size: int) -> float:
+    def predicted(self, one: TunerCandidate, size: int) -> float:
         """Return the tuner's seconds, of the next size that the chunks divide."""
         step = one.algorithm.divisor * 4
         time = one.predicted(-(-size // step) * step) if one.predicted else None
         return float("inf") if time is None else time
 
-    def run(self, one: Candidate, size: int) -> float:
+    def run(self, one: TunerCandidate, size: int) -> float:
         """Return the seconds of a run of the program, the tuner's where it has too many slices."""
         algorithm = one.algorithm
         if algorithm.schedule is None:

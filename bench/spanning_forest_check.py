@@ -19,7 +19,7 @@ import numpy as np
 
 from synth.errors import VerificationError
 from synth.model.link_table import ends, members, widths
-from synth.model.spanning_forest import COLLECTIVES, ROOTED, TURNED, Forest
+from synth.model.spanning_forest import COLLECTIVES, ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 
 MOST = 1 << 62
@@ -37,7 +37,7 @@ class Verified:
     busy: int
 
 
-def verify(forest: Forest) -> Verified:
+def verify(forest: SpanningForest) -> Verified:
     """Raises VerificationError, with the place, unless the forest does its collective in the time it states."""
     _shapes(forest)
     wires = _Wires(forest.topology)
@@ -61,7 +61,7 @@ def _fail(message: str, place: str) -> NoReturn:
     raise VerificationError(message, place)
 
 
-def _shapes(forest: Forest) -> None:
+def _shapes(forest: SpanningForest) -> None:
     ranks, count = forest.topology.ranks, len(forest.roots)
     if forest.collective not in COLLECTIVES:
         _fail(f"{forest.collective[:40]!r} is not moved by forests", "collective")
@@ -89,7 +89,7 @@ def _shapes(forest: Forest) -> None:
         _fail("a group that moves every rank moves the root", "generators")
 
 
-def _spanning(forest: Forest) -> int:
+def _spanning(forest: SpanningForest) -> int:
     """Follows all parents at once, by doubling; returns the depth."""
     ranks = forest.topology.ranks
     rows = np.arange(len(forest.roots))
@@ -141,7 +141,7 @@ class _Wires:
         return np.argsort((src * self.nodes + dst) * (len(self.width) + 1) + self.kind, kind="stable")
 
 
-def _hops(forest: Forest, wires: _Wires) -> None:
+def _hops(forest: SpanningForest, wires: _Wires) -> None:
     """Every hop's path begins and ends where it should, and leads through switches only."""
     count = len(forest.paths)
     rows, ranks = np.nonzero(forest.parents >= 0)
@@ -213,7 +213,7 @@ def _orbits(size: int, images: Sequence[np.ndarray]) -> np.ndarray:
             return label
 
 
-def _group(forest: Forest) -> tuple[int, np.ndarray]:
+def _group(forest: SpanningForest) -> tuple[int, np.ndarray]:
     """The order of the group and the orbits of ranks, after checking that it is commutative and moves all ranks or
     none."""
     ranks = forest.topology.ranks
@@ -243,7 +243,7 @@ def _group(forest: Forest) -> tuple[int, np.ndarray]:
     return order, label
 
 
-def _shards(forest: Forest, label: np.ndarray) -> None:
+def _shards(forest: SpanningForest, label: np.ndarray) -> None:
     """Each rank's shard is moved whole, or the root's."""
     moved = np.zeros(forest.topology.ranks, np.int64)
     np.add.at(moved, label[forest.roots], forest.weights)
@@ -255,7 +255,7 @@ def _shards(forest: Forest, label: np.ndarray) -> None:
         _fail(f"rank {r}'s trees carry {int(moved[r])} of {int(want[r])} units", "weights")
 
 
-def _loads(forest: Forest, links: int, images: Sequence[np.ndarray], order: int) -> np.ndarray:
+def _loads(forest: SpanningForest, links: int, images: Sequence[np.ndarray], order: int) -> np.ndarray:
     """Units over each link, all trees and images together."""
     rows, ranks = np.nonzero(forest.parents >= 0)
     uses = np.zeros(len(forest.paths), np.int64)

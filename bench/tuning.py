@@ -36,11 +36,11 @@ from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
 from synth.catalog.tuner import tune as tuner
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD, Model, nominal
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, TimeModel, nominal
 from synth.catalog.tuner.cost_terms import shape
 from synth.catalog.tuner.measurements import Sample, from_document, merge_measurements
 from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
-from synth.catalog.tuner.tune import Candidate, Question
+from synth.catalog.tuner.tune import Question, TunerCandidate
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
 from synth.model.number_text import size_text
@@ -84,7 +84,7 @@ class Set:
 
     collective: str
     frontier: Frontier
-    found: tuple[Candidate, ...]
+    found: tuple[TunerCandidate, ...]
     sizes: tuple[int, ...]
 
     @cached_property
@@ -123,19 +123,19 @@ def timed(topology: str, collective: str, baselines: tuple[str, ...], instances:
     return Set(collective, frontier, found if exact else tuple(_as_asked(c, sizes) for c in found), sizes)
 
 
-def _as_asked(given: Candidate, sizes: tuple[int, ...]) -> Candidate:
+def _as_asked(given: TunerCandidate, sizes: tuple[int, ...]) -> TunerCandidate:
     """`given` as if it had been run at the next of `sizes` above the one that its chunks divide, and divided all
     sizes."""
     moved = tuple(s._replace(size=sizes[bisect_left(sizes, s.size)]) for s in given.samples)
     return replace(given, algorithm=replace(given.algorithm, divisor=1), samples=moved)
 
 
-def seen(given: Set, sizes: set[int]) -> list[Candidate]:
+def seen(given: Set, sizes: set[int]) -> list[TunerCandidate]:
     """The candidates with the samples at `sizes` alone; those of which none is left have none."""
     return [replace(c, samples=tuple(s for s in c.samples if s.size in sizes)) for c in given.found]
 
 
-def noisy(found: list[Candidate], random: Random) -> list[Candidate]:
+def noisy(found: list[TunerCandidate], random: Random) -> list[TunerCandidate]:
     """As if each time were the median of repeats that the machine's noise made longer."""
 
     def sample(given: Sample) -> Sample:
@@ -269,7 +269,7 @@ def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
     return best
 
 
-def _plain(frontier: Frontier) -> Model:
+def _plain(frontier: Frontier) -> TimeModel:
     """α and β as the network says; the executor charges nothing else."""
     model = nominal(frontier.network)
     return replace(

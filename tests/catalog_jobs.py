@@ -4,7 +4,7 @@ runner."""
 from __future__ import annotations
 
 from synth.catalog.jobs import job_file_reader, plan, queue, task
-from synth.catalog.jobs.run import Job
+from synth.catalog.jobs.run import JobRun
 from synth.catalog.jobs.runners.inline import Inline
 from synth.catalog.store.store import Store
 
@@ -30,7 +30,7 @@ def run(tmp_path, text=SMALL, runner=None, db="catalog.db", again=(), job=None, 
     tasks = planned(tmp_path, text) if job is None else job
     with Store.open(tmp_path / db, create=True) as store:
         listed = queue.items(tasks, store, **dict.fromkeys(again, True))
-        return Job(listed, store, runner or (lambda: Inline(task.run)), **limits).run()
+        return JobRun(listed, store, runner or (lambda: Inline(task.run)), **limits).run()
 
 
 def nobody():

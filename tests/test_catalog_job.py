@@ -13,7 +13,7 @@ from synth import api
 from synth.catalog.jobs import task as job_task
 from synth.catalog.jobs.cost_estimate import CostEstimator, EntryTime
 from synth.catalog.jobs.run import Interrupted
-from synth.catalog.jobs.runners import Answer
+from synth.catalog.jobs.runners import WorkAnswer
 from synth.catalog.jobs.runners.inline import Inline
 from synth.catalog.jobs.runners.processes import Processes
 from synth.catalog.store.store import Store
@@ -132,7 +132,7 @@ class Late(Inline):
             return
         if self.found:
             job_work.fill_log(call.text)
-        self.done.append(Answer(call.number, None, "time", "ended after 1 s"))
+        self.done.append(WorkAnswer(call.number, None, "time", "ended after 1 s"))
 
 
 @pytest.mark.parametrize("points", [0, 1])

@@ -17,7 +17,7 @@ import pytest
 from catalog_jobs import entries, run
 
 from synth.catalog.jobs import task
-from synth.catalog.jobs.runners import Call, cluster
+from synth.catalog.jobs.runners import WorkCall, cluster
 from synth.catalog.jobs.runners.inline import Inline
 from synth.catalog.jobs.runners.processes import Processes
 from synth.errors import MissingDependencyError, SynthError, UsageError
@@ -48,7 +48,7 @@ def test_processes_end_what_is_late_or_too_large_and_tell_why():
     runner = Processes(job_work.echo, 2, modules=("job_work",))
     try:
         found = answers(
-            runner, [Call(i, text, 4.0 if text == "sleep" else 60.0, 300 * MB) for i, text in enumerate(texts)]
+            runner, [WorkCall(i, text, 4.0 if text == "sleep" else 60.0, 300 * MB) for i, text in enumerate(texts)]
         )
     finally:
         runner.close()
@@ -64,20 +64,20 @@ def test_processes_end_what_is_late_or_too_large_and_tell_why():
 
 
 def test_inline_answers_with_what_was_raised():
-    found = answers(Inline(job_work.echo), [Call(1, "a"), Call(2, "raise")])
+    found = answers(Inline(job_work.echo), [WorkCall(1, "a"), WorkCall(2, "raise")])
     assert (found[1].text, found[2].why, found[2].detail) == ("aa", "crash", "ValueError: no")
 
 
 def test_the_process_that_children_come_from_may_be_killed_too():
     runner = Processes(job_work.echo, 1, modules=("job_work",))
     try:
-        runner.start(Call(1, "sleep", 60.0))
+        runner.start(WorkCall(1, "sleep", 60.0))
         children = forked(runner)
         os.kill(runner.pids[0], signal.SIGKILL)
         (lost,) = runner.wait(10)
         assert (lost.text, lost.why) == (None, "crash")
         assert not psutil.wait_procs(children, timeout=10)[1]
-        assert answers(runner, [Call(2, "b", 60.0)])[2].text == "bb"
+        assert answers(runner, [WorkCall(2, "b", 60.0)])[2].text == "bb"
     finally:
         runner.close()
 
@@ -167,10 +167,10 @@ def test_a_scheduler_that_runs_already_is_used_and_left_running():
     )  # fmt: skip
     try:
         runner = cluster.connect(job_work.echo, own.scheduler_address, 1)
-        found = answers(runner, [Call(1, "a", 60.0), Call(2, "die", 60.0)])
+        found = answers(runner, [WorkCall(1, "a", 60.0), WorkCall(2, "die", 60.0)])
         assert runner.slots == 1
         assert (found[1].text, found[2].why) == ("aa", "crash")
-        runner.start(Call(3, "sleep", 60.0))
+        runner.start(WorkCall(3, "sleep", 60.0))
         children = forked(next(one for (whose, _), one in cluster._runners.items() if whose == runner.owner))
         runner.close()
         assert not psutil.wait_procs(children, timeout=10)[1]
@@ -211,7 +211,7 @@ def test_workers_with_another_synth_or_none_are_refused(found, message):
 
 def test_nothing_is_left_when_a_runner_closes():
     runner = Processes(job_work.echo, 1, modules=("job_work",))
-    runner.start(Call(1, "sleep", 60.0))
+    runner.start(WorkCall(1, "sleep", 60.0))
     server, children = psutil.Process(runner.pids[0]), forked(runner)
     assert runner.wait(0.05) == []
     runner.close()

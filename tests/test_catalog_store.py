@@ -17,7 +17,7 @@ from synth import api
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, scale_fingerprint
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.catalog.store.migrations import VERSION
-from synth.catalog.store.rows import Row
+from synth.catalog.store.rows import EntryRow
 from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.frontier import Frontier
@@ -69,8 +69,8 @@ def large_entry(found: ScaleFrontier) -> Entry:
     return Entry(key, found.topology.name, found.collective_name, found.topology.ranks, (), DONE, found)
 
 
-def rows(store: Store) -> list[Row]:
-    return [row for row in store.ls() if isinstance(row, Row)]
+def rows(store: Store) -> list[EntryRow]:
+    return [row for row in store.ls() if isinstance(row, EntryRow)]
 
 
 # ---------------------------------------------------------------- in and out
@@ -348,7 +348,7 @@ def test_a_killed_writer_loses_at_most_its_open_entry(ring, path) -> None:
             assert reported <= kept
             assert len(kept - reported) <= turn + 1, "the one that was put but not reported yet"
             reported |= kept
-            assert all(isinstance(row, Row) for row in store.ls())
+            assert all(isinstance(row, EntryRow) for row in store.ls())
             assert store.base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -423,7 +423,10 @@ def test_a_damaged_entry_is_named_and_no_other_is_harmed(ring, large, path) -> N
         said = {str(x)[6:18]: str(x) for x in listed if isinstance(x, FormatError)}
         assert set(said) == {key[:12] for key in keys[:4]}
         assert all("is damaged: its " in text and "\n" not in text for text in said.values())
-        assert {row.fingerprint for row in listed if isinstance(row, Row)} == {keys[4], large_entry(large).fingerprint}
+        assert {row.fingerprint for row in listed if isinstance(row, EntryRow)} == {
+            keys[4],
+            large_entry(large).fingerprint,
+        }
         for key in keys[:3]:
             with pytest.raises(FormatError, match=f"entry {key[:12]} is damaged: its frontier"):
                 store.get(key)

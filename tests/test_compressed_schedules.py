@@ -12,7 +12,7 @@ from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay, replay
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.model import compressed_schedule
-from synth.model.spanning_forest import Forest
+from synth.model.spanning_forest import SpanningForest
 from synth.scale.forests import pipelining
 from synth.topologies import topology
 
@@ -35,7 +35,7 @@ def ring_forest(ranks, *, collective="allgather", symmetric=True):
             parents.append(row)
             via.append(used)
     generators = (np.array([(r + 1) % ranks for r in range(ranks)]),) if symmetric else ()
-    return Forest(
+    return SpanningForest(
         machine, collective, None, Fraction(ranks - 1, 2), 2, np.repeat(roots, 2), np.ones(2 * len(roots), np.int64),
         np.array(parents, np.int32), np.array(via, np.int32), tuple(paths), generators, "by hand",
     )  # fmt: skip

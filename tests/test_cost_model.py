@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, Row, fit, lines, nominal
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, MeasuredTime, TimeModel, fit, lines, nominal
 from synth.catalog.tuner.cost_terms import Shape, shape, terms
 from synth.model.topology import Network, Route
 
@@ -21,7 +21,7 @@ SIZES = [1 << k for k in range(8, 28, 2)]
 
 def rows(model, shapes, ways=(("Simple", 1),), sizes=SIZES, noise=lambda i: 1.0):
     made = [(found, protocol, n, size) for found in shapes for protocol, n in ways for size in sizes]
-    return [Row(*row, model.seconds(*row) * noise(i)) for i, row in enumerate(made)]
+    return [MeasuredTime(*row, model.seconds(*row) * noise(i)) for i, row in enumerate(made)]
 
 
 def flat(steps, cost):
@@ -90,7 +90,7 @@ def test_links_of_two_latencies_are_two_classes():
     assert [name for name, _ in found.wire] == ["5"]  # the slow link holds every step up
 
 
-PLANTED = Model("fitted", {"step 7/10 Simple": 2e-6, "wire 7/10 Simple": 1.25, "launch": 5e-6}, "")
+PLANTED = TimeModel("fitted", {"step 7/10 Simple": 2e-6, "wire 7/10 Simple": 1.25, "launch": 5e-6}, "")
 
 
 def test_planted_coefficients_are_found_again():
@@ -110,7 +110,7 @@ def test_noise_of_a_share_is_off_by_no_more_than_that_share(step, wire, launch, 
     from random import Random
 
     random = Random(seed)
-    model = Model("fitted", {"step 7/10 Simple": step, "wire 7/10 Simple": wire, "launch": launch}, "")
+    model = TimeModel("fitted", {"step 7/10 Simple": step, "wire 7/10 Simple": wire, "launch": launch}, "")
     found = fit(rows(model, FLAT, noise=lambda i: 1 + random.uniform(-0.02, 0.02)))
     assert all(value >= 0 for value in found.coefficients.values())
     assert found.greatest < 0.06
@@ -132,7 +132,7 @@ def test_a_fit_predicts_what_it_knows_and_nothing_else():
     with pytest.raises(ValueError):
         fit([])
     with pytest.raises(ValueError):
-        fit([Row(shapes()[0], "Simple", 1, 1024, 0.0)])
+        fit([MeasuredTime(shapes()[0], "Simple", 1, 1024, 0.0)])
 
 
 def test_the_nominal_model_is_the_prediction_of_the_frontier_plus_the_protocol():

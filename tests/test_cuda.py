@@ -20,7 +20,7 @@ from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host, tables
 from synth.runtime.padding import Padding
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
-from synth.runtime.slicing import Cut
+from synth.runtime.slicing import Slicing
 
 needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4))
@@ -291,12 +291,12 @@ def test_messages_left_behind_are_refused():
 
 
 def test_finer_slices_keep_the_parts():
-    whole = Cut(1000, ((0, 1000),), 3, 2)
+    whole = Slicing(1000, ((0, 1000),), 3, 2)
     assert tables.with_smaller_slices(whole, 1000) == whole
     fine = tables.with_smaller_slices(whole, 200)
     assert fine.bounds[0] == (0, 192) and fine.bounds[-1] == (960, 1000) and (fine.part, fine.depth) == (3, 2)
     assert tables.with_smaller_slices(whole, 0).bounds[1] == (1, 2)
-    assert tables.with_smaller_slices(Cut(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
+    assert tables.with_smaller_slices(Slicing(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
 
 
 class Driver(Cupy):

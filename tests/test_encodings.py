@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synth.checker.schedule import replay
 from synth.encodings import sccl
 from synth.encodings.quotient import Quotient
-from synth.encodings.step import Step
+from synth.encodings.step import StepEncoding
 from synth.encodings.tight_cuts import tight_cuts
 from synth.errors import UsageError
 from synth.model.collective import collective
@@ -33,7 +33,7 @@ def network(ranks, links, caps=()):
     return Network("test", ranks, tuple(Route(u, v, n) for u, v, n in links), tuple(caps))
 
 
-STEP, CADICAL = Step(), Cadical()
+STEP, CADICAL = StepEncoding(), Cadical()
 
 
 def decide(problem, encoding=STEP, solver=CADICAL):
@@ -76,10 +76,10 @@ def problems(draw, most_ranks=4):
 @given(problems())
 def test_encodings_and_solvers_agree(problem):
     want = decide(problem)
-    assert decide(problem, Step(), Cadical(seed=3)) is want
-    assert decide(problem, Step(tight=False), Z3Sat()) is want
-    assert decide(problem, Step(), CpSat(seed=1)) is want
-    assert decide(problem, Step(), MiniCard()) is want
+    assert decide(problem, StepEncoding(), Cadical(seed=3)) is want
+    assert decide(problem, StepEncoding(tight=False), Z3Sat()) is want
+    assert decide(problem, StepEncoding(), CpSat(seed=1)) is want
+    assert decide(problem, StepEncoding(), MiniCard()) is want
     for generators in subgroups(problem.network, problem.collective):
         found = decide(problem, Quotient(generators))
         assert want or not found
@@ -209,7 +209,7 @@ def test_parallel_routes_through_switches_are_kept_apart():
 
 def test_combining_is_refused_by_the_encoding():
     with pytest.raises(UsageError, match="combines"):
-        Step().apply(Problem(topology("dgx1").network(), collective("reduce", 8), 1, 2, 2))
+        StepEncoding().apply(Problem(topology("dgx1").network(), collective("reduce", 8), 1, 2, 2))
 
 
 def test_tight_cuts_of_dgx1():

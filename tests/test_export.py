@@ -22,7 +22,7 @@ from synth.cli import root as cli
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export import exported_files, point_choice, rank_map
 from synth.export.msccl_xml.read import read
-from synth.export.point_choice import Candidate
+from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -100,7 +100,7 @@ def test_ranges_meet_where_the_predictions_do():
 
 def candidates(found, *limits):
     return [
-        Candidate(k, point, replace(programs.ring_allgather(4, point.chunks), min_bytes=low, max_bytes=high))
+        PointProgram(k, point, replace(programs.ring_allgather(4, point.chunks), min_bytes=low, max_bytes=high))
         for k, (point, (low, high)) in enumerate(zip(found.points, limits, strict=True), 1)
     ]
 

@@ -10,7 +10,7 @@ import pytest
 from synth.checker.schedule import replay as verify
 from synth.encodings.chunk_mixtures import iterative_forward_search
 from synth.encodings.chunk_mixtures.incremental_sat import OneChunk
-from synth.encodings.chunk_mixtures.iterative_forward_search import Search
+from synth.encodings.chunk_mixtures.iterative_forward_search import IterativeForwardSearch
 from synth.model.collective import collective
 from synth.model.frontier import Open, Point
 from synth.model.schedule import Schedule
@@ -28,7 +28,7 @@ def placed(network: Network, chunks: int, rounds: list[int], propagations: int, 
     """A schedule of a scan of so many chunks with these rounds of each step."""
     one = OneChunk(network, collective("scan", network.ranks), len(rounds))
     try:
-        search = Search(one, rounds, random.Random(seed), propagations)
+        search = IterativeForwardSearch(one, rounds, random.Random(seed), propagations)
         return one.schedule(search.best) if search.run(chunks) else None
     finally:
         one.delete()
@@ -45,8 +45,8 @@ def test_what_is_placed_replays_with_no_more_rounds_than_asked(chunks: int, roun
 
 def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
-    plain = Search._chunk_to_eject
-    monkeypatch.setattr(Search, "_chunk_to_eject", lambda self: moved.append(plain(self)) or moved[-1])
+    plain = IterativeForwardSearch._chunk_to_eject
+    monkeypatch.setattr(IterativeForwardSearch, "_chunk_to_eject", lambda self: moved.append(plain(self)) or moved[-1])
     found = placed(DGX1, 6, [1, 1, 1], PLENTY, 0)
     assert found is not None
     assert verify.schedule(found).rounds_per_chunk == Fraction(1, 2)

@@ -21,7 +21,7 @@ from synth.checker.certificates.cuts import check
 from synth.checker.certificates.process_groups import check as check_groups
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
-from synth.encodings.step import Step as StepEncoding
+from synth.encodings.step import StepEncoding
 from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry

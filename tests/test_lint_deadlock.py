@@ -5,7 +5,7 @@ import pytest
 from synth.model.collective import collective
 from synth.program.analysis import deadlock
 from synth.program.analysis.connection_tables import build_connection_tables
-from synth.program.analysis.deadlock import Split, largest_safe_size, run_with_fifos, splits
+from synth.program.analysis.deadlock import OpSplit, largest_safe_size, run_with_fifos, splits
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.runtimes import MIB, RUNTIMES
 from tests import programs
@@ -79,7 +79,7 @@ def test_small_operations_of_rooted_collectives_count():
 def test_splits_that_move_the_same_parts_are_one():
     got = splits(exchange(5), RUNTIMES["executor"])
     most = 2 * MIB * 5
-    assert got == [Split(5, most // 5), Split(3, most // 3), Split(2, most // 2), Split(1, None)]
+    assert got == [OpSplit(5, most // 5), OpSplit(3, most // 3), OpSplit(2, most // 2), OpSplit(1, None)]
 
 
 def test_the_cycle_of_waits_is_named():

@@ -14,7 +14,7 @@ from synth import api
 from synth.bounds.multicast import multicast_bound
 from synth.checker.schedule import replay
 from synth.cli import root
-from synth.encodings.multicast_pipelining import Pipelining
+from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
@@ -34,7 +34,7 @@ def network(ranks: int, units: int, own: str) -> Network:
 
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
 def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: int, own: str) -> None:
-    family = Pipelining(network(ranks, units, own), collective("allreduce", ranks), loss=Fraction(1))
+    family = MulticastPipelining(network(ranks, units, own), collective("allreduce", ranks), loss=Fraction(1))
     for steps in (2, 3, 4, 7):
         schedule = family.schedule(steps)
         assert schedule is not None and len(schedule.steps) == steps
@@ -48,7 +48,7 @@ def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: 
 
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
 def test_one_step_takes_half_a_fetch_and_half_a_multicast_of_every_rank(ranks: int, units: int, own: str) -> None:
-    schedule = Pipelining(network(ranks, units, own), collective("allreduce", ranks)).schedule(1)
+    schedule = MulticastPipelining(network(ranks, units, own), collective("allreduce", ranks)).schedule(1)
     assert schedule is not None
     members = ranks if own == "through" else ranks - 1
     assert replay.schedule(schedule).rounds_per_chunk == Fraction(members + 1, 2 * units)
@@ -58,7 +58,7 @@ def test_one_step_takes_half_a_fetch_and_half_a_multicast_of_every_rank(ranks: i
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
 def test_one_rank_takes_one_step_and_the_bound(name: str, ranks: int, units: int, own: str) -> None:
     made, task = network(ranks, units, own), collective(name, ranks, (1,))
-    schedule = Pipelining(made, task).schedule(1)
+    schedule = MulticastPipelining(made, task).schedule(1)
     assert schedule is not None
     assert replay.schedule(schedule).rounds_per_chunk == Fraction(1, units) == multicast_bound(made, task).value
 
@@ -69,14 +69,14 @@ def test_nvswitches_come_within_three_per_cent_of_the_bound(name: str, steps: in
     machine = topology(name)
     made = replace(machine, multicast=(replace(machine.multicast[0], own=own),)).multicast_network()
     task = collective("allreduce", made.ranks)
-    schedule = Pipelining(made, task, loss=Fraction(1)).schedule(steps)
+    schedule = MulticastPipelining(made, task, loss=Fraction(1)).schedule(steps)
     assert schedule is not None
     assert replay.schedule(schedule).rounds_per_chunk * Fraction(97, 100) <= multicast_bound(made, task).value
 
 
 def test_at_most_so_many_chunks_are_used() -> None:
     made = network(4, 2, "through")
-    family = Pipelining(made, collective("allreduce", 4), 6)
+    family = MulticastPipelining(made, collective("allreduce", 4), 6)
     sizes = [None if schedule is None else schedule.chunks for schedule in map(family.schedule, (1, 2, 4, 9))]
     assert sizes == [4, 2, 6, None]
 
@@ -179,7 +179,7 @@ def test_large_frontiers_have_both() -> None:
 
 
 def emulated(name: str, steps: int, own: str = "through") -> Schedule:
-    schedule = Pipelining(network(4, 1, own), collective(name, 4)).schedule(steps)
+    schedule = MulticastPipelining(network(4, 1, own), collective(name, 4)).schedule(steps)
     assert schedule is not None
     return schedule
 

@@ -167,13 +167,13 @@ def test_fewer_rounds_than_steps():
 
 def test_a_proof_on_request(tmp_path):
     from synth.checker.certificates import proof_file
-    from synth.checker.certificates.step_formula import Size
+    from synth.checker.certificates.step_formula import FormulaSize
 
     problem = dgx1("allgather", 3, 2, 4)
     verdict = solved(problem, proof=tmp_path)
     assert isinstance(verdict, Unsat)
     documents = problem.network.to_json(), problem.collective.to_json(1)
-    assert proof_file.check(verdict.cost.detail["certificate"], *documents, Size(3, 2, 4), tmp_path) > 0
+    assert proof_file.check(verdict.cost.detail["certificate"], *documents, FormulaSize(3, 2, 4), tmp_path) > 0
 
 
 def descendants(pid):

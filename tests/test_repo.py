@@ -151,6 +151,15 @@ def module_files(name: str) -> list[Path]:
     return [path.with_suffix(".py"), path / "__init__.py"]
 
 
+def test_each_public_class_name_stands_for_one_thing():
+    owners: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                owners.setdefault(node.name, []).append(path.relative_to(ROOT / "synth").as_posix())
+    assert {name: places for name, places in owners.items() if len(places) > 1} == {}
+
+
 def test_modules_are_named_by_strings_in_registries_and_for_processes_alone():
     places: dict[str, set[str]] = {}
     for path in SOURCES:

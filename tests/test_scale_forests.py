@@ -11,7 +11,7 @@ import pytest
 
 from bench.spanning_forest_check import verify
 from synth.errors import VerificationError
-from synth.model.spanning_forest import Forest
+from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Topology
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
@@ -46,7 +46,7 @@ DEEPEST = {
 MIXED = ["dgx1", "dgx1*4", "mi250*8", "dgx1*2:cross=0+2", "dragonfly:9x4"]
 
 
-def made(name: str | Topology, collective: str = "allgather") -> Forest:
+def made(name: str | Topology, collective: str = "allgather") -> SpanningForest:
     machine = topology(name) if isinstance(name, str) else name
     whole = fabric(machine)
     moves = symmetries(whole)
@@ -72,7 +72,7 @@ def test_four_thousand_ranks() -> None:
     assert (found.depth, found.bandwidth) == (64, Fraction(4096 * 4, 4095))
 
 
-def expanded(forest: Forest) -> tuple[Counter[int], Counter[int]]:
+def expanded(forest: SpanningForest) -> tuple[Counter[int], Counter[int]]:
     """Loads of links and shards of roots, from every tree written out; for topologies without parallel links."""
     links = forest.topology.links
     index = {(k.src, k.dst): i for i, k in enumerate(links)}
@@ -100,7 +100,7 @@ def test_orbit_counts_equal_the_trees_written_out(name: str) -> None:
     assert found.time == slowest and found.busy == len(load)
 
 
-def changed(forest: Forest, **arrays: tuple[tuple[int, ...], int]) -> Forest:
+def changed(forest: SpanningForest, **arrays: tuple[tuple[int, ...], int]) -> SpanningForest:
     fresh = {}
     for name, (place, value) in arrays.items():
         fresh[name] = getattr(forest, name).copy()

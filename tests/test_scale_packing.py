@@ -14,7 +14,7 @@ from synth import bounds
 from synth.checker.certificates import throughput_cuts
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
-from synth.model.spanning_forest import Forest
+from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Link, Topology
 from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
 from synth.scale.fabric.fabric import fabric
@@ -26,7 +26,7 @@ from synth.scale.forests.partial_trees import to_forest
 from synth.topologies import topology
 
 
-def packed(machine: Topology, collective: str = "allgather", root: int = 0) -> Forest:
+def packed(machine: Topology, collective: str = "allgather", root: int = 0) -> SpanningForest:
     bound = throughput(fabric(machine), collective, root)
     grown = pack(bound.fabric, bound.time, bound.shards)
     assert grown is not None

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.checker.certificates import lrat, proof_file
-from synth.checker.certificates.step_formula import Size, dimacs_hash
+from synth.checker.certificates.step_formula import FormulaSize, dimacs_hash
 from synth.encodings.lrat_proofs import formula, write_proof
 from synth.errors import MissingDependencyError, SynthError, UncheckedError, VerificationError
 from synth.model.collective import collective
@@ -28,7 +28,7 @@ clause = st.lists(st.integers(1, 6).flatmap(lambda v: st.sampled_from([v, -v])),
 
 def check_proof(certificate, problem, folder):
     """Check a certificate against the documents of a problem."""
-    size = Size(problem.chunks, problem.steps, problem.rounds)
+    size = FormulaSize(problem.chunks, problem.steps, problem.rounds)
     return proof_file.check(certificate, problem.network.to_json(), problem.collective.to_json(1), size, folder)
 
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from synth.checker.certificates import cardinality, step_formula
-from synth.checker.certificates.step_formula import Size
-from synth.encodings.step import Step
+from synth.checker.certificates.step_formula import FormulaSize
+from synth.encodings.step import StepEncoding
 from synth.model.collective import Collective, collective
 from synth.model.schedule import Problem
 from synth.model.topology import Cap, Network, Route
@@ -22,7 +22,7 @@ NAMES = ("allgather", "broadcast", "alltoall", "reduce-scatter", "reduce")
 
 def written(problem: Problem) -> tuple[int, list[list[int]]]:
     """The checker's formula, from the documents of a problem."""
-    size = Size(problem.chunks, problem.steps, problem.rounds)
+    size = FormulaSize(problem.chunks, problem.steps, problem.rounds)
     return step_formula.formula(problem.network.to_json(), problem.collective.to_json(1), size)
 
 
@@ -50,7 +50,7 @@ def test_the_checker_and_the_encoder_write_the_same_clauses() -> None:
     for seed in range(400):
         problem = random_problem(seed)
         plain = problem.reversed() if problem.collective.combining else problem
-        variables, encoded = Step(tight=False).apply(plain)[0].cnf()
+        variables, encoded = StepEncoding(tight=False).apply(plain)[0].cnf()
         count, clauses = written(problem)
         assert count == variables, seed
         assert Counter(map(frozenset, clauses)) == Counter(map(frozenset, encoded)), seed

@@ -6,15 +6,15 @@ from synth import api
 from synth.errors import SynthError
 from synth.export.chrome_trace import PICOSECONDS, Trace, chrome
 from synth.export.request import Target
-from synth.program.events import Event
+from synth.program.events import OpEvent
 from tests.programs import put_allgather, ring_allgather
 
 
 def test_work_waits_and_links():
     program = ring_allgather(2)
     link = (0, 1, ())
-    first = Event(0, 0, 0, 0, 0, "s", 0, 0, 2_000_000, link, 500_000, 2_500_000, 64)
-    events = [first, Event(1, 0, 2, 0, 0, "r", 1_000_000, 2_500_000, 3_000_000)]
+    first = OpEvent(0, 0, 0, 0, 0, "s", 0, 0, 2_000_000, link, 500_000, 2_500_000, 64)
+    events = [first, OpEvent(1, 0, 2, 0, 0, "r", 1_000_000, 2_500_000, 3_000_000)]
     text = chrome(program, events)
     found = json.loads(text)["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
@@ -31,7 +31,7 @@ def test_work_waits_and_links():
 
 def test_an_op_of_several_transfers_is_drawn_once():
     program = put_allgather(3)
-    put = Event(0, 0, 0, 0, 0, "put", 0, 0, 10, (0, 1, ()), 0, 8, 4)
+    put = OpEvent(0, 0, 0, 0, 0, "put", 0, 0, 10, (0, 1, ()), 0, 8, 4)
     found = json.loads(chrome(program, [put, put._replace(link=(0, 2, ()))]))["traceEvents"]
     assert [e["cat"] for e in found if e["ph"] == "X"] == ["op", "link", "link"]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import bounds
-from synth.bounds.trees.branch_and_price import Branch, Cases
+from synth.bounds.trees.branch_and_price import Branching, Cases
 from synth.bounds.trees.column_generation import FoldedProblem, generate
 from synth.bounds.trees.tree_bound import Prover, tree_bound
 from synth.checker.certificates.cuts import check
@@ -140,7 +140,7 @@ def test_case_trees_price_what_flows_cannot():
     net = Network("steiner", 7, tuple(routes))
     prices = np.array([[1.0, 1.0] if r.src == 0 else [0.0, 0.0] for r in routes])
     proof = Cases(net, 2, [0], [4, 5, 6], prices).prove(2.0, 100)
-    assert isinstance(proof, Branch)
+    assert isinstance(proof, Branching)
     assert proof.value == pytest.approx(2.0)
     cheaper = Cases(net, 2, [0], [4, 5, 6], prices).prove(2.5, 100)
     assert isinstance(cheaper, tuple)

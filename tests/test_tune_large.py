@@ -7,7 +7,7 @@ from fractions import Fraction
 from synth import api
 from synth.api import synthesis, tuning_inputs
 from synth.api.inputs import named_topology
-from synth.api.tuning_inputs import Search
+from synth.api.tuning_inputs import SearchOptions
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
 from synth.catalog.tuner.predicted_times import PredictedTimes
 from synth.model import compressed_schedule
@@ -30,7 +30,7 @@ def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
     sends = [len(point.schedule.expanded().step) for point in found.points]
     assert min(sends) < max(sends)
     monkeypatch.setattr(compressed_schedule, "MAXIMUM_SENDS", max(sends) - 1)
-    made, notes = tuning_inputs._written_out(found, Search())
+    made, notes = tuning_inputs._written_out(found, SearchOptions())
     assert len(made.points) == sum(n < max(sends) for n in sends)
     steps = found.points[sends.index(max(sends))].steps
     assert notes[0] == f"the point of {steps} steps is too large to write out ({max(sends)} sends): not a candidate"
@@ -63,7 +63,7 @@ def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
         return scale_point(steps, chunks, chunks, "by hand", make, LowerBound(Fraction(1), {}))
 
     found = ScaleFrontier(MACHINE, "allgather", None, Fraction(1), {}, 1, tuple(point(k, 1 << k) for k in range(4)))
-    made, notes = tuning_inputs._written_out(found, Search(end=116.0, clock=lambda: now[0]))
+    made, notes = tuning_inputs._written_out(found, SearchOptions(end=116.0, clock=lambda: now[0]))
     assert len(made.points) == 2 and now[0] == 103.0
     assert notes == ("the time limit left no time to write out the points of 2, 3 steps: not candidates",)
 

@@ -12,7 +12,7 @@ import pytest
 
 from synth import bounds
 from synth.checker.schedule import replay as verify
-from synth.encodings.step import Step
+from synth.encodings.step import StepEncoding
 from synth.encodings.tree_packing.search import meet, near
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown
@@ -116,7 +116,7 @@ def test_a_race_counts_work_and_not_time(monkeypatch):
 
 
 def test_a_solver_counts_its_work_the_same_each_time():
-    model, _ = Step().apply(Problem(DGX1, collective("allgather", 8), 6, 3, 7))
+    model, _ = StepEncoding().apply(Problem(DGX1, collective("allgather", 8), 6, 3, 7))
     first, second = (Cadical(conflicts=20).solve(model) for _ in range(2))
     assert first.work == second.work > 0
     assert Cadical(conflicts=5000).solve(model).work > first.work

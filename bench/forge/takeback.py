@@ -44,7 +44,7 @@ def _v1() -> list[Patch]:
 def _v2() -> list[Patch]:
     defined = tasks._as_defined
 
-    def as_defined(task: tasks.Collective, roots: list[int], c: int, place: str) -> bool:
+    def as_defined(task: tasks.ReplayCollective, roots: list[int], c: int, place: str) -> bool:
         return task.name not in (*tasks.ROOTED, *tasks.UNROOTED) or defined(task, roots, c, place)
 
     def schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fraction) -> list[str]:
@@ -88,13 +88,13 @@ def _v5() -> list[Patch]:
             plain = Instance(topology, collective, False)
             self.post = [dict.fromkeys(held) for held in plain.pre]
 
-    def separates(self: cuts.Packing, theta: list[int], unit: int, has: tuple = ()) -> bool:
+    def separates(self: cuts.PricedCuts, theta: list[int], unit: int, has: tuple = ()) -> bool:
         if any(theta[n] >= t for n, t in has) and all(theta[s] < 0 for s in self.problem.pre[unit]):
             return True
         ends = [d for d in self.problem.post[unit] if theta[d] >= self.layers]
         return any(all(theta[s] < 0 for s in source) for d in ends for source in self.problem.sources(unit, d))
 
-    return [(Instance, "__init__", init), (cuts.Packing, "separates", separates)]
+    return [(Instance, "__init__", init), (cuts.PricedCuts, "separates", separates)]
 
 
 def _v6() -> list[Patch]:

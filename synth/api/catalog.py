@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from synth.catalog.entry import Entry
     from synth.catalog.store.gc import RemovableRows
     from synth.catalog.store.measurements import AttachedDocument
-    from synth.catalog.store.rows import Row
+    from synth.catalog.store.rows import EntryRow
     from synth.catalog.store.store import Store
-    from synth.catalog.store.verify import Checked
+    from synth.catalog.store.verify import CheckedEntry
     from synth.export.exported_files import ExportResult
 
 
@@ -52,9 +52,9 @@ def listed(
     collective: str | None = None,
     state: str | None = None,
     ranks: int | None = None,
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[EntryRow], list[str]]:
     """Return the entries that `Store.ls` finds, and a line for each that is damaged."""
-    rows: list[Row] = []
+    rows: list[EntryRow] = []
     damaged: list[str] = []
     for row in store.ls(topology, collective, state, ranks):
         if isinstance(row, FormatError):
@@ -85,7 +85,7 @@ def document(entry: Entry) -> dict:
     }
 
 
-def verify(store: Store) -> Iterator[Checked]:
+def verify(store: Store) -> Iterator[CheckedEntry]:
     """Replay and re-check every entry of the catalog, without a solver.
 
     Yields a result for each entry, a bad one too: nothing is raised for it.

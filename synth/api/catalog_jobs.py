@@ -42,7 +42,7 @@ def build_catalog(
     `synth.catalog.jobs.run.Interrupted` on Ctrl-C, after which the same call continues.
     """
     from synth.catalog.jobs.queue import items
-    from synth.catalog.jobs.run import Job
+    from synth.catalog.jobs.run import JobRun
     from synth.catalog.store.store import Store
 
     if inline + bool(dask) + slurm > 1:
@@ -52,7 +52,9 @@ def build_catalog(
     with Store.open(path, create=True) as store:
         listed = items(tasks, store, retry_open=retry_open, retry_failed=retry_failed)
         seconds = job.seconds if budget is None else budget
-        run = Job(listed, store, lambda: _runner(job, workers(jobs), inline, dask, slurm), seconds, job.tasks, listen)
+        run = JobRun(
+            listed, store, lambda: _runner(job, workers(jobs), inline, dask, slurm), seconds, job.tasks, listen
+        )
         return run.run()
 
 

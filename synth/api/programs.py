@@ -20,8 +20,8 @@ from synth.program.lowering_options import LoweringOptions
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
     from synth.export.request import Machine
-    from synth.program.analysis.report import Report
-    from synth.program.events import Event
+    from synth.program.analysis.report import LintReport
+    from synth.program.events import OpEvent
     from synth.program.program import InPlace, Program
 
 
@@ -141,7 +141,7 @@ def lint(
     roots: Sequence[int] = (),
     in_place: InPlace | None = None,
     point: int | None = None,
-) -> Report:
+) -> LintReport:
     """Analyse a program, or the one in a file of any kind that `load_program` reads.
 
     Returns the report: the faults that were found, and the properties that are proved.
@@ -276,7 +276,7 @@ def placed(
     return ranks, facts, said
 
 
-def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:
+def _timeline(program: Program, network: Network, size: int | None) -> Sequence[OpEvent]:
     """The events of a run of the reference executor, for its time alone."""
     from synth.runtime import call as calls
     from synth.runtime.run_request import RunRequest

@@ -20,7 +20,7 @@ from synth.runtime.run_request import RunRequest
 
 if TYPE_CHECKING:
     from synth.program.program import Program
-    from synth.runtime.benchmark.document import Candidate, Measured
+    from synth.runtime.benchmark.document import BenchmarkProgram, Measured
     from synth.runtime.benchmark.emulation import EmulationResult
     from synth.runtime.call import Call
     from synth.runtime.prepared_launch import Prepared
@@ -234,7 +234,7 @@ def emulate(
     for candidate, schedule in candidates:
         if schedule is not None:
             choice = candidate.point is not None or candidate.label == "schedule"
-            entries.append(emulation.Entry(candidate.label, schedule, candidate.program, choice))
+            entries.append(emulation.EmulatedSchedule(candidate.label, schedule, candidate.program, choice))
     result = emulation.emulate(network or found.network, entries, sizes, executor, stretches=stretches, **options)
     return replace(result, left_out=left_out)
 
@@ -252,20 +252,20 @@ def _candidates(
     point: int | None,
     baselines: Sequence[str] | None,
     options: LoweringOptions,
-) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None, tuple[str, ...]]:
+) -> tuple[list[tuple[BenchmarkProgram, Schedule | None]], Network | None, tuple[str, ...]]:
     """Programs to time, with the schedules that they come from, the network of those, and sentences on points that are
     left out for their size. `baselines` None: ring, or direct where there is none."""
     from synth.model.rational import show
     from synth.program import checked_lowering
     from synth.program.program import Program
-    from synth.runtime.benchmark.document import Candidate
+    from synth.runtime.benchmark.document import BenchmarkProgram
 
     if isinstance(found, Program):
         if baselines or point is not None or options.instances != 1:
             raise UsageError(
                 "points, instances and baselines go with a schedule or a frontier; this is a program already"
             )
-        return [(Candidate(found.name, found), None)], None, ()
+        return [(BenchmarkProgram(found.name, found), None)], None, ()
     rows: list[tuple[str, int | None, Schedule]] = []
     left_out: tuple[str, ...] = ()
     if isinstance(found, ParetoFrontier):
@@ -283,7 +283,9 @@ def _candidates(
     made = []
     for label, k, schedule in rows:
         program = checked_lowering.lower(schedule, options)
-        made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.rounds_per_chunk)), schedule))
+        made.append(
+            (BenchmarkProgram(label, program, k, len(schedule.steps), show(schedule.rounds_per_chunk)), schedule)
+        )
     return made, found.network, left_out
 
 

@@ -16,7 +16,7 @@ from synth.api.tuning_inputs import (
     DIVIDING_SECONDS,
     FOR_FRONTIERS,
     FOR_TIMES,
-    Search,
+    SearchOptions,
     Work,
     frontier,
     logged,
@@ -36,9 +36,9 @@ from synth.program.message_cost import NO_COST, MessageCost
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
-    from synth.catalog.tuner.cost_model import Model
+    from synth.catalog.tuner.cost_model import TimeModel
     from synth.catalog.tuner.measurements import Measurement
-    from synth.catalog.tuner.tune import Answer
+    from synth.catalog.tuner.tune import TunedTable
     from synth.export.request import Machine
     from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
@@ -100,7 +100,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     divide = machine is not None and request.dividing is not False
     began, limit = time.monotonic(), request.time_limit
     end = None if limit is None else began + limit * (1 - FOR_TIMES)
-    search = Search(end, request.jobs, on_event, FOR_FRONTIERS if divide else 1.0)
+    search = SearchOptions(end, request.jobs, on_event, FOR_FRONTIERS if divide else 1.0)
     opened = [frontier(given) for given in request.frontiers]
     name = machine.name if machine else None
     if machine is None and opened:
@@ -137,7 +137,7 @@ def times_at(
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
-    search = Search(time.monotonic() + seconds)
+    search = SearchOptions(time.monotonic() + seconds)
     times = PredictedTimes(network, per_send, lambda: search.left == 0)
     schedules = _schedules(work, TuningRequest(sizes=(size,)), search)
     rows = []
@@ -164,7 +164,7 @@ def import_plan(path: str | Path, collective: str | None = None, ranks: int | No
     return load(Path(path), collective, ranks)
 
 
-def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search: Search, to_come: int) -> Work:
+def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search: SearchOptions, to_come: int) -> Work:
     """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked
     for."""
     if work.flows:
@@ -185,8 +185,8 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
 
 
 def _answer(
-    work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: Search
-) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:  # fmt: skip
+    work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: SearchOptions
+) -> tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog.tuner import candidates, tune
     from synth.catalog.tuner import measurements as tune_measured
     from synth.catalog.tuner.predicted_times import PredictedTimes
@@ -221,7 +221,7 @@ def _answer(
     return answer._replace(notes=notes), model, measured
 
 
-def _schedules(work: Work, request: TuningRequest, search: Search) -> list[NamedSchedule]:
+def _schedules(work: Work, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:
     """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
 
     The last three are left out where the links do not carry them.
@@ -257,7 +257,7 @@ def _schedules(work: Work, request: TuningRequest, search: Search) -> list[Named
 
 def _plan(
     works: Sequence[Work],
-    answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]],
+    answers: Sequence[tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]],
     facts: Machine | None,
 ) -> Plan:
     from synth.catalog.tuner import cost_model

@@ -44,7 +44,7 @@ AFTER = 3.0
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchOptions:
     """Options of the search for frontiers and schedules.
 
     `end`: seconds of `clock` at which all of it ends (None: no limit); `limit` is the name of that limit in messages.
@@ -134,7 +134,7 @@ def works(
     machine: Topology | None,
     frontiers: Sequence[ParetoFrontier],
     held: Sequence[Measurement],
-    search: Search,
+    search: SearchOptions,
 ) -> list[Work]:
     """The collectives of the request, each with what is known of it: `frontiers`, else those of its catalog, else
     synthesized ones. `held`: the measurements.
@@ -203,7 +203,7 @@ def _same(one: Network, other: Network) -> bool:
 
 
 def _kept(
-    catalog: str | Path | None, machine: Topology, task: Collective, search: Search
+    catalog: str | Path | None, machine: Topology, task: Collective, search: SearchOptions
 ) -> tuple[list[Frontier], tuple[str, ...], bool]:  # fmt: skip
     """The frontier of the catalog that answers this, up to numbering, replayed; notes that say so, and which points it
     lacks; and whether it is of flow methods."""
@@ -221,7 +221,7 @@ def _kept(
 
 
 def _synthesized(
-    machine: Topology, task: Collective, search: Search, to_come: int
+    machine: Topology, task: Collective, search: SearchOptions, to_come: int
 ) -> tuple[Frontier, tuple[str, ...], bool]:
     """The frontier of one collective, of `to_come` that share what is left of the time; notes of points that it lacks;
     and whether it is of flow methods."""
@@ -235,7 +235,7 @@ def _synthesized(
     return *_written_out(made, replace(search, end=end)), made.engine == "flow"
 
 
-def _replayed(found: ParetoFrontier, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+def _replayed(found: ParetoFrontier, search: SearchOptions) -> tuple[Frontier, tuple[str, ...]]:
     """As `_written_out`, with every schedule replayed. Raises VerificationError."""
     from synth.checker.schedule import replay
 
@@ -245,7 +245,7 @@ def _replayed(found: ParetoFrontier, search: Search) -> tuple[Frontier, tuple[st
     return written, notes
 
 
-def _written_out(found: ParetoFrontier, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+def _written_out(found: ParetoFrontier, search: SearchOptions) -> tuple[Frontier, tuple[str, ...]]:
     """The frontier with every send of its schedules listed, those of the fewest steps first; and notes of points that
     are too large for that, or for which no time is left."""
     written, lacking = found.written_out(_affordable(search))
@@ -266,7 +266,7 @@ def _written_out(found: ParetoFrontier, search: Search) -> tuple[Frontier, tuple
     return written, tuple(notes)
 
 
-def _affordable(search: Search) -> Callable[[Point], bool]:
+def _affordable(search: SearchOptions) -> Callable[[Point], bool]:
     """The judge of points in turn: is there time to write one out, and to use it, if it takes as long for each of its
     chunks as the one before?"""
     start, chunks = search.clock(), 1
@@ -284,7 +284,7 @@ def _affordable(search: Search) -> Callable[[Point], bool]:
 
 
 def dividing(
-    found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: Search, to_come: int = 1
+    found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: SearchOptions, to_come: int = 1
 ) -> tuple[list[Schedule], list[int]]:
     """Search for schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit.
 

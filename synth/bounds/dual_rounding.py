@@ -24,7 +24,7 @@ MAX_IMAGES = 5_000  # maximum orbit of a cut; a larger one is represented by the
 
 
 @dataclass
-class Packing:
+class IntegerDual:
     """An exact dual solution: integer prices, and weighted cuts that the prices pay for.
 
     Attributes:
@@ -165,7 +165,7 @@ def generator_row(g: Generator, network: Network) -> list:
     return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
 
-def round_duals(master: CutLP) -> Packing:
+def round_duals(master: CutLP) -> IntegerDual:
     """Return the best exact packing that comes of rounding the duals of `master`, after its `run`.
 
     Raises ArithmeticError where no rounding gives one.
@@ -175,7 +175,7 @@ def round_duals(master: CutLP) -> Packing:
     for share, cut, weight in cuts:
         same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
         images.setdefault(share.unit, []).extend((weight / len(same), c) for c in same)
-    best: Packing | None = None
+    best: IntegerDual | None = None
     values = [*prices.values(), *(w for rows in images.values() for w, _ in rows), count]
     for rounding in roundings(values, DENOMINATORS, MAX_SCALE):
         packing = _rounded(master, rounding, prices, images, count)
@@ -189,7 +189,7 @@ def round_duals(master: CutLP) -> Packing:
     return best
 
 
-def _rounded(master: CutLP, rounding: Rounding, prices: dict, images: dict, count: float) -> Packing:
+def _rounded(master: CutLP, rounding: Rounding, prices: dict, images: dict, count: float) -> IntegerDual:
     spent = _spent(master, prices)
 
     def whole(x: float) -> int:
@@ -206,7 +206,7 @@ def _rounded(master: CutLP, rounding: Rounding, prices: dict, images: dict, coun
         cuts[u] = [(whole(w), c) for w, c in rows if whole(w)]
     steps = None if master.static else master.steps
     sizes = {share.unit: share.orbit for share in master.shares}
-    return Packing(
+    return IntegerDual(
         master.network,
         master.collective,
         steps,

@@ -10,7 +10,7 @@ from typing import Any
 
 from synth.catalog.entry import FAILED
 from synth.catalog.store.blobs import Blob, unpack, unpack_bytes
-from synth.catalog.store.rows import EXACT, Row
+from synth.catalog.store.rows import EXACT, EntryRow
 from synth.errors import FormatError
 from synth.model.rational import rational
 
@@ -29,7 +29,7 @@ class EntrySummary:
     rounds per chunk) of each point.
     """
 
-    row: Row
+    row: EntryRow
     versions: Mapping[str, str]
     complete: bool = False
     max_steps: int | None = None
@@ -38,7 +38,9 @@ class EntrySummary:
     reached: tuple[tuple[int, Fraction], ...] = ()
 
 
-def summarize(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[int, str, str]]) -> EntrySummary:
+def summarize(
+    row: EntryRow, provenance: str, frontier: Blob | None, points: list[tuple[int, str, str]]
+) -> EntrySummary:
     """Return the summary of an entry. Raises FormatError, naming the entry, where a part of it is damaged.
 
     `row`: its row. `provenance`: its provenance as JSON. `frontier`: its document, None of a failed entry. `points`:

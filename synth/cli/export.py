@@ -43,7 +43,7 @@ SAME = (
 NOT_OF_PLANS = ("point", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
 
 
-class Sizes(click.ParamType):
+class SizeList(click.ParamType):
     """Several sizes: ``64KB,1MB``."""
 
     name = "sizes"
@@ -95,7 +95,7 @@ class Sizes(click.ParamType):
 @click.option("--assume-one-node", is_flag=True, help="All ranks are in one box.")
 @click.option(
     "--sizes",
-    type=Sizes(),
+    type=SizeList(),
     default=(),
     metavar="1MB,64MB",
     help="Sizes to serve: prefer points whose chunks divide them.",

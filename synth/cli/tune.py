@@ -42,7 +42,7 @@ SAME = (
 )  # fmt: skip
 
 
-class Log(click.ParamType):
+class LogFile(click.ParamType):
     """``nccl=FILE``, ``nccl/ring/LL=FILE``."""
 
     name = "log"
@@ -57,7 +57,7 @@ class Log(click.ParamType):
         return backend, Path(file)
 
 
-class Share(click.ParamType):
+class Percentage(click.ParamType):
     """``1%``, ``0.01``."""
 
     name = "share"
@@ -89,7 +89,7 @@ class Share(click.ParamType):
     "--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable)."
 )
 @click.option("--db", type=FILE, metavar="FILE", help="A catalog with frontiers and measurements of this machine.")
-@click.option("--log", "logs", type=Log(), multiple=True, metavar="BACKEND=FILE",
+@click.option("--log", "logs", type=LogFile(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
 @click.option(
@@ -105,7 +105,7 @@ class Share(click.ParamType):
 )
 @click.option(
     "--tolerance",
-    type=Share(),
+    type=Percentage(),
     metavar="1%",
     help="Loss accepted to save a switch of algorithms; by default 1% for measured times, 0 for predicted ones.",
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 # encodings: class; `quotient` ones are built with generators, the others with nothing
 ENCODINGS: Mapping[str, str] = {
-    "step": "synth.encodings.step:Step",
+    "step": "synth.encodings.step:StepEncoding",
     "quotient": "synth.encodings.quotient:Quotient",
     "sccl": "synth.encodings.sccl:solve",
     "tree": "synth.encodings.tree_packing.search:solve",

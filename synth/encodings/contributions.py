@@ -24,7 +24,7 @@ from synth.solvers.boolean_model import Model
 
 
 @dataclass
-class Chunk:
+class ChunkVariables:
     """Variables of one representative.
 
     Attributes:
@@ -60,13 +60,15 @@ def encode(
     return model, lambda true: decode(translation, chunks, steps, true)
 
 
-def encode_chunk(model: Model, translation: TranslatedChunks, unit: int, steps: int, local: bool = True) -> Chunk:
+def encode_chunk(
+    model: Model, translation: TranslatedChunks, unit: int, steps: int, local: bool = True
+) -> ChunkVariables:
     """Add to `model` the formula of a schedule for one chunk of `unit`, without any limit on loads."""
     network, collective = translation.network, translation.collective
     near = network.distances
     same = translation.classes
     sources, post = sorted(collective.pre[unit]), collective.post[unit]
-    chunk = Chunk()
+    chunk = ChunkVariables()
     left: list[int] = []  # steps from each rank to the nearest one that wants the chunk
     for n in range(network.ranks):
         left.append(min((d for p in post if (d := near[n][p]) is not None), default=steps + 1))
@@ -109,7 +111,7 @@ def _share_variables(table: dict[tuple[int, int], int], representatives: Sequenc
 def _encode_address(
     model: Model,
     translation: TranslatedChunks,
-    chunk: Chunk,
+    chunk: ChunkVariables,
     has: Callable,
     n: int,
     t: int,
@@ -167,7 +169,7 @@ def _variable(model: Model, table: dict, key: tuple[int, int]) -> int:
     return table[key]
 
 
-def decode(translation: TranslatedChunks, chunks: list[Chunk], steps: int, true: set[int]) -> Schedule:
+def decode(translation: TranslatedChunks, chunks: list[ChunkVariables], steps: int, true: set[int]) -> Schedule:
     """Return the schedule that the set `true` of true variables makes of all representatives' `chunks`."""
     network = translation.network
     sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]

@@ -11,7 +11,7 @@ import lzma
 from pathlib import Path
 
 from synth.checker.certificates import lrat, step_formula
-from synth.checker.certificates.step_formula import Size, dimacs_hash
+from synth.checker.certificates.step_formula import FormulaSize, dimacs_hash
 from synth.errors import SynthError
 from synth.model.schedule import Problem
 
@@ -21,7 +21,7 @@ def formula(problem: Problem) -> tuple[int, list[list[int]]]:
 
     Raises VerificationError for sums that are no reversal of copies, UncheckedError where it would be too large.
     """
-    size = Size(problem.chunks, problem.steps, problem.rounds)
+    size = FormulaSize(problem.chunks, problem.steps, problem.rounds)
     return step_formula.formula(problem.network.document, problem.collective.document, size)
 
 

@@ -39,14 +39,14 @@ def schedules(
 
     `network` has a `whole_switch`, and `collective` is one of `COLLECTIVES`.
     """
-    family = Pipelining(network, collective, max_chunks)
+    family = MulticastPipelining(network, collective, max_chunks)
     for count in steps:
         schedule = family.schedule(count)
         if schedule is not None:
             yield schedule
 
 
-class Pipelining:
+class MulticastPipelining:
     """Schedules of a collective through the switch that all ranks of `network` have ports at.
 
     `max_chunks`: the most chunks into which a unit is split. `loss`: R/C may be so many times the least one.

@@ -26,7 +26,7 @@ class Automorphism(Protocol):
 
 
 @dataclass(frozen=True)
-class Orbits:
+class QuotientOrbits:
     """Orbit representatives.
 
     Attributes:
@@ -52,7 +52,7 @@ class Orbits:
     caps: list[int]
 
 
-def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> Orbits:
+def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> QuotientOrbits:
     """Return the orbits of a problem under `generators`."""
     net, coll = problem.network, problem.collective
     ranks, routes, units, copies = net.ranks, len(net.routes), coll.units, problem.chunks
@@ -60,7 +60,7 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> Orbits:
     moves = [list(g.units) for g in generators]
     if not generators:
         same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))
-        return Orbits(
+        return QuotientOrbits(
             units, copies, pre, post, list(range(units)), [same_ranks] * units, [same_routes] * units, same_routes, caps
         )  # fmt: skip
     rank_moves = [list(g.ranks) for g in generators]
@@ -70,7 +70,7 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> Orbits:
     for move in route_moves:
         images = [tuple(sorted(map(move.__getitem__, cap.routes))) for cap in net.caps]
         cap_moves.append([where[image] for image in images])
-    return Orbits(
+    return QuotientOrbits(
         units, copies, pre, post, least_members(units, moves),
         _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),
         _least(least_members(routes, route_moves)), _least(least_members(len(net.caps), cap_moves)),

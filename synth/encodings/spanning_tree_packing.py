@@ -7,8 +7,8 @@ the ranks into m parts at least 2(m - 1) times, so the rate is at most τ, the l
 finite graphs", 1961; Tutte, "On the problem of decomposing a graph into n connected factors", 1961). Each tree sums up
 to its root and broadcasts down again, both at once on the two directions of its edges.
 
-    Forest   rate partition trees       p trees on the network scaled by q, for rate p/q
-    Tree     root parents               parents[n]: the parent of rank n, -1 for the root
+    SpanningTreePacking  rate partition trees   p trees on the network scaled by q, for rate p/q
+    Tree                 root parents           parents[n]: the parent of rank n, -1 for the root
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Forest:
+class SpanningTreePacking:
     """`rate` = p/q units: p `trees`, of which at most q * units use a pair; `partition` names the part of each rank and
     proves it."""
 
@@ -88,7 +88,7 @@ def partition_rate(network: Network, partition: Sequence[int]) -> Fraction:
     return Fraction(across, 2 * (parts - 1))
 
 
-def forest(network: Network) -> Forest:
+def forest(network: Network) -> SpanningTreePacking:
     """Return τ and trees that attain it, by Newton's method on partitions: each failed packing names a partition of
     lower rate.
 
@@ -111,11 +111,11 @@ def forest(network: Network) -> Forest:
             trees = []
             for members in packed.forests:
                 trees.append(_rooted(network.ranks, [edges[i] for i in members]))
-            return Forest(network, rate, partition, tuple(trees))
+            return SpanningTreePacking(network, rate, partition, tuple(trees))
         partition = packed.tight_partition()
 
 
-def schedule(packing: Forest, collective: Collective, pipeline: int) -> Schedule:
+def schedule(packing: SpanningTreePacking, collective: Collective, pipeline: int) -> Schedule:
     """Return the forest's allreduce with `pipeline` chunks a tree.
 
     It has S = 2 * height + pipeline - 1, R = q * S, C = p * pipeline. All ranks end with the same bits: each total is
@@ -138,7 +138,7 @@ def schedule(packing: Forest, collective: Collective, pipeline: int) -> Schedule
     return prune(Schedule(packing.network, collective, packing.rate.numerator * pipeline, rows))
 
 
-def _routes_of_pairs(packing: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
+def _routes_of_pairs(packing: SpanningTreePacking) -> dict[Edge, Iterator[tuple[str, ...]]]:
     """Return for each pair the switches (`via`) of the routes that its trees take, one after the other: each route as
     often as its capacity in a step."""
     routes: dict[Edge, list[Iterator[tuple[str, ...]]]] = {}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synth.encodings.decoding import assemble
-from synth.encodings.quotient_orbits import Orbits, orbits
+from synth.encodings.quotient_orbits import QuotientOrbits, orbits
 from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import UsageError
 from synth.model.schedule import Problem, Schedule
@@ -25,12 +25,12 @@ class Inverse:
     """Data for `invert`: the orbits and, by unit, the numbering of the send variables of its representative."""
 
     problem: Problem
-    orbits: Orbits
+    orbits: QuotientOrbits
     places: list[tuple[int, int, dict[int, tuple[int, int, int]]]]
 
 
 @dataclass(frozen=True)
-class Step:
+class StepEncoding:
     """Encoding of the whole problem: "unsat" is a proof.
 
     A schedule may use fewer rounds than requested, never more: ``apply`` bounds the sum of rounds from above.
@@ -50,7 +50,7 @@ class Step:
         return read(inverse, values)
 
 
-def build(problem: Problem, quotient: Orbits, *, tight: bool = True) -> tuple[Model, Inverse]:
+def build(problem: Problem, quotient: QuotientOrbits, *, tight: bool = True) -> tuple[Model, Inverse]:
     """Return the model of the schedules that are invariant under the group of `quotient`.
 
     `tight` adds the constraints implied by cuts without slack (`synth.encodings.tight_cuts`), which excludes no
@@ -81,7 +81,7 @@ def build(problem: Problem, quotient: Orbits, *, tight: bool = True) -> tuple[Mo
     return model, Inverse(problem, quotient, places)
 
 
-def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, cuts: list) -> tuple[int, int, dict]:
+def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int, cuts: list) -> tuple[int, int, dict]:
     """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
 
     Returns the first variable, the number of variables a chunk, and for each representative route its place:
@@ -162,7 +162,9 @@ def _offset(clause: list[int], start: int) -> list[int]:
     return moved
 
 
-def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]], cuts: list) -> None:
+def _loads(
+    model: Model, problem: Problem, quotient: QuotientOrbits, places: list, levels: list[list[int]], cuts: list
+) -> None:
     """Add the load limits, for one route and one shared limit of each orbit: at most units times rounds a step."""
     net, copies = problem.network, quotient.copies
     full_routes, full_caps = full_resources(net, cuts)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from synth.errors import SynthError
 from synth.export.request import Target
-from synth.program.events import Event
+from synth.program.events import OpEvent
 from synth.program.program import Block, Program
 from synth.program.text import op_text
 
@@ -38,7 +38,7 @@ class Trace:
         return chrome(program, target.timeline(program, target.network, target.request.size))
 
 
-def chrome(program: Program, events: Sequence[Event]) -> str:
+def chrome(program: Program, events: Sequence[OpEvent]) -> str:
     """Return the Chrome trace (JSON) of the `events` of a run of `program`; the same events give the same text."""
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _trace_events(program, events))
     return (
@@ -46,7 +46,7 @@ def chrome(program: Program, events: Sequence[Event]) -> str:
     )
 
 
-def _trace_events(program: Program, events: Sequence[Event]) -> Iterator[dict]:
+def _trace_events(program: Program, events: Sequence[OpEvent]) -> Iterator[dict]:
     used_links = {event.link for event in events if event.link is not None}
     links = {link: i for i, link in enumerate(sorted(used_links))}
     for gpu in program.gpus:
@@ -73,7 +73,7 @@ def _trace_events(program: Program, events: Sequence[Event]) -> Iterator[dict]:
             )
 
 
-def _work(program: Program, event: Event) -> Iterator[dict]:
+def _work(program: Program, event: OpEvent) -> Iterator[dict]:
     op = program.gpus[event.rank].blocks[event.block].ops[event.op]
     args, row = _place(event), (event.rank, event.block)
     if event.start > event.ready:
@@ -81,7 +81,7 @@ def _work(program: Program, event: Event) -> Iterator[dict]:
     yield _slice(row, (event.start, event.end), event.code, "op", args | {"text": op_text(op)})
 
 
-def _place(event: Event) -> dict:
+def _place(event: OpEvent) -> dict:
     return {"rank": event.rank, "block": event.block, "op": event.op, "slice": event.slice, "part": event.part}
 
 

@@ -12,7 +12,7 @@ from synth.errors import SynthError, TooManySendsError, UsageError, Verification
 from synth.export import EXPORTERS, point_choice, rank_map
 from synth.export import folder_notes as notes
 from synth.export.msccl_xml.limits import root_warning
-from synth.export.point_choice import Candidate
+from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.frontier import ParetoFrontier, Point
 from synth.model.registry import find
@@ -89,7 +89,7 @@ def export_frontier(frontier: ParetoFrontier, target: Target) -> ExportResult:
     lost: list[str] = []
     candidates = _candidates(frontier, target, lost)
 
-    def divides(candidate: Candidate) -> bool:
+    def divides(candidate: PointProgram) -> bool:
         """True if every size of the request can be cut into the candidate's chunks."""
         return not any(point_choice.indivisible(candidate.program, size, request.element) for size in request.sizes)
 
@@ -175,21 +175,21 @@ def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int | None:
     return number
 
 
-def _chosen(frontier: ParetoFrontier, target: Target, remarks: list[str]) -> Candidate:
+def _chosen(frontier: ParetoFrontier, target: Target, remarks: list[str]) -> PointProgram:
     number = named_point(frontier, target.request)
     if number is not None:
         point = frontier.points[number - 1]
-        return Candidate(number, point, _program(frontier, point, target))
+        return PointProgram(number, point, _program(frontier, point, target))
     candidates = _candidates(frontier, target, remarks)
     best = point_choice.best_candidate(frontier, candidates, target.request.sizes, target.request.element)
     remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, target))]
     return best
 
 
-def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> list[Candidate]:
+def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> list[PointProgram]:
     """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
     exporter = find("exporters", target.request.to, EXPORTERS)()
-    candidates: list[Candidate] = []
+    candidates: list[PointProgram] = []
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):
         try:
@@ -197,7 +197,7 @@ def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> li
             for _, placed in program_variants(program, target):
                 exporter.emit(placed, replace(target, network=frontier.network))
             check_program(program, target)
-            candidates.append(Candidate(number, point, program))
+            candidates.append(PointProgram(number, point, program))
         except SynthError as refused:
             if isinstance(refused, UsageError | VerificationError) and not isinstance(refused, TooManySendsError):
                 raise
@@ -208,7 +208,7 @@ def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> li
     return candidates
 
 
-def _reasons(candidate: Candidate, target: Target) -> str:
+def _reasons(candidate: PointProgram, target: Target) -> str:
     sizes, element = target.request.sizes, target.request.element
     return "; ".join(why for size in sizes if (why := point_choice.reason_against(candidate.program, size, element)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from synth.export.point_choice import Served
+from synth.export.point_choice import ServedRange
 from synth.program.program import Program
 
 PER_RANK = ("allgather", "reduce-scatter", "alltoall")
@@ -83,7 +83,7 @@ def span(low: int, high: int | None) -> str:
 def notes(
     runtime: str,
     title: str,
-    served: Sequence[tuple[Served, Sequence[str]]],
+    served: Sequence[tuple[ServedRange, Sequence[str]]],
     lost: Sequence[str],
     remarks: Sequence[str],
 ) -> str:

@@ -15,7 +15,7 @@ from synth.program.program import Program
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PointProgram:
     """Point `number` (from 1, in the order of the frontier) and its program, which has the sizes that it may serve."""
 
     number: int
@@ -29,10 +29,10 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedRange:
     """The range `low` <= size <= `high` bytes (None: no end) that `candidate` serves."""
 
-    candidate: Candidate
+    candidate: PointProgram
     low: int
     high: int | None
 
@@ -48,7 +48,7 @@ def cost(frontier: ParetoFrontier, point: Point) -> tuple[Fraction, Fraction]:
     return point.steps * frontier.latency, per_byte
 
 
-def ranges(frontier: ParetoFrontier, candidates: Sequence[Candidate]) -> list[Served]:
+def ranges(frontier: ParetoFrontier, candidates: Sequence[PointProgram]) -> list[ServedRange]:
     """Return disjoint ranges by growing size, each with the fastest candidate by prediction whose program allows it."""
     costs = [cost(frontier, c.point) for c in candidates]
     marks = {c.program.min_bytes for c in candidates}
@@ -57,7 +57,7 @@ def ranges(frontier: ParetoFrontier, candidates: Sequence[Candidate]) -> list[Se
         for c, d in costs[:i]:
             if b != d and (x := (c - a) / (b - d)) > 0:
                 marks |= {ceil(x), floor(x) + 1}
-    result: list[Served] = []
+    result: list[ServedRange] = []
     starts = sorted(marks)
     for low, after in zip(starts, [*starts[1:], None], strict=True):
         high = None if after is None else after - 1
@@ -68,9 +68,9 @@ def ranges(frontier: ParetoFrontier, candidates: Sequence[Candidate]) -> list[Se
             continue
         k = min(serving, key=lambda k: (costs[k][0] + costs[k][1] * low, candidates[k].point.steps))
         if result and result[-1].candidate is candidates[k] and result[-1].high == low - 1:
-            result[-1] = Served(candidates[k], result[-1].low, high)
+            result[-1] = ServedRange(candidates[k], result[-1].low, high)
         else:
-            result.append(Served(candidates[k], low, high))
+            result.append(ServedRange(candidates[k], low, high))
     return result
 
 
@@ -79,8 +79,8 @@ def _reaches(limit: int | None, size: int) -> bool:
 
 
 def drop_to_fit(
-    frontier: ParetoFrontier, candidates: Sequence[Candidate], maximum: int | None
-) -> tuple[list[Served], list[Candidate]]:
+    frontier: ParetoFrontier, candidates: Sequence[PointProgram], maximum: int | None
+) -> tuple[list[ServedRange], list[PointProgram]]:
     """Return at most `maximum` ranges (None: any number), and the candidates that were dropped to get there.
 
     While there are too many ranges, the candidate with the shortest range is dropped. The length of a range is the
@@ -113,7 +113,7 @@ def reason_against(program: Program, size: int, element: int) -> str | None:
     return reason
 
 
-def reasons_against(candidates: Sequence[Candidate], sizes: Sequence[int], element: int) -> dict[int, list[str]]:
+def reasons_against(candidates: Sequence[PointProgram], sizes: Sequence[int], element: int) -> dict[int, list[str]]:
     """Return, for the index of each candidate, the reasons why it cannot serve some of `sizes`."""
     reasons: dict[int, list[str]] = {}
     for k, candidate in enumerate(candidates):
@@ -122,8 +122,8 @@ def reasons_against(candidates: Sequence[Candidate], sizes: Sequence[int], eleme
 
 
 def best_candidate(
-    frontier: ParetoFrontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int
-) -> Candidate:
+    frontier: ParetoFrontier, candidates: Sequence[PointProgram], sizes: Sequence[int], element: int
+) -> PointProgram:
     """Return the candidate that serves most of `sizes`; of equals, the one with the least sum of predicted times."""
     lost = reasons_against(candidates, sizes, element)
     fixed, growing = len(sizes), sum(sizes)

@@ -17,7 +17,7 @@ from pathlib import Path
 from synth.model.collective import Collective
 from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
-from synth.program.events import Event
+from synth.program.events import OpEvent
 from synth.program.program import InPlace, Program
 
 
@@ -130,4 +130,4 @@ class Target:
     links: Network | None = None
     machine: Machine | None = None
     network: Network | None = None
-    timeline: Callable[[Program, Network, int | None], Sequence[Event]] | None = None
+    timeline: Callable[[Program, Network, int | None], Sequence[OpEvent]] | None = None

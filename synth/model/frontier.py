@@ -1,10 +1,10 @@
 """LowerBound, Point and Frontier: what `synth pareto` returns.
 
-LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
-Point       steps rounds chunks bound status construction source same_bits seconds
-Open        steps lower upper reason                an interval that the budget left open
-Answer      chunks steps rounds verdict solver      who decided a question
-Frontier    network collective points open complete max_steps seconds
+LowerBound   value scope certificate                 scope: "any-chunks" or "this-chunks"
+Point        steps rounds chunks bound status construction source same_bits seconds
+Open         steps lower upper reason                an interval that the budget left open
+QueryRecord  chunks steps rounds verdict solver      a query and the solver that decided it
+Frontier     network collective points open complete max_steps seconds
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryRecord:
     """A record of one query: is there a schedule with C `chunks`, S `steps` and R `rounds`? It proves nothing.
 
     `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction
@@ -309,7 +309,7 @@ class Frontier(ParetoFrontier):
     bounds: tuple[tuple[int | None, LowerBound], ...] = ()
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[QueryRecord, ...] = ()
     multicast: Frontier | None = None
 
     def __repr__(self) -> str:
@@ -401,6 +401,6 @@ class Frontier(ParetoFrontier):
             tuple((b["steps"], LowerBound.from_json(b)) for b in doc.get("bounds", [])),
             tuple(doc.get("notes", [])),
             tuple(doc.get("labels", [])),
-            tuple(Answer(**a) for a in doc.get("answers", [])),
+            tuple(QueryRecord(**a) for a in doc.get("answers", [])),
             Frontier.from_json(doc["multicast"]) if "multicast" in doc else None,
         )

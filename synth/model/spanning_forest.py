@@ -1,7 +1,7 @@
-"""Forest: trees that move data of a collective at a rate, over physical links, with symmetries in place of most of
+"""SpanningForest: trees that move data of a collective at a rate, over physical links, with symmetries for most of
 them.
 
-    Forest  topology collective root time weight roots weights parents via paths generators method
+    SpanningForest  topology collective root time weight roots weights parents via paths generators method
 
 Every shard is cut into `weight` units. Tree k is rooted at `roots[k]`, carries `weights[k]` units of that rank's shard,
 and
@@ -27,7 +27,7 @@ ROOTED = ("broadcast", "reduce")
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class SpanningForest:
     """`time`: seconds per GB of one shard that the trees need at full bandwidth. `parents` and `via` are int32, -1 at
     the root.
 

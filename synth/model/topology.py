@@ -11,7 +11,7 @@
     Cap        routes units                           those routes, each as often as listed, carry at most `units` per
                                                       round
     MulticastSwitch  switch own ports                 a `Multicast` and its ports
-    Port       rank up down                           caps that data of `rank` into the switch, and out of it, count
+    SwitchPort rank up down                           caps that data of `rank` into the switch, and out of it, count
                                                       against
 
 Bandwidths are GB/s (1e9 bytes/s) per direction, latencies µs. `Topology.network()` goes from one to the other;
@@ -139,7 +139,7 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class SwitchPort:
     """The port of `rank` at a switch that multicasts.
 
     What the rank sends into the switch counts against the caps `up`, what it receives against the caps `down` (indices
@@ -157,7 +157,7 @@ class MulticastSwitch:
 
     switch: str
     own: str
-    ports: tuple[Port, ...]
+    ports: tuple[SwitchPort, ...]
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class Network:
         wires = tuple((b, a, units) for a, b, units in self.wires)
         multicast = []
         for switch in self.multicast:
-            ports = tuple(Port(port.rank, port.down, port.up) for port in switch.ports)
+            ports = tuple(SwitchPort(port.rank, port.down, port.up) for port in switch.ports)
             multicast.append(replace(switch, ports=ports))
         return Network(self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast))
 
@@ -301,7 +301,7 @@ class Network:
         wires = tuple((a, b, units) for a, b, units in doc.get("wires", []))
         unit, multicast = rational(doc["unit_gbps"]), []
         for switch in doc.get("multicast", []):
-            ports = tuple(Port(rank, tuple(up), tuple(down)) for rank, up, down in switch["ports"])
+            ports = tuple(SwitchPort(rank, tuple(up), tuple(down)) for rank, up, down in switch["ports"])
             multicast.append(MulticastSwitch(printable(switch["switch"]), switch["own"], ports))
         name = printable(doc["name"])
         return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast))
@@ -395,7 +395,7 @@ class Topology:
                 received = [i for i in network.into[rank] if self._passes(network.routes[i], multicast, -1)]
                 if sent and received:
                     up, down = (self._port_caps(network, caps, side) for side in (sent, received))
-                    ports.append(Port(rank, up, down))
+                    ports.append(SwitchPort(rank, up, down))
             if len(ports) > 1:
                 switches.append(MulticastSwitch(multicast.switch, multicast.own, tuple(ports)))
         return replace(network, caps=tuple(caps), multicast=tuple(switches))

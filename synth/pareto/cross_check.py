@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from synth.errors import VerificationError
-from synth.model.frontier import Answer, Frontier, Point
+from synth.model.frontier import Frontier, Point, QueryRecord
 from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem
@@ -31,7 +31,7 @@ def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] 
     undecided. Raises VerificationError where z3 contradicts the frontier.
     """
     queries = list(_queries(frontier))
-    answers: list[Answer] = []
+    answers: list[QueryRecord] = []
     for i, (problem, expected) in enumerate(queries):
         deadline = budget.deadline.share(1 / (len(queries) - i)).at_least(LEAST_SECONDS)
         verdict = _ask(problem, replace(budget, deadline=deadline if deadline.limited else Deadline.after(SECONDS)))

@@ -9,21 +9,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from synth.model.frontier import Answer, LowerBound, Point
+from synth.model.frontier import LowerBound, Point, QueryRecord
 from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule
 from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes import pool
-from synth.solvers.processes.fork_server import Job
+from synth.solvers.processes.fork_server import ChildCall
 
 # CPU seconds of the tree engine for one query.
 TREE_SECONDS = 30.0
 
 
 def query_portfolio(
-    state: SweepState, problem: Problem, seconds: float, beside: Job | None = None
+    state: SweepState, problem: Problem, seconds: float, beside: ChildCall | None = None
 ) -> Sat | Unsat | Unknown:
     """Decide a problem by the portfolio in `seconds` of each processor, or by the log of an earlier run.
 
@@ -62,24 +62,24 @@ def call_within_limit(state: SweepState, call: Callable, *arguments: object) -> 
         state.spent += (job.cpu_seconds() or 0.0) / state.options.jobs
 
 
-def record(problem: Problem, verdict: Verdict) -> Answer:
+def record(problem: Problem, verdict: Verdict) -> QueryRecord:
     """Return the record of a verdict on `problem`, as it stands in a frontier."""
     text = "undecided"
     if isinstance(verdict, Sat):
         text = "schedule"
     elif isinstance(verdict, Unsat):
         text = "infeasible"
-    return Answer(problem.chunks, problem.steps, problem.rounds, text, verdict.cost.engine)
+    return QueryRecord(problem.chunks, problem.steps, problem.rounds, text, verdict.cost.engine)
 
 
-def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> Job:
+def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> ChildCall:
     """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
     return prefetched_bounds.submit_tree_query(
         query, *state.forwards(), steps, bound, max_chunks, state.budget(TREE_SECONDS * state.longer)
     )
 
 
-def finish_tree_query(state: SweepState, job: Job, steps: int, bound: LowerBound) -> Sat | Unknown:
+def finish_tree_query(state: SweepState, job: ChildCall, steps: int, bound: LowerBound) -> Sat | Unknown:
     """Wait for a query of `begin_tree_query` and return its verdict.
 
     Meanwhile the bound of the next S is computed where there is another processor.

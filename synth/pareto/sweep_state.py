@@ -10,7 +10,7 @@ from functools import cached_property
 
 from synth.bounds.single_cut import single_cut_bound
 from synth.model.collective import Collective
-from synth.model.frontier import Answer, Frontier, LowerBound, Open, Point
+from synth.model.frontier import Frontier, LowerBound, Open, Point, QueryRecord
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -47,7 +47,7 @@ class SweepState:
     points: list[Point] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
     bounds: list[tuple[int | None, LowerBound]] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[QueryRecord] = field(default_factory=list)
     complete: bool = False
     last: int | None = None  # the greatest number of steps that the sweep followed, None where no more can gain
     started: float = field(default_factory=time.monotonic)
@@ -180,14 +180,14 @@ class SweepState:
             p for p in self.points if p.steps != point.steps or p.rounds_per_chunk <= point.rounds_per_chunk
         ] + [trusted]
         self.log.append({"kind": "point", "point": document})
-        self.answered(Answer(point.chunks, point.steps, point.rounds, "schedule", point.construction))
+        self.answered(QueryRecord(point.chunks, point.steps, point.rounds, "schedule", point.construction))
         text = (
             f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
             f"{point.status}"
         )
         self.tell("point", text, point.steps, point.bound.value, point)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: QueryRecord) -> None:
         """Record the answer of a solver, once for each query and verdict."""
         if not any(a.question == answer.question and a.verdict == answer.verdict for a in self.answers):
             self.answers.append(answer)

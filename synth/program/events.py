@@ -1,4 +1,4 @@
-"""Events of one run of a program: one `Event` for each part of each op, in integer picoseconds.
+"""Events of one run of a program: one `OpEvent` for each part of each op, in integer picoseconds.
 
 Executors record them, the Chrome-trace exporter draws them. They name no buffers: the op that they refer to does.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Event(NamedTuple):
+class OpEvent(NamedTuple):
     """One part of an op of a thread block.
 
     `slice`: the number of the loop over all ops; there are several if a chunk is larger than a FIFO operation.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from synth.model.registry import load
 from synth.runtime import EXECUTORS
-from synth.runtime.cuda.gpu_status import Gpu, gpu_status
+from synth.runtime.cuda.gpu_status import CudaDevice, gpu_status
 from synth.runtime.mpi import environment
 
 
@@ -31,7 +31,7 @@ class Devices:
     """The document of `synth devices`. `cuda`: one line on GPUs, driver and CuPy."""
 
     cuda: str
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[CudaDevice, ...]
     runs: tuple[ExecutorStatus, ...]
 
     def to_json(self) -> dict:
@@ -54,7 +54,7 @@ def devices() -> Devices:
     return Devices(cuda, gpus, tuple(runs))
 
 
-def _place(executor: str, gpus: tuple[Gpu, ...]) -> str:
+def _place(executor: str, gpus: tuple[CudaDevice, ...]) -> str:
     if executor == "cuda":
         return f"all ranks on GPU 0, or --ranks-on 0..{len(gpus) - 1}" if len(gpus) > 1 else "all ranks on GPU 0"
     if executor == "mpi":

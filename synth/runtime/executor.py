@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from synth.program.events import Event
+from synth.program.events import OpEvent
 from synth.program.program import Program
 from synth.runtime.link_schedule import Key
 
@@ -34,7 +34,7 @@ class Execution:
     outputs: tuple[np.ndarray, ...] | None
     picoseconds: int | None
     links: tuple[Usage, ...] = ()
-    events: tuple[Event, ...] | None = None
+    events: tuple[OpEvent, ...] | None = None
     nanoseconds: int | None = None
     stretch: int = 0
 

@@ -61,14 +61,14 @@ def _random(rng: np.random.Generator, shape: tuple[int, int], kind: Dtype, op: s
     return (sign * np.where(even, exact, rounded)).astype(kind.numpy)
 
 
-class Checked(NamedTuple):
+class ComparisonExtent(NamedTuple):
     """The extent of a comparison: `elements` of all outputs, `exact` of them compared for equality."""
 
     elements: int
     exact: int
 
 
-def check(layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs: Sequence[Array]) -> Checked:
+def check(layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs: Sequence[Array]) -> ComparisonExtent:
     """Compare every element of every output with the collective's definition on the inputs `given`; rows are chunks.
 
     Raises VerificationError at the first wrong element, with its rank, chunk, index, value and the right value.
@@ -81,10 +81,12 @@ def check(layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs:
         outputs_part = [rows[:, part] for rows in outputs]
         checked = _check(layout, kind, op, inputs_part, outputs_part, low)
         total, exact = total + checked.elements, exact + checked.exact
-    return Checked(total, exact)
+    return ComparisonExtent(total, exact)
 
 
-def _check(layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs: Sequence[Array], low: int) -> Checked:
+def _check(
+    layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs: Sequence[Array], low: int
+) -> ComparisonExtent:
     truth = _Truth(layout, kind, op, given)
     # by unit and contributors: rows that are right, and how many of their elements were compared exactly
     right_ones: dict[tuple, tuple[Array, int]] = {}
@@ -98,7 +100,7 @@ def _check(layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs
                 right_ones[key] = rows, _compare(truth, unit, rank, rows, first, low)
             total += rows.size
             exact += right_ones[key][1]
-    return Checked(total, exact)
+    return ComparisonExtent(total, exact)
 
 
 def _compare(truth: _Truth, unit: int, rank: int, rows: Array, first: int, low: int) -> int:

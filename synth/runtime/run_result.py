@@ -19,7 +19,7 @@ from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
 from synth.runtime.link_schedule import Key
 from synth.runtime.padding import Padding
-from synth.runtime.reference_data import Checked
+from synth.runtime.reference_data import ComparisonExtent
 
 _PART = {"allgather", "reduce-scatter", "alltoall", "gather", "scatter"}
 _WHOLE = {"broadcast", "reduce", "sendrecv"}
@@ -50,7 +50,7 @@ class RunResult:
     op: str
     in_place: bool
     execution: Execution
-    checked: Checked | None
+    checked: ComparisonExtent | None
     bound: Fraction | None = None
 
     @property

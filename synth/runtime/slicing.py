@@ -27,7 +27,7 @@ class IndivisibleError(SynthError):
         self.nearest = nearest
 
 
-class Cut(NamedTuple):
+class Slicing(NamedTuple):
     """The division of a call.
 
     `elements`: of a chunk. `bounds`: (first, end) elements of each slice of one chunk.
@@ -79,7 +79,7 @@ class FifoOptions:
 DEFAULT_FIFOS = FifoOptions()
 
 
-def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAULT_FIFOS) -> Cut:
+def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAULT_FIFOS) -> Slicing:
     """Return the division of a call whose chunks have `count` elements each into slices and parts.
 
     Raises UsageError for options that make no sense.
@@ -94,9 +94,9 @@ def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAUL
     if runtime not in RUNTIMES:
         raise UsageError(unknown("runtime", runtime, list(RUNTIMES), "exporters"))
     if program.one_sided:
-        return Cut(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
+        return Slicing(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
     name = program.collective.name if program.collective else "custom"
     capacity = RUNTIMES[runtime].operation_bytes(used, name) // kind.size  # elements of one FIFO operation
     step = max(1, min(capacity, count))
     bounds = tuple((low, min(low + step, count)) for low in range(0, count, step)) or ((0, 0),)
-    return Cut(count, bounds, part or max(1, capacity // max(1, count)), depth or FIFO_DEPTH[used])
+    return Slicing(count, bounds, part or max(1, capacity // max(1, count)), depth or FIFO_DEPTH[used])

@@ -96,7 +96,7 @@ class _Rate(NamedTuple):
 
 
 def _rate(
-    topology: Topology, demand: checker.Demand, task: Collective | None, time_limit: float | None
+    topology: Topology, demand: checker.CollectiveData, task: Collective | None, time_limit: float | None
 ) -> _Rate | None:
     """Return the bound of the greatest rate for any number of steps, None where there is none."""
     if demand.name is not None:

@@ -29,7 +29,7 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TopologyBuilder:
     """A line of `synth list topologies`. `build(sizes, options)` makes the topology; `sizes` shows their form."""
 
     summary: str

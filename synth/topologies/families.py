@@ -17,9 +17,9 @@ from synth.topologies.builders import (  # fmt: skip
     LARGE,
     MAX_LINKS,
     MAX_RANKS,
-    Entry,
     Nic,
     Permutation,
+    TopologyBuilder,
     counted,
     crossbar,
     duplex,
@@ -370,7 +370,7 @@ def rail(sizes: tuple[int, ...], options: Options) -> Topology:
     )
 
 
-def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> Entry:
+def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> TopologyBuilder:
     many, least = "x" in sizes, 2
     options = {**COMMON, **more}
 
@@ -385,10 +385,10 @@ def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **mo
                 raise UsageError(f"{name} has no option {key!r}; it takes {', '.join(options)}")
         return build(given if many else math.prod(given), chosen)
 
-    return Entry(summary, make, Nic(Fraction(1), Fraction(1)), sizes, options)
+    return TopologyBuilder(summary, make, Nic(Fraction(1), Fraction(1)), sizes, options)
 
 
-FAMILIES: dict[str, Entry] = {
+FAMILIES: dict[str, TopologyBuilder] = {
     "ring": _family("a cycle, both directions", ring),
     "line": _family("a path, both directions", line),
     "star": _family("rank 0 joined to all others", star),

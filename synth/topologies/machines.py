@@ -16,7 +16,7 @@ from fractions import Fraction
 from synth.errors import UsageError
 from synth.model.rational import rational
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Topology
-from synth.topologies.builders import Entry, Nic, crossbar, duplex, port_limits, symmetric_group
+from synth.topologies.builders import Nic, TopologyBuilder, crossbar, duplex, port_limits, symmetric_group
 from synth.topologies.declared_symmetries import with_generators
 
 NVLINK_US = Fraction(3, 5)
@@ -157,7 +157,7 @@ def pcie_halves(name: str, port: Fraction, between: Fraction, bridge: Fraction =
 
 def _machine(
     summary: str, build: Callable[[], Topology], gbps: str, count: int = 0, latency: Fraction = NET_US
-) -> Entry:
+) -> TopologyBuilder:
     def make(sizes: tuple[int, ...], options: dict[str, str]) -> Topology:
         if sizes or options:
             extra = "x".join(map(str, sizes)) or next(iter(options))
@@ -166,7 +166,7 @@ def _machine(
             )
         return build()
 
-    return Entry(summary, make, Nic(rational(gbps), latency, count))
+    return TopologyBuilder(summary, make, Nic(rational(gbps), latency, count))
 
 
 _U25, _PCIE4 = Fraction(25), Fraction(24)
@@ -174,7 +174,7 @@ _U25, _PCIE4 = Fraction(25), Fraction(24)
 # NICs: DGX-1 as in Azure NDv2 and TE-CCL (one of 100 Gbit/s a box); DGX-2: eight of 100 Gbit/s, one per two GPUs; A100
 # and MI250 as in ForestColl; H100 and later, GB200, MI300X and MI355X: 400 Gbit/s a GPU; MI50, MI100 and PCIe: one of
 # 200 Gbit/s a box; p4d: four EFA of 100 Gbit/s, one per two GPUs (the 32 of p5 are 400 Gbit/s a GPU, as on a DGX H100).
-MACHINES: dict[str, Entry] = {
+MACHINES: dict[str, TopologyBuilder] = {
     "dgx1-v100": _machine("8 V100, hybrid cube mesh of 25 GB/s NVLinks", dgx1_v100, "12.5", 1, IB_US),
     "dgx1-p100": _machine("8 P100, two quads and their matching, 20 GB/s NVLinks", dgx1_p100, "12.5", 1, IB_US),
     "dgx2": _machine(

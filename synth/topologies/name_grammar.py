@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from synth.errors import UsageError, unknown
 from synth.model.topology import Topology
-from synth.topologies.builders import Entry, Nic
+from synth.topologies.builders import Nic, TopologyBuilder
 from synth.topologies.clusters import OPTIONS, cluster
 from synth.topologies.families import FAMILIES
 from synth.topologies.machines import MACHINES, NET_US
@@ -106,7 +106,7 @@ def summaries() -> list[tuple[str, str]]:
     return rows
 
 
-def _plugin(key: str) -> Entry:
+def _plugin(key: str) -> TopologyBuilder:
     """The topology that an installed package adds under this name.
 
     Its function takes the sizes and the key=value options, and returns a `Topology`. Raises UsageError with the nearest
@@ -129,7 +129,7 @@ def _plugin(key: str) -> Entry:
             raise UsageError(f"topology {key} of the plug-in {added[key]}: {error}") from None
         return target(*sizes, **options)
 
-    return Entry(f"plug-in {added[key]}", make, PLUGIN_NIC)
+    return TopologyBuilder(f"plug-in {added[key]}", make, PLUGIN_NIC)
 
 
 def _sizes(name: str, text: str | None) -> tuple[int, ...]:

@@ -57,12 +57,12 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Branch:
+class Branching:
     """A branching on "does rank `node[0]` hold the chunk at time `node[1]`?", with both answers."""
 
     node: tuple[int, int]
-    has: Branch | Leaf
-    hasnot: Branch | Leaf
+    has: Branching | Leaf
+    hasnot: Branching | Leaf
 
     @property
     def value(self) -> float:
@@ -88,18 +88,18 @@ class Cases:
         self.seed, self.deadline = seed, deadline
         self.leaves = 0
 
-    def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
+    def prove(self, goal: float, most: int) -> Branching | Leaf | Tree:
         """Prove that every tree costs at least `goal`, or refute it.
 
         Returns a case tree of value `goal` or more, or a tree that costs less. If `most` linear programs or the
         deadline do not suffice, returns the case tree so far, whose value is below `goal`.
         """
-        best: Branch | Leaf | Tree = self._prove({}, {}, goal, most, None)
+        best: Branching | Leaf | Tree = self._prove({}, {}, goal, most, None)
         return best
 
     def _prove(
         self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None
-    ) -> Branch | Leaf | Tree:
+    ) -> Branching | Leaf | Tree:
         case = known or self._case(has, gone)
         if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or self.deadline.over:
             return case.leaf
@@ -121,10 +121,10 @@ class Cases:
             return case.leaf
         (n, t), yes, no = chosen
         left = self._prove(has | {n: min(t, has.get(n, t))}, gone, goal, most, yes)
-        if not isinstance(left, Branch | Leaf):
+        if not isinstance(left, Branching | Leaf):
             return left
         right = self._prove(has, gone | {n: max(t, gone.get(n, t))}, goal, most, no)
-        return Branch((n, t), left, right) if isinstance(right, Branch | Leaf) else right
+        return Branching((n, t), left, right) if isinstance(right, Branching | Leaf) else right
 
     def _case(self, has: dict[int, int], gone: dict[int, int]) -> _Case:
         self.leaves += 1
@@ -261,7 +261,7 @@ class _Case:
         return min((tree for _, tree in found), key=self.cases.cost, default=None)
 
 
-def leaves(tree: Branch | Leaf) -> Iterator[Leaf]:
+def leaves(tree: Branching | Leaf) -> Iterator[Leaf]:
     """Yield all leaves of a case tree, those of `has` before those of `hasnot`."""
     if isinstance(tree, Leaf):
         yield tree

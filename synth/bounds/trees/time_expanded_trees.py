@@ -22,7 +22,7 @@ Tree = tuple[tuple[int, int], ...]
 """The sends ``(step, route)`` of one chunk, sorted; steps count from 1."""
 
 
-class Forest:
+class TreeBatch:
     """`size` trees under construction: `arrive[b, n]` is the step in which rank n of tree b receives, by route
     `parent[b, n]`.
 
@@ -32,13 +32,13 @@ class Forest:
     def __init__(self, arrive: np.ndarray, parent: np.ndarray) -> None:
         self.arrive, self.parent = arrive, parent
 
-    def take(self, rows: np.ndarray) -> Forest:
+    def take(self, rows: np.ndarray) -> TreeBatch:
         """Return a copy of the trees at indices `rows`, which may repeat."""
-        return Forest(self.arrive[rows], self.parent[rows])
+        return TreeBatch(self.arrive[rows], self.parent[rows])
 
-    def join(self, other: Forest) -> Forest:
+    def join(self, other: TreeBatch) -> TreeBatch:
         """Return a forest of these trees and those of `other`, in this order."""
-        return Forest(np.concatenate([self.arrive, other.arrive]), np.concatenate([self.parent, other.parent]))
+        return TreeBatch(np.concatenate([self.arrive, other.arrive]), np.concatenate([self.parent, other.parent]))
 
     def trees(self) -> list[Tree]:
         """Return the trees as sends, one `Tree` each."""
@@ -74,13 +74,13 @@ class TreeSearch:
         """True for at most one target: then the shortest path is the cheapest tree."""
         return len(self.targets) <= 1
 
-    def empty(self, size: int) -> Forest:
+    def empty(self, size: int) -> TreeBatch:
         """Return `size` trees that consist of the sources alone."""
         arrive = np.full((size, self.network.ranks), self.steps + 1)
         arrive[:, self.sources] = 0
-        return Forest(arrive, np.full((size, self.network.ranks), -1))
+        return TreeBatch(arrive, np.full((size, self.network.ranks), -1))
 
-    def plant(self, trees: Sequence[Tree]) -> Forest:
+    def plant(self, trees: Sequence[Tree]) -> TreeBatch:
         """Return `trees` as a forest."""
         forest = self.empty(len(trees))
         for b, tree in enumerate(trees):
@@ -89,12 +89,14 @@ class TreeSearch:
                 forest.arrive[b, head], forest.parent[b, head] = step, route
         return forest
 
-    def cost(self, forest: Forest, prices: np.ndarray) -> np.ndarray:
+    def cost(self, forest: TreeBatch, prices: np.ndarray) -> np.ndarray:
         """Return the price of each tree at ``prices[route, step]``, where column 0 is unused."""
         used = forest.parent >= 0
         return np.where(used, prices[forest.parent, np.where(used, forest.arrive, 0)], 0.0).sum(axis=1)
 
-    def grow(self, forest: Forest, prices: np.ndarray, noise: float, wander: float, tilt: float = 0.0) -> Forest | None:
+    def grow(
+        self, forest: TreeBatch, prices: np.ndarray, noise: float, wander: float, tilt: float = 0.0
+    ) -> TreeBatch | None:
         """Connect every tree to all targets by shortest paths, in place; return it, or None if a target is out of
         reach.
 
@@ -131,7 +133,7 @@ class TreeSearch:
                 return None
             self._attach(forest, far, seen, rows[todo], pick[todo])
 
-    def _distances(self, forest: Forest, seen: np.ndarray) -> np.ndarray:
+    def _distances(self, forest: TreeBatch, seen: np.ndarray) -> np.ndarray:
         """Return `far[t, b, n]`, the cost to have rank n hold the chunk of tree b after step t."""
         far = np.empty((self.steps + 1, *forest.arrive.shape))
         far[0] = np.where(forest.arrive == 0, 0.0, np.inf)
@@ -143,7 +145,7 @@ class TreeSearch:
             np.copyto(far[t], 0.0, where=here[t])
         return far
 
-    def _attach(self, forest: Forest, far: np.ndarray, seen: np.ndarray, rows: np.ndarray, node: np.ndarray) -> None:
+    def _attach(self, forest: TreeBatch, far: np.ndarray, seen: np.ndarray, rows: np.ndarray, node: np.ndarray) -> None:
         """Add the shortest path to `node[i]` to tree `rows[i]`, arriving as early as it can for the price."""
         for t in range(self.steps, 0, -1):
             live = forest.arrive[rows, node] > t
@@ -162,7 +164,7 @@ class TreeSearch:
             node = node.copy()
             node[move] = self.src[route]
 
-    def _prune(self, forest: Forest) -> Forest:
+    def _prune(self, forest: TreeBatch) -> TreeBatch:
         """Remove relays that have no target below them."""
         if self._wanted.sum() + len(self.sources) == self.network.ranks:
             return forest
@@ -176,7 +178,7 @@ class TreeSearch:
             forest.arrive[idle], forest.parent[idle] = self.steps + 1, -1
         return forest
 
-    def destroy(self, forest: Forest, share: float) -> Forest:
+    def destroy(self, forest: TreeBatch, share: float) -> TreeBatch:
         """Remove each rank from each tree with probability `share`, with all that is below it, in place; return it."""
         gone = (self.random.random(forest.arrive.shape) < share) & (forest.parent >= 0)
         above = self.src[forest.parent]
@@ -215,10 +217,10 @@ class TreeSearch:
                 pool = self._distinct(pool.join(child))
         return sorted((c, t) for t, c in found.items())
 
-    def _note(self, found: dict[Tree, float], forest: Forest, padded: np.ndarray) -> None:
+    def _note(self, found: dict[Tree, float], forest: TreeBatch, padded: np.ndarray) -> None:
         found.update(zip(forest.trees(), self.cost(forest, padded).tolist(), strict=True))
 
     @staticmethod
-    def _distinct(forest: Forest) -> Forest:
+    def _distinct(forest: TreeBatch) -> TreeBatch:
         _, first = np.unique(np.hstack([forest.arrive, forest.parent]), axis=0, return_index=True)
         return forest.take(np.sort(first))

@@ -14,7 +14,7 @@ import numpy as np
 
 from synth import bounds
 from synth.bounds.cut_lp import entering_sends
-from synth.bounds.trees.branch_and_price import Branch, Cases, Leaf, leaves
+from synth.bounds.trees.branch_and_price import Branching, Cases, Leaf, leaves
 from synth.bounds.trees.column_generation import Columns, FoldedProblem, generate
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.errors import InfeasibleError
@@ -105,7 +105,7 @@ class Prover:
         clean = np.where(prices < 1e-9, 0.0, prices)
         cases = self.cases(folded, unit, clean)
         found = cases.prove(limit * (1 - 1e-7), self.program_limit())
-        if isinstance(found, Branch | Leaf):
+        if isinstance(found, Branching | Leaf):
             return min(found.value, limit), None
         return 0.0, found
 
@@ -120,11 +120,11 @@ def _certified(columns: Columns, prover: Prover, rounding: Rounding) -> LowerBou
         if sum(int(c) * row[t] for c, row in zip(folded.capacity, table, strict=True)) > scale:
             return None
     prices = (folded.use @ np.array(table, dtype=float)).round()
-    proofs: dict[int, Branch | Leaf] = {}
+    proofs: dict[int, Branching | Leaf] = {}
     for unit in folded.units:
         goal = columns.unit_duals[unit] / folded.weight[unit] * scale
         found = prover.cases(folded, unit, prices).prove(goal * (1 - 1e-9), prover.program_limit())
-        if not isinstance(found, Branch | Leaf):
+        if not isinstance(found, Branching | Leaf):
             return None
         proofs[unit] = found
     weights = [w for proof in proofs.values() for leaf in leaves(proof) for w, _ in leaf.cuts or ()]
@@ -187,9 +187,9 @@ class _CertificateWriter:
         parallel = len({(r.src, r.dst) for r in routes}) < len(routes)
         return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
-    def tree(self, proof: Branch | Leaf, gone: dict[int, int]) -> tuple[dict, int | None]:
+    def tree(self, proof: Branching | Leaf, gone: dict[int, int]) -> tuple[dict, int | None]:
         """Return the case tree as JSON, and the least total weight over its leaves (None if no case can happen)."""
-        if isinstance(proof, Branch):
+        if isinstance(proof, Branching):
             n, t = proof.node
             yes, low = self.tree(proof.has, gone)
             no, high = self.tree(proof.hasnot, gone | {n: max(t, gone.get(n, t))})

@@ -13,7 +13,7 @@ from synth.catalog import isomorphism
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry
 from synth.catalog.jobs.cost_estimate import CostEstimator, EntryTime
 from synth.catalog.jobs.task import Task
-from synth.catalog.store.rows import Row
+from synth.catalog.store.rows import EntryRow
 from synth.catalog.store.store import Store
 
 Fate = Literal["todo", "known", "alike"]
@@ -61,7 +61,7 @@ def items(tasks: Sequence[Task], store: Store, *, retry_open: bool = False, retr
 
 def cost_estimator(store: Store) -> CostEstimator:
     """Return the estimator of task times that is based on all entries of `store` that have not failed."""
-    rows = [row for row in store.ls() if isinstance(row, Row) and row.state != FAILED]
+    rows = [row for row in store.ls() if isinstance(row, EntryRow) and row.state != FAILED]
     return CostEstimator(EntryTime(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
 
 

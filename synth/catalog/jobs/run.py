@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from synth.catalog.entry import FAILED, OPEN, STATES, Entry
 from synth.catalog.jobs.queue import Item, Queue, look_up
-from synth.catalog.jobs.runners import Answer, Call, Runner
+from synth.catalog.jobs.runners import Runner, WorkAnswer, WorkCall
 from synth.catalog.jobs.task import Task, entry_of, failure
 from synth.catalog.store.store import Store
 from synth.errors import SynthError
@@ -78,7 +78,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclass
-class Job:
+class JobRun:
     """One run of a job over `items`, limited to `seconds` (wall time) and `tasks`. `listen` is called with its
     progress."""
 
@@ -158,9 +158,9 @@ class Job:
             doc["cut"], deadline = item.cut, CUT_SECONDS
         self._running[item.place] = item
         self._since.setdefault(item.place, time.monotonic())
-        runner.start(Call(item.place, json.dumps(doc), deadline, item.task.options.memory))
+        runner.start(WorkCall(item.place, json.dumps(doc), deadline, item.task.options.memory))
 
-    def _handle(self, answer: Answer, queue: Queue, runner: Runner) -> None:
+    def _handle(self, answer: WorkAnswer, queue: Queue, runner: Runner) -> None:
         item = self._running.pop(answer.number)
         seconds = time.monotonic() - self._since[item.place]
         entry, why, detail = self._read(item, answer, seconds)
@@ -179,7 +179,7 @@ class Job:
             self._keep(item, entry, queue)
 
     @staticmethod
-    def _read(item: Item, answer: Answer, seconds: float) -> tuple[Entry | None, str, str]:
+    def _read(item: Item, answer: WorkAnswer, seconds: float) -> tuple[Entry | None, str, str]:
         """Return the entry of an answer, "" and ""; or None, the cause and its description."""
         if answer.text is None:
             return None, answer.why, answer.detail

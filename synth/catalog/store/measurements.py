@@ -24,7 +24,7 @@ class AttachedDocument(NamedTuple):
     fresh: bool
 
 
-class Match(NamedTuple):
+class MatchedProgram(NamedTuple):
     """A measured program that belongs to an entry. `program`: lowered again, None where the catalog has it already."""
 
     entry: str
@@ -38,7 +38,7 @@ def attach(store: Store, doc: dict) -> list[AttachedDocument]:
     Raises FormatError for another document, SynthError where no program belongs to any entry.
     """
     rows = store_programs.measured_programs(doc)
-    matches: dict[str, list[Match]] = {}
+    matches: dict[str, list[MatchedProgram]] = {}
     for row in rows:
         for match in _matches(store, doc, row):
             matches.setdefault(match.entry, []).append(match)
@@ -50,14 +50,14 @@ def attach(store: Store, doc: dict) -> list[AttachedDocument]:
     ]
 
 
-def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
+def _matches(store: Store, doc: dict, row: dict) -> list[MatchedProgram]:
     with sqlite_errors(store.path):
         known = store.base.execute(
             "SELECT e.fingerprint, p.fingerprint, p.point, p.runtime, p.protocol, p.instances FROM programs p"
             " JOIN entries e ON e.id = p.entry WHERE p.fingerprint = ?", (row["fingerprint"],),
         ).fetchall()  # fmt: skip
         if known:
-            return [Match(entry, StoredProgram(*kept), None) for entry, *kept in known]
+            return [MatchedProgram(entry, StoredProgram(*kept), None) for entry, *kept in known]
         names = store_programs.candidates(store.base, doc, row)
     for name in names:
         try:
@@ -65,11 +65,11 @@ def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
         except FormatError:  # a damaged entry has no programs; `verify` names it
             continue
         if match is not None:
-            return [Match(store.fingerprint_of(name), *match)]
+            return [MatchedProgram(store.fingerprint_of(name), *match)]
     return []
 
 
-def _write(store: Store, entry: str, matches: list[Match], doc: dict, blob: Blob) -> bool:
+def _write(store: Store, entry: str, matches: list[MatchedProgram], doc: dict, blob: Blob) -> bool:
     number = store.row_of(entry)
     with sqlite_errors(store.path), transaction(store.base):
         for match in matches:

@@ -16,7 +16,7 @@ from synth.catalog.isomorphism import invariant
 from synth.catalog.store.blobs import Blob, check_checksum, unpack
 from synth.catalog.store.find import Alias
 from synth.catalog.store.programs import StoredProgram, read
-from synth.catalog.store.rows import LIGHT, Choice, Row, entry, row_of_columns
+from synth.catalog.store.rows import LIGHT, Choice, EntryRow, entry, row_of_columns
 from synth.catalog.store.sqlite_file import connect, snapshot, sqlite_errors
 from synth.errors import FormatError, UsageError
 from synth.program.program import Program
@@ -187,7 +187,7 @@ class Reader:
         collective: str | None = None,
         state: str | None = None,
         ranks: int | None = None,
-    ) -> Iterator[Row | FormatError]:
+    ) -> Iterator[EntryRow | FormatError]:
         """Yield the entries by topology and collective, read without their frontiers; for a damaged one the error.
 
         Each argument that is not None selects the entries with that value.

@@ -23,7 +23,7 @@ CODECS: dict[str, Any] = {EXACT: exact_frontiers, FLOW: scale_frontiers}
 WORTH = {FAILED: 0, OPEN: 1, DONE: 2, INFEASIBLE: 2}
 
 
-class Row(NamedTuple):
+class EntryRow(NamedTuple):
     """The columns of an entry that `ls` shows, read without its frontier.
 
     `points`: the number of points. `steps`: the least and the greatest number of steps. `like`: for an alias the
@@ -183,7 +183,7 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
         raise FormatError(f"entry {name} is damaged: its {part} cannot be read: {error!r}"[:300]) from None
 
 
-def row_of_columns(columns: tuple) -> Row:
+def row_of_columns(columns: tuple) -> EntryRow:
     """Return the row in the `columns` of a query in `LIGHT`. Raises FormatError if it is damaged."""
     try:
         (
@@ -210,7 +210,7 @@ def row_of_columns(columns: tuple) -> Row:
         if not type(topology) is type(collective) is type(created) is type(reason) is str:
             raise ValueError("a text is none")
         steps = None if fewest is None else _pair(fewest, most)
-        return Row._make(
+        return EntryRow._make(
             (
                 fingerprint,
                 topology,

@@ -36,7 +36,7 @@ REPEATED = (
 )
 
 
-class Checked(NamedTuple):
+class CheckedEntry(NamedTuple):
     """The result for one entry with its aliases: `lines`, one for each verified claim, or the `error`."""
 
     fingerprint: str
@@ -45,7 +45,7 @@ class Checked(NamedTuple):
     error: str | None
 
 
-def check(store: Store) -> Iterator[Checked]:
+def check(store: Store) -> Iterator[CheckedEntry]:
     """Check every entry of the catalog with its aliases, oldest first, and yield the results. Raises SynthError where
     the file itself cannot be read."""
     with sqlite_errors(store.path):
@@ -54,7 +54,7 @@ def check(store: Store) -> Iterator[Checked]:
         yield _check_entry(store, number, str(key), f"{collective} on {topology}")
 
 
-def _check_entry(store: Store, number: int, key: str, name: str) -> Checked:
+def _check_entry(store: Store, number: int, key: str, name: str) -> CheckedEntry:
     try:
         entry = store.entry(number)
         lines = [
@@ -64,10 +64,10 @@ def _check_entry(store: Store, number: int, key: str, name: str) -> Checked:
             *_aliases(store, number, entry),
         ]
     except SynthError as error:
-        return Checked(key, name, (), _plain(error, key))
+        return CheckedEntry(key, name, (), _plain(error, key))
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        return Checked(key, name, (), f"is malformed: {error!r}"[:300])
-    return Checked(key, name, tuple(lines), None)
+        return CheckedEntry(key, name, (), f"is malformed: {error!r}"[:300])
+    return CheckedEntry(key, name, tuple(lines), None)
 
 
 def _plain(error: SynthError, key: str) -> str:

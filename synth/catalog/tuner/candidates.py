@@ -15,7 +15,7 @@ from typing import NamedTuple
 from synth.catalog.tuner.cost_terms import Shape, shape
 from synth.catalog.tuner.measurements import Measurement
 from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
-from synth.catalog.tuner.tune import Candidate
+from synth.catalog.tuner.tune import TunerCandidate
 from synth.errors import SynthError, VerificationError
 from synth.export.request import Machine
 from synth.model.rational import show
@@ -41,7 +41,7 @@ class NamedSchedule(NamedTuple):
 class CandidateSet(NamedTuple):
     """The candidates, and notes on how measurements were matched with schedules."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TunerCandidate, ...]
     notes: tuple[str, ...]
 
 
@@ -98,7 +98,7 @@ def candidates(
                 if times is not None and not matched:
                     predicted = times.add(Variant(named.schedule, shapes[k], protocol, instances))
                 algorithm = _algorithm(named, protocol, instances, prefix)
-                result.append(Candidate(algorithm, shapes[k], samples, predicted))
+                result.append(TunerCandidate(algorithm, shapes[k], samples, predicted))
     result += [_foreign(measurement, prefix) for measurement in others]
     unused = [place for place in matched if place[1:] not in pairs]
     if unused:
@@ -108,7 +108,7 @@ def candidates(
 
 def nccl_candidates(
     name: str, schedule: Schedule, machine: Machine | None, times: PredictedTimes, prefix: str = ""
-) -> list[Candidate]:
+) -> list[TunerCandidate]:
     """Return NCCL's algorithm `name` in each protocol, for any number of elements, predicted by the equal
     `schedule`."""
     shape = _shape(schedule, False)
@@ -118,7 +118,7 @@ def nccl_candidates(
         label = f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}")
         options = (("algorithm", name), ("protocol", protocol.lower()))
         predicted = times.add(Variant(schedule, shape, protocol))
-        result.append(Candidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), shape, (), predicted))
+        result.append(TunerCandidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), shape, (), predicted))
     return result
 
 
@@ -186,16 +186,16 @@ def _algorithm(named: NamedSchedule, protocol: str, instances: int, prefix: str)
     return Algorithm(prefix + named.name, OURS, named.schedule, protocol, instances, divisor)
 
 
-def _foreign(one: Measurement, prefix: str) -> Candidate:
+def _foreign(one: Measurement, prefix: str) -> TunerCandidate:
     """Return the candidate of an algorithm without a schedule; the chunks of a program of synth still give its
     divisor."""
     ours = one.backend == OURS
     divisor = one.divisor if ours else 1
     label = prefix + one.label.replace(" ", "-") if ours else one.label
-    return Candidate(Algorithm(label, one.backend, None, one.protocol, 1, divisor, one.options), None, one.samples)
+    return TunerCandidate(Algorithm(label, one.backend, None, one.protocol, 1, divisor, one.options), None, one.samples)
 
 
-def _with_distinct_labels(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _with_distinct_labels(candidates: Sequence[TunerCandidate]) -> list[TunerCandidate]:
     """Return the candidates with protocol and instances in their labels, as in ``S3-R7-C6-LL-x2``; equal labels are
     numbered."""
     labels: set[str] = set()

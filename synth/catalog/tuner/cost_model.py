@@ -1,6 +1,6 @@
 """The cost model: nominal from a network's α and β, or fitted to measured times.
 
-    Model  kind coefficients says rows typical greatest left_out
+    TimeModel  kind coefficients says rows typical greatest left_out
 
 Fitted: non-negative least squares of relative errors (each row is divided by its time), over the terms of `cost_terms`
 that the measurements tell apart; a term that is a sum of others there is left out, and said to be (Lawson and Hanson,
@@ -41,7 +41,7 @@ NOMINAL = (
 )
 
 
-class Row(NamedTuple):
+class MeasuredTime(NamedTuple):
     """One measured time, in seconds, of one algorithm at one size."""
 
     shape: Shape
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Model:
+class TimeModel:
     """A cost model: the `coefficients` of its terms by name.
 
     `typical`, `greatest`: median and maximum of |predicted/measured - 1| over the `rows` of the fit. `left_out`: terms
@@ -87,7 +87,7 @@ class Model:
         }  # fmt: skip
 
 
-def nominal(network: Network, per_send: MessageCost = NO_COST) -> Model:
+def nominal(network: Network, per_send: MessageCost = NO_COST) -> TimeModel:
     """Return the model of a network without measurements; it has no launch overhead, since none is known.
 
     A step pays `per_send` for one message at either end.
@@ -100,10 +100,10 @@ def nominal(network: Network, per_send: MessageCost = NO_COST) -> Model:
             coefficients[f"wire {show(latency)} {protocol}"] = WIRE_FACTOR[protocol]
     messages = f", a message costs {per_send} at either end" if per_send else ""
     says = NOMINAL.format(network=network.name, messages=messages)
-    return Model("nominal", dict(sorted(coefficients.items())), says)
+    return TimeModel("nominal", dict(sorted(coefficients.items())), says)
 
 
-def fit(rows: Sequence[Row], says: str = "") -> Model:
+def fit(rows: Sequence[MeasuredTime], says: str = "") -> TimeModel:
     """Return the model that fits `rows` best, `says` describing the measurements.
 
     A call takes the longer of its chain and its links (`cost_terms`). Which of the two is longer follows from the fit,
@@ -128,7 +128,7 @@ def fit(rows: Sequence[Row], says: str = "") -> Model:
     errors = []
     for (chain, links), time in zip(pairs, times, strict=True):
         errors.append(abs(max(_sum(coefficients, chain), _sum(coefficients, links)) / time - 1))
-    return Model("fitted", coefficients, says, len(rows), median(errors), max(errors), left_out)
+    return TimeModel("fitted", coefficients, says, len(rows), median(errors), max(errors), left_out)
 
 
 def _sum(coefficients: Mapping[str, float], row: Mapping[str, float]) -> float:
@@ -173,7 +173,7 @@ def _independent(matrix: Any) -> list[int]:
 
 
 def lines(doc: dict, unit_gbps: float | None = None) -> list[str]:
-    """Return the description of a fitted model in words, from its document (`Model.to_json`); [] for a nominal one."""
+    """Return a fitted model in words, from its document (`TimeModel.to_json`); [] for a nominal one."""
     if doc.get("kind") != "fitted":
         return []
     said = []

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, Model, nominal
+from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, TimeModel, nominal
 from synth.catalog.tuner.cost_terms import Shape
 from synth.errors import SynthError, VerificationError
 from synth.model.schedule import Schedule
@@ -54,7 +54,7 @@ class PredictedTimes:
         self, network: Network, per_send: MessageCost = NO_COST, late: Callable[[], bool] = lambda: False
     ) -> None:
         self.network, self.per_send, self.late = network, per_send, late
-        self.model: Model = nominal(network, per_send)
+        self.model: TimeModel = nominal(network, per_send)
         self._variants: list[Variant] = []
         self._networks: dict[str, Network] = {}
         self._least = cache(self._least_nominal)

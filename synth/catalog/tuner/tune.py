@@ -1,8 +1,8 @@
 """The tuner: the choice of an algorithm for each range of message sizes, from measurements or from the cost model.
 
-    Candidate  algorithm shape samples
-    Question   collective ranks sizes element tolerance root
-    Answer     table algorithms notes
+    TunerCandidate  algorithm shape samples
+    Question        collective ranks sizes element tolerance root
+    TunedTable      table algorithms notes
 
 Measured times are used where there are any. Algorithms without measurements are predicted by the model that is fitted
 to the others. Times of a nominal model and measured times are never compared.
@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import ceil, log
 from typing import NamedTuple
 
-from synth.catalog.tuner.cost_model import Model, Row, fit
+from synth.catalog.tuner.cost_model import MeasuredTime, TimeModel, fit
 from synth.catalog.tuner.cost_terms import Shape
 from synth.catalog.tuner.curves import BEYOND, Curve, Predict, cached_seconds
 from synth.catalog.tuner.measurements import Sample
@@ -32,7 +32,7 @@ ROWS_A_TERM = 2  # measured times for each fitted coefficient that a fit needs t
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TunerCandidate:
     """An algorithm, its shape for the cost model (None: unknown), and its measured samples.
 
     `predicted`: its seconds by size where nothing was measured. None: the cost model predicts them.
@@ -58,7 +58,7 @@ class Question(NamedTuple):
     root: int | None = None
 
 
-class Answer(NamedTuple):
+class TunedTable(NamedTuple):
     """The table, with indices into `algorithms`, the algorithms that it uses, and notes for the user."""
 
     table: Table
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
     notes: tuple[str, ...]
 
 
-def fit_model(candidates: Sequence[Candidate], says: str) -> Model | None:
+def fit_model(candidates: Sequence[TunerCandidate], says: str) -> TimeModel | None:
     """Return the cost model fitted to the measured times of candidates whose schedules are known, or None without any.
 
     `says`: where the measurements come from, in words.
@@ -76,11 +76,11 @@ def fit_model(candidates: Sequence[Candidate], says: str) -> Model | None:
         shape, algorithm = candidate.shape, candidate.algorithm
         if shape is not None:
             for sample in candidate.samples:
-                rows.append(Row(shape, algorithm.protocol, algorithm.instances, sample.size, sample.seconds))
+                rows.append(MeasuredTime(shape, algorithm.protocol, algorithm.instances, sample.size, sample.seconds))
     return fit(rows, says) if rows else None
 
 
-def choose_algorithms(question: Question, candidates: Sequence[Candidate], model: Model | None) -> Answer:
+def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], model: TimeModel | None) -> TunedTable:
     """Return the table of ranges for `question`, with the expected time at each size.
 
     Candidates without measurements are predicted by `model` (None: they have no time). Raises SynthError if no
@@ -132,7 +132,7 @@ def choose_algorithms(question: Question, candidates: Sequence[Candidate], model
         tuple(library),
         tuple(times),
     )
-    return Answer(table, tuple(considered[k].algorithm for k in used), tuple(notes))
+    return TunedTable(table, tuple(considered[k].algorithm for k in used), tuple(notes))
 
 
 def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -148,7 +148,9 @@ def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(result))
 
 
-def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> Range:
+def _compared(
+    row: Range, candidates: Sequence[TunerCandidate], options: Sequence[Option], sizes: Sequence[int]
+) -> Range:
     """Return `row`, with more schedules at its end where it ends with a library's algorithm.
 
     They are for comparison on runtimes that do not pad: at each judged size the fastest schedule whose divisor divides
@@ -185,7 +187,9 @@ def _least(options: Sequence[Option], group: Sequence[int], size: int) -> float 
     return min((time for k in group if (time := options[k].seconds(size)) is not None), default=None)
 
 
-def _considered(candidates: Sequence[Candidate], model: Model | None, notes: list[str]) -> list[Candidate]:
+def _considered(
+    candidates: Sequence[TunerCandidate], model: TimeModel | None, notes: list[str]
+) -> list[TunerCandidate]:
     """Return the candidates whose times can be compared: all predicted, or measured and predicted by a sufficient
     fit."""
     if not any(c.samples for c in candidates):
@@ -202,13 +206,13 @@ def _considered(candidates: Sequence[Candidate], model: Model | None, notes: lis
     return kept
 
 
-def _reach(candidates: Sequence[Candidate]) -> tuple[int, int] | None:
+def _reach(candidates: Sequence[TunerCandidate]) -> tuple[int, int] | None:
     """Return the least and the greatest size at which schedules were timed; neither times nor a fit extend beyond."""
     sizes = [sample.size for c in candidates if c.shape is not None for sample in c.samples]
     return (min(sizes), max(sizes)) if sizes else None
 
 
-def _curve(candidate: Candidate, model: Model | None, reach: tuple[int, int] | None) -> Curve:
+def _curve(candidate: TunerCandidate, model: TimeModel | None, reach: tuple[int, int] | None) -> Curve:
     shape, algorithm = candidate.shape, candidate.algorithm
     if candidate.predicted is not None and not candidate.samples:
         return Curve((), candidate.predicted)
@@ -249,7 +253,7 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
 
 
 def _left(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[TunerCandidate],
     orders: Sequence[tuple[int, ...]],
     sizes: Sequence[int],
     ours: Sequence[float | None],

@@ -9,13 +9,13 @@ from synth.checker.fields import mapping, need
 from synth.model.documents.json_reader import items, number
 
 if TYPE_CHECKING:
-    from synth.checker.certificates.cuts import Packing
+    from synth.checker.certificates.cuts import PricedCuts
 
 # Maximum number of branchings on one path of a case tree, which is read by recursion.
 MOST_DEPTH = 100
 
 
-def least_value(packing: Packing, tree: dict, unit: int, place: str) -> int:
+def least_value(packing: PricedCuts, tree: dict, unit: int, place: str) -> int:
     """Return the least value Σ weights over the leaves of a case tree, after checking that each is proved.
 
     The tree branches on "does rank n hold a chunk of `unit` after step t?". `place` is where it stands in the
@@ -27,7 +27,7 @@ def least_value(packing: Packing, tree: dict, unit: int, place: str) -> int:
     return value or 0
 
 
-def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lacks: tuple) -> int | None:
+def _least(packing: PricedCuts, tree: dict, unit: int, place: str, has: tuple, lacks: tuple) -> int | None:
     need(type(tree) is dict and len(has) + len(lacks) < MOST_DEPTH, "expected a case tree", place)
     if tree.keys() == {"cuts"}:
         return packing.cuts(tree["cuts"], unit, f"{place}.cuts", has=has, lacks=lacks)
@@ -51,7 +51,7 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
     return min((v for v in cases if v is not None), default=None)
 
 
-def first_to_complete(packing: Packing, roots: dict) -> int:
+def first_to_complete(packing: PricedCuts, roots: dict) -> int:
     """Return the least value over the ranks that may be the first to hold the whole sum, after checking each.
 
     `roots` has the cuts of one rank of each orbit. Sends up to the moment of completion must enter the cuts `before`
@@ -98,7 +98,7 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
     return min(values.values())
 
 
-def crossings(packing: Packing, parts: list, weight: int) -> int:
+def crossings(packing: PricedCuts, parts: list, weight: int) -> int:
     """Return the least price of the sends of a chunk between the parts of a partition, for one allreduce.
 
     The parts hold each rank once. A send between parts is a message of one way. The first part to hold all

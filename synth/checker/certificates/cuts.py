@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from synth.checker.certificates import case_trees, single_chunk, switch_operations
-from synth.checker.certificates.instance import Instance, Switch
+from synth.checker.certificates.instance import Instance, InstanceSwitch
 from synth.checker.certificates.renumbering import renumbered
 from synth.checker.fields import mapping, need, permutation
 from synth.checker.orbits import Orbits
@@ -82,7 +82,7 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         total, scale = switch_operations.total_and_scale(problem, certificate["ports"])
         rounds = -(-(number(chunks, "chunks", 1) * total) // scale) if chunks else 0
         return Fraction(max(rounds, steps or 0), chunks) if chunks else Fraction(total, scale)
-    packing = Packing(certificate, problem, layers)
+    packing = PricedCuts(certificate, problem, layers)
     match kind:
         case "allreduce-cuts":
             total = case_trees.first_to_complete(packing, certificate["roots"])
@@ -148,7 +148,7 @@ def _too_few(certificate: dict, problem: Instance) -> Fraction:
 UNTIMED = {"distance": _distance, "unreachable": _unreachable, "too-few-steps": _too_few}
 
 
-def _switch_key(switch: Switch, ranks: Sequence[int], limits: Sequence[int]) -> tuple:
+def _switch_key(switch: InstanceSwitch, ranks: Sequence[int], limits: Sequence[int]) -> tuple:
     """Return what a switch is with its ranks and limits renumbered: equal for switches that are the same."""
     ports = []
     for rank, up in switch.up.items():
@@ -157,7 +157,7 @@ def _switch_key(switch: Switch, ranks: Sequence[int], limits: Sequence[int]) -> 
     return switch.through, frozenset(ports)
 
 
-class Packing:
+class PricedCuts:
     """The prices of a certificate, checked, and the checks that cuts are paid for by them.
 
     A cut is a list theta of times: rank n is inside it from time 0 through theta[n], or never where that is -1.
@@ -405,7 +405,9 @@ class Packing:
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
         return total
 
-    def _switch_sends_pay(self, switch: Switch, weights: list[tuple[int, list[int]]], step: int, place: str) -> None:
+    def _switch_sends_pay(
+        self, switch: InstanceSwitch, weights: list[tuple[int, list[int]]], step: int, place: str
+    ) -> None:
         """Check that no send of the switch at `step` enters cuts of more weight than the prices of its ports.
 
         A multicast from s enters a cut if s is outside and a member inside. Its members beside s weigh at most the sum

@@ -16,7 +16,7 @@ MOST_WORK = 4_000_000
 
 
 @dataclass(frozen=True)
-class Switch:
+class InstanceSwitch:
     """A switch that multicasts: for each rank with a port the limits that its data count against, in and out.
 
     With `through` the issuer's own data count as those of any member.
@@ -86,7 +86,7 @@ class Instance:
             self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
 
     def _read_switches(self, topology: dict, turned: bool) -> None:
-        self.switches: list[Switch] = []
+        self.switches: list[InstanceSwitch] = []
         for i, row in enumerate(topology.get("multicast", [])):
             place = f"topology.multicast[{i}]"
             need(row["own"] in ("through", "local"), "expected through or local", place)
@@ -99,7 +99,7 @@ class Instance:
                 down[rank] = tuple(number(k, place, 0, len(self.limits)) for k in second)
             for rank in up:
                 self.peers[rank].update(up.keys() - {rank})
-            self.switches.append(Switch(row["own"] == "through", up, down))
+            self.switches.append(InstanceSwitch(row["own"] == "through", up, down))
 
     def _read_collective(self, collective: dict, n: int) -> None:
         units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)

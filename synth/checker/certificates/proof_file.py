@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from synth.checker.certificates import lrat
-from synth.checker.certificates.step_formula import Size, dimacs_hash, formula
+from synth.checker.certificates.step_formula import FormulaSize, dimacs_hash, formula
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint
 from synth.errors import UncheckedError, VerificationError
 from synth.model.documents import json_reader
@@ -24,7 +24,7 @@ KEYS = frozenset({"kind", "problem", "chunks", "steps", "rounds", "cnf", "file",
 MAX_BYTES = 4 << 30  # Bytes of an unpacked proof: a longer one is refused while it is unpacked, and fills no memory.
 
 
-def check(certificate: dict, topology: dict, collective: dict, size: Size, folder: Path) -> int:
+def check(certificate: dict, topology: dict, collective: dict, size: FormulaSize, folder: Path) -> int:
     """Check the proof file that `certificate` names, in `folder`; return the number of its LRAT steps.
 
     It proves that there is no schedule of this `size`. `topology` and `collective` (one chunk per unit) are the objects

@@ -23,7 +23,7 @@ from synth.errors import VerificationError
 from synth.model.documents.json_reader import items, number
 
 if TYPE_CHECKING:
-    from synth.checker.certificates.cuts import Packing
+    from synth.checker.certificates.cuts import PricedCuts
 
 # Maximum characters of a packed proof in a certificate, and maximum bytes of its lines.
 MOST_PACKED, MOST_TEXT = 20_000, 1 << 20
@@ -145,7 +145,7 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     return steps * (len(problem.pre[unit]) + 1) * sum((2 * degree[n] + 2) ** 2 for n in range(problem.ranks))
 
 
-def total_price(packing: Packing, given: dict) -> int:
+def total_price(packing: PricedCuts, given: dict) -> int:
     """Return the sum over all units of the least price of one chunk, after checking the proofs.
 
     `given`: [least price, packed LRAT proof] of one unit of each orbit, by its number. Raises VerificationError.

@@ -37,7 +37,7 @@ from synth.errors import UncheckedError, VerificationError
 MAX_SENDS = 4_000_000
 
 
-class Size(NamedTuple):
+class FormulaSize(NamedTuple):
     """C chunks per unit, S steps and R rounds in all."""
 
     chunks: int
@@ -53,7 +53,7 @@ def dimacs_hash(variables: int, clauses: Sequence[Sequence[int]]) -> str:
     return digest.hexdigest()
 
 
-def formula(topology: dict, collective: dict, size: Size) -> tuple[int, list[list[int]]]:
+def formula(topology: dict, collective: dict, size: FormulaSize) -> tuple[int, list[list[int]]]:
     """Return the number of variables and the clauses, which every schedule of this size satisfies.
 
     `topology` and `collective` (one chunk per unit) are the objects of documents. Raises VerificationError for sums
@@ -78,7 +78,7 @@ def formula(topology: dict, collective: dict, size: Size) -> tuple[int, list[lis
     return _formula(problem, size)
 
 
-def _formula(problem: Instance, size: Size) -> tuple[int, list[list[int]]]:
+def _formula(problem: Instance, size: FormulaSize) -> tuple[int, list[list[int]]]:
     spare = size.rounds - size.steps
     if spare < 0 or size.steps < 1:
         return 0, [[]]

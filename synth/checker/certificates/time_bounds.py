@@ -25,7 +25,7 @@ import numpy as np
 from synth.checker.certificates import cuts, partition, path_lengths, throughput_cuts
 from synth.checker.exact_sums import MAX_SUM, check_fits
 from synth.checker.fields import mapping, need
-from synth.checker.schedule.collective import Collective
+from synth.checker.schedule.collective import ReplayCollective
 from synth.errors import UncheckedError, VerificationError, malformed
 from synth.model.documents.json_reader import items, number
 from synth.model.link_table import LinkTable, ends, members
@@ -45,7 +45,7 @@ FAR = MAX_SUM // 4  # more than the latency of any path; sums of three such numb
 MOST_WORK = 1 << 29  # relaxations of links in one search for least latencies, after which the check is given up
 
 
-class Demand(NamedTuple):
+class CollectiveData(NamedTuple):
     """The data of a collective.
 
     `name`, `root`: those of a collective of `NAMED`, else None. `share`: bytes of a unit by the size.
@@ -60,7 +60,7 @@ class Demand(NamedTuple):
     document: dict | None = None
 
 
-def named_demand(name: str, ranks: int, root: int | None) -> Demand:
+def named_demand(name: str, ranks: int, root: int | None) -> CollectiveData:
     """Return the data of a collective of `NAMED`; `root` is None where it has none."""
 
     def crossing(sources: np.ndarray, targets: np.ndarray) -> int:
@@ -80,12 +80,12 @@ def named_demand(name: str, ranks: int, root: int | None) -> Demand:
                 return int(from_ranks > 0 and to_ranks > 0)
 
     share = Fraction(1, ranks) if name in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
-    return Demand(name, root, share, crossing)
+    return CollectiveData(name, root, share, crossing)
 
 
-def written_demand(document: dict, ranks: int, place: str) -> Demand:
+def written_demand(document: dict, ranks: int, place: str) -> CollectiveData:
     """Return the data of a collective that is written out, one chunk a unit. Raises VerificationError."""
-    task = Collective.read(document, 1, ranks, place)
+    task = ReplayCollective.read(document, 1, ranks, place)
     holders: list[set[int]] = [set() for _ in range(task.chunks)]
     held, ends_with = [0] * ranks, [0] * ranks
     for at in task.pre:
@@ -105,10 +105,10 @@ def written_demand(document: dict, ranks: int, place: str) -> Demand:
                 units.add(unit)
         return len(units)
 
-    return Demand(None, None, Fraction(1, max(*held, *ends_with, 1)), crossing, document)
+    return CollectiveData(None, None, Fraction(1, max(*held, *ends_with, 1)), crossing, document)
 
 
-class Machine:
+class MachineArrays:
     """A topology as arrays: ends and bandwidths of links, latencies as multiples of 1 / `scale` µs."""
 
     def __init__(self, topology: Topology) -> None:
@@ -143,7 +143,7 @@ class Machine:
         raise UncheckedError("is too large to check", "$")
 
 
-def check(certificate: dict, topology: Topology, demand: Demand, size: int) -> Fraction:
+def check(certificate: dict, topology: Topology, demand: CollectiveData, size: int) -> Fraction:
     """Return the bound that the certificate proves: µs that the collective takes for `size` bytes.
 
     It holds for every program whose transfers take the time above, with any number and size of messages. Raises
@@ -153,7 +153,7 @@ def check(certificate: dict, topology: Topology, demand: Demand, size: int) -> F
         kind = mapping(certificate, "$")["kind"]
         need(isinstance(kind, str) and kind in KEYS, f"unknown kind {str(kind)[:40]!r}", "kind")
         need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
-        machine = Machine(topology)
+        machine = MachineArrays(topology)
         if kind == "time-rate":
             seconds = _seconds_per_gb(certificate["rate"], topology, demand)
             need(seconds > 0, "proves nothing: perhaps nothing has to move, and no latency is waited for", "rate")
@@ -163,7 +163,7 @@ def check(certificate: dict, topology: Topology, demand: Demand, size: int) -> F
         raise VerificationError(malformed(error, "certificate")) from None
 
 
-def _seconds_per_gb(rate: dict, topology: Topology, demand: Demand) -> Fraction:
+def _seconds_per_gb(rate: dict, topology: Topology, demand: CollectiveData) -> Fraction:
     """Return the seconds per GB of a unit that the certificate `rate` proves for any schedule."""
     kind = mapping(rate, "rate")["kind"]
     if kind in cuts.KEYS:
@@ -177,7 +177,7 @@ def _seconds_per_gb(rate: dict, topology: Topology, demand: Demand) -> Fraction:
     return RATES.get(kind, throughput_cuts.check)(rate, topology)
 
 
-def _first(machine: Machine) -> Fraction:
+def _first(machine: MachineArrays) -> Fraction:
     """Return the least latency, µs, from a rank to a rank over a link or through switches."""
     start = np.where(machine.switch, MAX_SUM, 0)
     onward = machine.distances(start, np.flatnonzero(machine.switch[machine.src]), machine.latency, back=True)
@@ -197,7 +197,7 @@ def _mask(rows: object, count: int, place: str) -> np.ndarray:
     return mask
 
 
-def _cut(certificate: dict, machine: Machine, demand: Demand, size: int) -> Fraction:
+def _cut(certificate: dict, machine: MachineArrays, demand: CollectiveData, size: int) -> Fraction:
     """Return the µs that a ``time-cut`` proves."""
     nodes, ranks = machine.nodes, machine.ranks
     inside = _mask(certificate["inside"], nodes, "inside")
@@ -227,7 +227,7 @@ def _cut(certificate: dict, machine: Machine, demand: Demand, size: int) -> Frac
 
 
 def _windows(
-    limits: object, machine: Machine, crossing: np.ndarray, begin: np.ndarray, remains: np.ndarray
+    limits: object, machine: MachineArrays, crossing: np.ndarray, begin: np.ndarray, remains: np.ndarray
 ) -> list[tuple[Fraction, Fraction]]:
     """Return (µs outside the window, GB/s) of each limit in `limits`, and of the links that cross in none of them.
 

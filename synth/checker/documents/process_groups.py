@@ -7,7 +7,7 @@ from fractions import Fraction
 from synth.checker.certificates import process_groups
 from synth.checker.fields import need
 from synth.checker.schedule import replay as verify
-from synth.checker.schedule.machine import Fabric
+from synth.checker.schedule.machine import ReplayMachine
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import MACHINE, Unchecked
@@ -116,7 +116,7 @@ def _network(doc: object) -> Network:
     place = "$.topology"
     if not isinstance(doc, dict):
         raise FormatError("names its topology without its links; write it anew with `synth groups`", place=place)
-    Fabric.read(doc, place)
+    ReplayMachine.read(doc, place)
     json_reader.text(doc["name"], f"{place}.name")
     need(json_reader.fraction(doc["unit_gbps"], f"{place}.unit_gbps") > 0, "is no bandwidth", f"{place}.unit_gbps")
     for i, late in enumerate(json_reader.items(doc.get("latency_us", []), f"{place}.latency_us")):

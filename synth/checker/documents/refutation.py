@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 from synth.checker.certificates import proof_file
-from synth.checker.certificates.step_formula import Size
+from synth.checker.certificates.step_formula import FormulaSize
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.errors import VerificationError, malformed
@@ -49,8 +49,8 @@ def check(doc: dict, folder: Path) -> list[str]:
     """
     json_reader.fields(doc, "$", FIELDS)
     json_reader.one_of(doc["schema"], (SCHEMA,), "$.schema")
-    chunks, steps, rounds = [json_reader.number(doc[key], f"$.{key}", 1) for key in Size._fields]
-    size = Size(chunks, steps, rounds)
+    chunks, steps, rounds = [json_reader.number(doc[key], f"$.{key}", 1) for key in FormulaSize._fields]
+    size = FormulaSize(chunks, steps, rounds)
     replay.problem(doc["topology"], doc["collective"])
     if not isinstance(doc["certificate"], dict):
         raise VerificationError(exact_frontier.NO_CERTIFICATE, "$.certificate")
@@ -61,7 +61,7 @@ def check(doc: dict, folder: Path) -> list[str]:
     return [f"C={chunks} S={steps} R={rounds}: no schedule, {reason}", exact_frontier.ASSUMED[SCHEMA]]
 
 
-def _reason(doc: dict, folder: Path, size: Size) -> str:
+def _reason(doc: dict, folder: Path, size: FormulaSize) -> str:
     """Check that the certificate leaves no schedule of this size, and return why, in words."""
     certificate, place = doc["certificate"], "$.certificate"
     kind = certificate.get("kind")

@@ -7,7 +7,7 @@ a unit), "root", "bounds": [{"size": bytes, "time_us": fraction, "certificate"}]
 from __future__ import annotations
 
 from synth.checker.certificates import time_bounds
-from synth.checker.certificates.time_bounds import NAMED, ROOTED, Demand
+from synth.checker.certificates.time_bounds import NAMED, ROOTED, CollectiveData
 from synth.checker.documents import link_columns
 from synth.checker.fields import need
 from synth.errors import VerificationError
@@ -43,7 +43,7 @@ def document(doc: dict) -> list[str]:
     return [*lines, f"{MACHINE}, and switches that neither multicast nor reduce"]
 
 
-def demand(doc: dict, ranks: int) -> Demand:
+def demand(doc: dict, ranks: int) -> CollectiveData:
     """Return the data of the document's collective. Raises VerificationError."""
     if isinstance(doc["collective"], dict):
         need(doc["root"] is None, "is null beside a collective that is written out", "$.root")

@@ -42,7 +42,7 @@ Row = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Collective:
+class ReplayCollective:
     """A collective: `pre` and `post` by address, ``chunk * ranks + rank``.
 
     A post address has the contributions that are wanted there, None for all of them.
@@ -56,7 +56,7 @@ class Collective:
     post: dict[int, frozenset[int] | None]
 
     @staticmethod
-    def read(doc: object, per_unit: int, ranks: int, place: str) -> Collective:
+    def read(doc: object, per_unit: int, ranks: int, place: str) -> ReplayCollective:
         """Read the `collective` object of a schedule with `per_unit` chunks of each unit. Raises VerificationError.
 
         All chunks of a unit are alike, so that the first of each says what the whole collective is; and a collective
@@ -78,7 +78,7 @@ class Collective:
         pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
         post = _pairs(fields["post"], chunks, ranks, f"{place}.post", 3 if fields["combining"] else 2)
         name = json_reader.text(fields["name"], f"{place}.name")
-        task = Collective(name, ranks, chunks, fields["combining"], frozenset(pre), post)
+        task = ReplayCollective(name, ranks, chunks, fields["combining"], frozenset(pre), post)
         if task.combining:
             _check_sums(task, f"{place}.post")
         if not _as_defined(task, _roots(task, fields["root"], f"{place}.root"), per_unit, place):
@@ -87,7 +87,7 @@ class Collective:
             )
         return task
 
-    def unit(self, per_unit: int) -> Collective:
+    def unit(self, per_unit: int) -> ReplayCollective:
         """Return the collective with the first of each unit's `per_unit` chunks alone."""
         size = per_unit * self.ranks
 
@@ -101,7 +101,7 @@ class Collective:
         post = {moved(at): want for at, want in self.post.items() if kept(at)}
         return replace(self, chunks=self.chunks // per_unit, pre=pre, post=post)
 
-    def split(self, per_unit: int) -> Collective:
+    def split(self, per_unit: int) -> ReplayCollective:
         """Return the collective with `per_unit` chunks in the place of each one."""
         size = per_unit * self.ranks
         pre: set[int] = set()
@@ -115,7 +115,7 @@ class Collective:
         return replace(self, chunks=self.chunks * per_unit, pre=frozenset(pre), post=post)
 
 
-def _check_sums(task: Collective, place: str) -> None:
+def _check_sums(task: ReplayCollective, place: str) -> None:
     """Check that every sum that a rank wants has contributions, and that all of them exist."""
     contributed = {at // task.ranks for at in task.pre}
     for at, want in task.post.items():
@@ -163,7 +163,7 @@ def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
     return frozenset(some)
 
 
-def _roots(task: Collective, root: object, place: str) -> list[int]:
+def _roots(task: ReplayCollective, root: object, place: str) -> list[int]:
     """Return the roots: one rank, several for a collective whose name begins with multi-, none for the others.
 
     No claim rests on the roots of a collective with a name of its own, which may give any. Raises VerificationError.
@@ -186,7 +186,7 @@ def _roots(task: Collective, root: object, place: str) -> list[int]:
     return roots if task.name in ROOTED else []
 
 
-def _as_defined(task: Collective, roots: list[int], c: int, place: str) -> bool:
+def _as_defined(task: ReplayCollective, roots: list[int], c: int, place: str) -> bool:
     """Return True where pre and post are as the collective's name says.
 
     A name that is not synth's own says nothing: then all chunks of a unit must be alike, else VerificationError.

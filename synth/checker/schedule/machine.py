@@ -47,7 +47,7 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class ReplayMachine:
     """Links, limits and physical wires as the document gives them, checked to be consistent with each other.
 
     A limit counts a link as often as it lists it.
@@ -60,7 +60,7 @@ class Fabric:
     switches: dict[str, Switch] = field(default_factory=dict)
 
     @staticmethod
-    def read(doc: object, place: str) -> Fabric:
+    def read(doc: object, place: str) -> ReplayMachine:
         """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
         fields = json_reader.fields(
             doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast"}
@@ -95,14 +95,14 @@ class Fabric:
         switches: dict[str, Switch] = {}
         if "multicast" in fields:
             switches = _read_switches(fields["multicast"], ranks, limits, f"{place}.multicast")
-        fabric = Fabric(ranks, links, tuple(limits), wires, switches)
+        machine = ReplayMachine(ranks, links, tuple(limits), wires, switches)
         for key in links:
-            for hop in fabric.hops(key):
+            for hop in machine.hops(key):
                 if wires and hop not in wires:
                     raise VerificationError(
                         f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place
                     )
-        return fabric
+        return machine
 
     @staticmethod
     def hops(key: LinkKey) -> list[Wire]:
@@ -160,7 +160,7 @@ def _read_wires(doc: object, place: str) -> dict[Wire, int]:
     return wires
 
 
-def count_loads(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
+def count_loads(rows: list, chunks: int, machine: ReplayMachine, place: str) -> dict[LinkKey, int]:
     """Return the number of sends of a step over each link, after checking the form of every row.
 
     `rows`: the sends as the document gives them. `chunks`: number of chunks. Raises VerificationError. Rows without
@@ -181,33 +181,33 @@ def count_loads(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[Lin
             try:
                 load[src][dst] += 1
             except KeyError:  # the first on its link
-                if (src, dst, ()) not in fabric.links:
+                if (src, dst, ()) not in machine.links:
                     break
                 load.setdefault(src, {})[dst] = 1
         else:
             return {(src, dst, ()): n for src, row in load.items() for dst, n in row.items()}
     except (TypeError, ValueError):  # no row of four
         pass
-    keys = [_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)]
+    keys = [_send(row, chunks, machine, f"{place}[{i}]") for i, row in enumerate(rows)]
     return Counter([key for key in keys if key is not None])
 
 
-def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | None:
+def _send(row: object, chunks: int, machine: ReplayMachine, place: str) -> LinkKey | None:
     """Return the link of a send; None for a rank that adds its input to what it holds, or puts it there."""
     row = json_reader.items(row, place)
     if len(row) not in (4, 5):
         raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
     json_reader.number(row[0], f"{place}[0]", 0, chunks)
     src, dst = (
-        json_reader.number(row[1], f"{place}[1]", 0, fabric.ranks),
-        json_reader.number(row[2], f"{place}[2]", 0, fabric.ranks),
+        json_reader.number(row[1], f"{place}[1]", 0, machine.ranks),
+        json_reader.number(row[2], f"{place}[2]", 0, machine.ranks),
     )
     via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
     if row[3] not in KINDS:
         raise VerificationError(f"kind {row[3]!r} is none of {', '.join(KINDS)}", f"{place}[3]")
     if src == dst and not via and row[3] in ("copy-input", "reduce-input"):
         return None
-    if (src, dst, via) not in fabric.links:
+    if (src, dst, via) not in machine.links:
         through = f" through {' '.join(via)}" if via else ""
         raise VerificationError(f"there is no link {src} -> {dst}{through}", place)
     return src, dst, via
@@ -247,7 +247,7 @@ def _read_switches(
     return switches
 
 
-def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[list[list], Counter[int | Wire]]:
+def switch_sends(rows: list, chunks: int, machine: ReplayMachine, place: str) -> tuple[list[list], Counter[int | Wire]]:
     """Return the sends from rank to rank with the effect of the switch sends `rows`, and their loads.
 
     The loads are those of limits, by index, and of wires, where wires end at the switch. Each send ends with the place
@@ -255,16 +255,16 @@ def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[l
     """
     moves: list[list] = []
     loads: Counter[int | Wire] = Counter()
-    wired = set(chain.from_iterable(fabric.wires))
+    wired = set(chain.from_iterable(machine.wires))
     for i, row in enumerate(rows):
         here = f"{place}[{i}]"
         if len(json_reader.items(row, here)) != 5:
             raise VerificationError("expected [chunk, rank, group, kind, switch]", here)
         chunk = json_reader.number(row[0], f"{here}[0]", 0, chunks)
-        rank = json_reader.number(row[1], f"{here}[1]", 0, fabric.ranks)
-        group = [json_reader.number(r, f"{here}[2]", 0, fabric.ranks) for r in json_reader.items(row[2], f"{here}[2]")]
+        rank = json_reader.number(row[1], f"{here}[1]", 0, machine.ranks)
+        group = [json_reader.number(r, f"{here}[2]", 0, machine.ranks) for r in json_reader.items(row[2], f"{here}[2]")]
         kind = json_reader.one_of(row[3], SWITCH_KINDS, f"{here}[3]")
-        switch = fabric.switches.get(json_reader.text(row[4], f"{here}[4]"))
+        switch = machine.switches.get(json_reader.text(row[4], f"{here}[4]"))
         if switch is None:
             raise VerificationError(f"there is no switch {row[4]} that multicasts", f"{here}[4]")
         if any(a >= b for a, b in pairwise(group)) or rank not in group or len(group) < 2:
@@ -281,7 +281,7 @@ def switch_sends(rows: list, chunks: int, fabric: Fabric, place: str) -> tuple[l
                 moves.append([chunk, rank, member, "copy" if kind == "multicast" else "reduce", None, here])
         loads.update(switch.loads(rank, group, kind))
         for wire in switch.wires(row[4], rank, group, kind) if row[4] in wired else ():
-            if wire not in fabric.wires:
+            if wire not in machine.wires:
                 raise VerificationError(f"there is no wire {wire[0]} -> {wire[1]}", here)
             loads[wire] += 1
     return moves, loads

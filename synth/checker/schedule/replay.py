@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
-from synth.checker.schedule.collective import Collective
-from synth.checker.schedule.machine import Fabric, count_loads, switch_sends
+from synth.checker.schedule.collective import ReplayCollective
+from synth.checker.schedule.machine import ReplayMachine, count_loads, switch_sends
 from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
@@ -44,9 +44,9 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     fields = json_reader.fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
     if fields["schema"] != "synth.schedule/1":
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
-    fabric = _machine(fields["topology"], f"{place}.topology")
+    machine = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
-    task = Collective.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
+    task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
     rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
@@ -55,8 +55,8 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         r = json_reader.number(step["rounds"], f"{here}.rounds", 1)
         moves = json_reader.items(step["sends"], f"{here}.sends")
         groups = json_reader.items(step.get("switch_sends", []), f"{here}.switch_sends")
-        more, ports = switch_sends(groups, task.chunks, fabric, f"{here}.switch_sends")
-        fabric.check_loads(count_loads(moves, task.chunks, fabric, f"{here}.sends"), ports, r, here)
+        more, ports = switch_sends(groups, task.chunks, machine, f"{here}.switch_sends")
+        machine.check_loads(count_loads(moves, task.chunks, machine, f"{here}.sends"), ports, r, here)
         state.step(moves + more, here)
         rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
@@ -70,13 +70,13 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
 
     The collective has one chunk per unit. Raises VerificationError.
     """
-    fabric = _machine(topology, f"{place}.topology")
-    Collective.read(collective, 1, fabric.ranks, f"{place}.collective")
+    machine = _machine(topology, f"{place}.topology")
+    ReplayCollective.read(collective, 1, machine.ranks, f"{place}.collective")
 
 
-def _machine(doc: Any, place: str) -> Fabric:
+def _machine(doc: Any, place: str) -> ReplayMachine:
     """Read the topology of a document: links, limits, a name, a unit above 0, and no latency or one for each link."""
-    fabric, fields = Fabric.read(doc, place), doc
+    machine, fields = ReplayMachine.read(doc, place), doc
     json_reader.text(fields["name"], f"{place}.name")
     if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
         raise VerificationError("is 0: a unit of bandwidth is more than nothing", f"{place}.unit_gbps")
@@ -87,7 +87,7 @@ def _machine(doc: Any, place: str) -> Fabric:
         raise VerificationError(
             f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us"
         )
-    return fabric
+    return machine
 
 
 def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:

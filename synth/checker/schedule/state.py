@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.checker.schedule.collective import Collective
+from synth.checker.schedule.collective import ReplayCollective
 from synth.errors import VerificationError
 
 
@@ -14,7 +14,7 @@ def _place(row: list, i: int, place: str) -> str:
 class HeldChunks:
     """The addresses (chunk · ranks + rank) of the chunks that ranks hold, where chunks are copied."""
 
-    def __init__(self, task: Collective, place: str) -> None:
+    def __init__(self, task: ReplayCollective, place: str) -> None:
         self.task, self.place, self.held = task, place, set(task.pre)
 
     def step(self, moves: list, place: str) -> None:
@@ -49,7 +49,7 @@ class HeldSums:
     """The contributions in the value at each address (chunk · ranks + rank), as bit sets of ranks, where chunks are
     summed."""
 
-    def __init__(self, task: Collective, place: str) -> None:
+    def __init__(self, task: ReplayCollective, place: str) -> None:
         self.task, self.place = task, place
         self.value = {at: 1 << at % task.ranks for at in task.pre}
         self.total: dict[int, int] = {}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from synth.catalog.store.rows import Choice, Row
+    from synth.catalog.store.rows import Choice, EntryRow
 
 
-def print_rows(rows: Sequence[Row]) -> None:
+def print_rows(rows: Sequence[EntryRow]) -> None:
     """Print the rows as `synth catalog ls` does."""
     head = ("id", "topology", "collective", "ranks", "state", "points", "steps", "seconds", "options")
     print_columns(list(zip(head, *map(_cells, rows), strict=True)), right=(3, 5, 7))
@@ -22,7 +22,7 @@ def print_rows(rows: Sequence[Row]) -> None:
     click.echo(f"{entries}, {done} done" if rows else "no entries")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: EntryRow) -> tuple[str, ...]:
     collective = f"{row.collective} from {','.join(map(str, row.roots))}" if row.roots else row.collective
     state = f"{row.state}, {row.intervals} open" if row.intervals else row.state
     notes = _notes(row) if row.like or row.reason else _options(row.options)
@@ -32,7 +32,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _notes(row: Row) -> str:
+def _notes(row: EntryRow) -> str:
     like = f"as {row.like[:12]}" if row.like else ""
     reason = f"({row.reason})" if row.reason else ""
     return " ".join(filter(None, (_options(row.options), like, reason)))

@@ -23,7 +23,12 @@ from math import floor
 from typing import NamedTuple
 
 from synth.encodings.chunk_mixtures.incremental_sat import ChunkSchedule, OneChunk, Place
-from synth.encodings.chunk_mixtures.iterative_forward_search import PROPAGATIONS, PlacementResult, Search, applies
+from synth.encodings.chunk_mixtures.iterative_forward_search import (
+    PROPAGATIONS,
+    IterativeForwardSearch,
+    PlacementResult,
+    applies,
+)
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -229,7 +234,9 @@ class _Mixture:
     def _whole_chunks(self, rounds: int) -> Schedule | None:
         """Return a schedule of as many whole chunks as are placed in `rounds` rounds; None if none is."""
         maximum = floor(rounds / max(self.solution.value, self.least) + SETTINGS.sure)
-        search = Search(self.one, largest_remainders(self.solution.rounds, rounds, 1), self.rng, SETTINGS.completing)
+        search = IterativeForwardSearch(
+            self.one, largest_remainders(self.solution.rounds, rounds, 1), self.rng, SETTINGS.completing
+        )
         for k, schedule in enumerate(self._rounded(maximum, search.capacity)):
             search.put(k, schedule)
         search.run(maximum)

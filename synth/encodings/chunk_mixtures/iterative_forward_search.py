@@ -40,7 +40,7 @@ def applies(network: Network, collective: Collective) -> bool:
 
 
 @dataclass
-class Search:
+class IterativeForwardSearch:
     """State of the search.
 
     Attributes:

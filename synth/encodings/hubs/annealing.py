@@ -49,7 +49,7 @@ Place = tuple[int, int]  # (step, route): steps begin at 1, the route is an inde
 
 
 @dataclass
-class Chunk:
+class ChunkTrees:
     """Trees of one chunk.
 
     Attributes:
@@ -64,14 +64,14 @@ class Chunk:
     up: dict[int, Place]
     down: dict[int, Place]
 
-    def mirrored(self, steps: int, back: Sequence[int]) -> Chunk:
+    def mirrored(self, steps: int, back: Sequence[int]) -> ChunkTrees:
         """Return the chunk reversed in time, within `steps` steps: what went up goes down. ``back[i]`` is the route
         opposite to route i."""
 
         def reverse(table: dict[int, Place]) -> dict[int, Place]:
             return {n: (steps + 1 - step, back[i]) for n, (step, i) in table.items()}
 
-        return Chunk(self.hubs, self.swap and steps + 1 - self.swap, reverse(self.down), reverse(self.up))
+        return ChunkTrees(self.hubs, self.swap and steps + 1 - self.swap, reverse(self.down), reverse(self.up))
 
     def sends(self, route: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, int, str]]:
         """Yield ``(step, route, kind)`` of each send; `route` maps (source, destination) to the route."""
@@ -97,7 +97,7 @@ class LoadLimits:
 
 
 def anneal_loads(
-    chunks: Sequence[Chunk], network: Network, steps: int, limits: LoadLimits, proposals: int, seed: int
+    chunks: Sequence[ChunkTrees], network: Network, steps: int, limits: LoadLimits, proposals: int, seed: int
 ) -> tuple[bool, float]:
     """Change `chunks` in place until no load exceeds its limit, or after `proposals` proposals.
 
@@ -166,7 +166,7 @@ def _unbalanced_rows(load: Sequence[int], capacity: Sequence[int]) -> tuple[list
     return high, [k for k, n in enumerate(slack) if n > 0]
 
 
-class Move(NamedTuple):
+class SendMove(NamedTuple):
     """A proposal: (present place, new place) of each send that it moves, and a function that changes the chunk so."""
 
     changes: Sequence[tuple[Place, Place]]
@@ -189,7 +189,7 @@ class _Moves:
     def _choice(self, options: Sequence) -> int:
         return options[int(self.random() * len(options))]
 
-    def away_from(self, chunk: Chunk, places: Sequence[Place]) -> Move | None:
+    def away_from(self, chunk: ChunkTrees, places: Sequence[Place]) -> SendMove | None:
         """Move a send at one of `places` elsewhere."""
         sends = [(n, True) for n, place in chunk.up.items() if place in places]
         sends += [(n, False) for n, place in chunk.down.items() if place in places]
@@ -200,14 +200,14 @@ class _Moves:
             return self.up(chunk, n, self._choice(self.out[n]), 0)
         return self.down(chunk, n, self._choice(self.into[n]), 0)
 
-    def onto(self, chunk: Chunk, place: Place) -> Move | None:
+    def onto(self, chunk: ChunkTrees, place: Place) -> SendMove | None:
         """Move a send to `place`."""
         step, route = place
         if self.random() < 0.5:
             return self.up(chunk, self.src[route], route, step)
         return self.down(chunk, self.dst[route], route, step)
 
-    def any(self, chunk: Chunk) -> Move | None:
+    def any(self, chunk: ChunkTrees) -> SendMove | None:
         """Draw any move."""
         n, drawn = int(self.random() * self.ranks), self.random()
         if drawn < SETTINGS.hubs:
@@ -216,7 +216,7 @@ class _Moves:
             return self.up(chunk, n, self._choice(self.out[n]), 0)
         return self.down(chunk, n, self._choice(self.into[n]), 0)
 
-    def up(self, chunk: Chunk, n: int, route: int, step: int) -> Move | None:
+    def up(self, chunk: ChunkTrees, n: int, route: int, step: int) -> SendMove | None:
         """Let rank n pass its sum on over `route` at `step`; at a random valid step if `step` is 0."""
         up, dst = chunk.up, self.dst
         if n not in up:
@@ -232,9 +232,9 @@ class _Moves:
         place = (step, route)
         if not low <= step <= high or place == up[n]:
             return None
-        return Move(((up[n], place),), lambda: up.__setitem__(n, place))
+        return SendMove(((up[n], place),), lambda: up.__setitem__(n, place))
 
-    def down(self, chunk: Chunk, n: int, route: int, step: int) -> Move | None:
+    def down(self, chunk: ChunkTrees, n: int, route: int, step: int) -> SendMove | None:
         """Let rank n receive the total over `route` at `step`; at a random valid step if `step` is 0."""
         down, src = chunk.down, self.src
         if n not in down:
@@ -250,28 +250,28 @@ class _Moves:
         place = (step, route)
         if not low <= step <= high or place == down[n]:
             return None
-        return Move(((down[n], place),), lambda: down.__setitem__(n, place))
+        return SendMove(((down[n], place),), lambda: down.__setitem__(n, place))
 
-    def _complete(self, chunk: Chunk, hub: int) -> int:
+    def _complete(self, chunk: ChunkTrees, hub: int) -> int:
         """Return the step after which a hub has received all sums that others send it."""
         return max((step for step, i in chunk.up.values() if self.dst[i] == hub), default=0)
 
-    def _last_arrival(self, chunk: Chunk, hub: int) -> int:
+    def _last_arrival(self, chunk: ChunkTrees, hub: int) -> int:
         """Return the last step in which a hub may still receive a sum."""
         return chunk.swap - 1 if chunk.swap else self._first_copy(chunk, hub) - 1
 
-    def _first_copy(self, chunk: Chunk, hub: int) -> int:
+    def _first_copy(self, chunk: ChunkTrees, hub: int) -> int:
         """Return the step in which a hub first sends the total down."""
         return min((step for step, i in chunk.down.values() if self.src[i] == hub), default=self.steps + 1)
 
-    def hubs(self, chunk: Chunk) -> Move | None:
+    def hubs(self, chunk: ChunkTrees) -> SendMove | None:
         """Turn the last rank that reaches a hub into a second hub, or the reverse, or move the swap of two hubs to
         another step."""
         if not chunk.swap:
             return self._add_hub(chunk)
         return self._remove_hub(chunk) if self.random() < 0.5 else self._move_swap(chunk)
 
-    def _add_hub(self, chunk: Chunk) -> Move | None:
+    def _add_hub(self, chunk: ChunkTrees) -> SendMove | None:
         hub = chunk.hubs[0]
         swap = self._complete(chunk, hub)
         last = [n for n, (step, i) in chunk.up.items() if step == swap and self.dst[i] == hub]
@@ -284,9 +284,9 @@ class _Moves:
             del chunk.up[other], chunk.down[other]
             chunk.hubs, chunk.swap = (hub, other), swap
 
-        return Move((((step, route), (swap, route)),), commit)
+        return SendMove((((step, route), (swap, route)),), commit)
 
-    def _remove_hub(self, chunk: Chunk) -> Move | None:
+    def _remove_hub(self, chunk: ChunkTrees) -> SendMove | None:
         hub, other = chunk.hubs if self.random() < 0.5 else chunk.hubs[::-1]
         choices = self._first_copy(chunk, other) - 1 - chunk.swap
         if choices < 1:
@@ -298,9 +298,9 @@ class _Moves:
             chunk.up[other], chunk.down[other] = (swap, back), (step, there)
             chunk.hubs, chunk.swap = (hub,), 0
 
-        return Move((((swap, there), (step, there)),), commit)
+        return SendMove((((swap, there), (step, there)),), commit)
 
-    def _move_swap(self, chunk: Chunk) -> Move | None:
+    def _move_swap(self, chunk: ChunkTrees) -> SendMove | None:
         a, b = chunk.hubs
         low = max(self._complete(chunk, a), self._complete(chunk, b)) + 1
         high = min(self._first_copy(chunk, a), self._first_copy(chunk, b)) - 1
@@ -311,4 +311,6 @@ class _Moves:
         def commit() -> None:
             chunk.swap = step
 
-        return Move(tuple(((swap, self.route[pair]), (step, self.route[pair])) for pair in ((a, b), (b, a))), commit)
+        return SendMove(
+            tuple(((swap, self.route[pair]), (step, self.route[pair])) for pair in ((a, b), (b, a))), commit
+        )

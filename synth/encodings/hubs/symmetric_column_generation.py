@@ -24,7 +24,7 @@ import numpy as np
 from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.hubs.annealing import Chunk, LoadLimits, anneal_loads
+from synth.encodings.hubs.annealing import ChunkTrees, LoadLimits, anneal_loads
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
@@ -125,7 +125,7 @@ class SymmetricHubPathPricer:
         self.path_of.setdefault(tree, path)
         return tree
 
-    def chunk(self, tree: Tree) -> Chunk:
+    def chunk(self, tree: Tree) -> ChunkTrees:
         """Return a tree that `tree` returned as a chunk for annealing."""
         path, routes = self.path_of[tree], self.network.routes
         swap, up, down = 0, {}, {}
@@ -136,7 +136,7 @@ class SymmetricHubPathPricer:
                 up[routes[i].src] = (step, i)
             else:
                 down[routes[i].dst] = (step, i)
-        return Chunk(path.hubs, swap, up, down)
+        return ChunkTrees(path.hubs, swap, up, down)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def _limits(translation: TranslatedChunks, rounds: Sequence[int]) -> tuple[LoadL
 
 
 def _schedule(
-    translation: TranslatedChunks, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]
+    translation: TranslatedChunks, steps: int, chunks: list[ChunkTrees], route: Mapping[tuple[int, int], int]
 ) -> Schedule:
     sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, chunk in enumerate(chunks):

@@ -76,7 +76,7 @@ def applies(network: Network, collective: Collective) -> bool:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChunkPlan:
     """A schedule for one chunk of each unit.
 
     Attributes:
@@ -96,7 +96,7 @@ class Plan:
         """S."""
         return len(self.schedule.steps)
 
-    def dominates(self, other: Plan) -> bool:
+    def dominates(self, other: ChunkPlan) -> bool:
         """Return True if this plan has at most the steps, the rounds and the maximum load of `other`."""
         return (
             self.steps <= other.steps
@@ -149,9 +149,9 @@ class ChunkAssembly:
         return np.array([resource.units for resource in resources], dtype=np.int64)
 
     @cached_property
-    def single_chunk_plans(self) -> list[Plan]:
+    def single_chunk_plans(self) -> list[ChunkPlan]:
         """Best plans: at most `SETTINGS.kept` of those that no other plan dominates."""
-        best: list[Plan] = []
+        best: list[ChunkPlan] = []
         with suppress(TimeUp), time_limited(current_deadline().share(SETTINGS.planned)):
             for plan in self._planned():
                 if not any(other.dominates(plan) for other in best):
@@ -167,7 +167,7 @@ class ChunkAssembly:
         """Steps between the ranks farthest from each other."""
         return max((d for row in self.network.distances for d in row if d is not None), default=0)
 
-    def _planned(self) -> Iterator[Plan]:
+    def _planned(self) -> Iterator[ChunkPlan]:
         """Yield at most `SETTINGS.enough` plans: every rule with every guard, then again with other seeds."""
         is_large = self.diameter > NEAR
         all_rules = list(rules(self.network.ranks, self.diameter))
@@ -186,7 +186,7 @@ class ChunkAssembly:
                         if planned == SETTINGS.enough:
                             return
 
-    def _plan(self, rule: Rule, guard: int, latest_first: bool, seed: int) -> Plan | None:
+    def _plan(self, rule: Rule, guard: int, latest_first: bool, seed: int) -> ChunkPlan | None:
         """Plan one chunk of each unit, all ending together; None if the planner fails for one of them."""
         sends_at: dict[int, list[Send]] = {}
         rng = Random(seed)
@@ -220,7 +220,7 @@ class ChunkAssembly:
     def _route_index(self) -> dict[tuple, int]:
         return {(r.src, r.dst, r.via): i for i, r in enumerate(self.network.routes)}
 
-    def _with_rounds(self, schedule: Schedule, name: str) -> Plan:
+    def _with_rounds(self, schedule: Schedule, name: str) -> ChunkPlan:
         """Return the plan of a schedule, with the fewest rounds in each step."""
         load: dict[tuple[int, int], int] = {}
         routes = len(self.network.routes)
@@ -237,7 +237,7 @@ class ChunkAssembly:
         np.maximum.at(rounds, rows[:, 1], -(-rows[:, 2] // self.units[rows[:, 0]]))
         steps = tuple(Step(int(r), step.sends) for r, step in zip(rounds, schedule.steps, strict=True))
         loads = (rows[:, 0], rows[:, 1], rows[:, 2])
-        return Plan(replace(schedule, steps=steps), name, loads, float((totals / self.units).max()))
+        return ChunkPlan(replace(schedule, steps=steps), name, loads, float((totals / self.units).max()))
 
     # ------------------------------------------------------------ many chunks
 
@@ -252,7 +252,7 @@ class ChunkAssembly:
             return None
         load = np.zeros((len(self.units), steps), dtype=np.int64)
         rounds = np.ones(steps, dtype=np.int64)
-        chosen: list[tuple[Plan, int]] = []
+        chosen: list[tuple[ChunkPlan, int]] = []
         best: tuple[Fraction, int] | None = None
         sends = 0
         while len(chosen) < (chunks or SETTINGS.most_chunks) and (chunks or sends <= SETTINGS.most_sends):
@@ -279,7 +279,7 @@ class ChunkAssembly:
             return None
         return "planned chunks, " + " and ".join(dict.fromkeys(plan.name for plan, _ in chosen)), schedule
 
-    def _added_rounds(self, shifted: tuple[Plan, int], load: np.ndarray, rounds: np.ndarray) -> tuple[int, float]:
+    def _added_rounds(self, shifted: tuple[ChunkPlan, int], load: np.ndarray, rounds: np.ndarray) -> tuple[int, float]:
         """Return the rounds that another chunk adds, and as a tie-break the load of what it uses weighted by its own
         sends."""
         plan, begin = shifted
@@ -289,7 +289,7 @@ class ChunkAssembly:
         np.maximum.at(needed, time + begin, np.ceil(after).astype(np.int64))
         return int(np.maximum(needed - rounds, 0).sum()), float((after * n).sum())
 
-    def _superposed(self, steps: int, chosen: Sequence[tuple[Plan, int]]) -> Schedule:
+    def _superposed(self, steps: int, chosen: Sequence[tuple[ChunkPlan, int]]) -> Schedule:
         """Return the schedule in which chunk k of each unit follows ``chosen[k]``, a plan and its first step."""
         chunks = len(chosen)
         sends: list[list[Send]] = [[] for _ in range(steps)]

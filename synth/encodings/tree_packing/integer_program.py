@@ -60,7 +60,7 @@ class Coset:
         return None if images is None else tuple(sorted(images))
 
 
-class Packing:
+class TreeProgram:
     """The integer program over `columns`, restricted to schedules invariant under `group` (generators of a
     subgroup)."""
 

@@ -19,7 +19,7 @@ from math import ceil, lcm
 from synth.bounds.trees.column_generation import FoldedProblem, enrich, generate
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.bounds.trees.tree_bound import Prover
-from synth.encodings.tree_packing.integer_program import Packing
+from synth.encodings.tree_packing.integer_program import TreeProgram
 from synth.model import symmetry
 from synth.model.collective import Collective
 from synth.model.outcome import Cost, Sat, Unknown, Verdict
@@ -118,7 +118,7 @@ def solve(
     slack = float(goal) - columns.value
     if slack < -1e-6:
         return search.gave_up(_too_much(columns.value), lp=columns.value)
-    packings = [Packing(columns, group, problem.chunks) for group in groups]
+    packings = [TreeProgram(columns, group, problem.chunks) for group in groups]
     found = _whole(packings, problem.rounds, slack, search, SETTINGS.max_turns)
     if found is not None:
         return search.found(found[0], lp=columns.value, **found[1])
@@ -144,7 +144,7 @@ def meet(
         return search.gave_up(_too_much(columns.value), lp=columns.value)
     for multiple in _multiples(value, steps, columns.rounds, most):
         chunks, rounds = value.denominator * multiple, value.numerator * multiple
-        packings = [Packing(columns, group, chunks) for group in groups]
+        packings = [TreeProgram(columns, group, chunks) for group in groups]
         found = _whole(packings, rounds, 0.0, search, SETTINGS.multiple_turns)
         if found is not None:
             return search.found(found[0], lp=columns.value, **found[1])
@@ -178,7 +178,7 @@ def near(
     if columns is None:
         return search.gave_up("some destination is too far for so few steps")
     for chunks, vector in _roundings(columns.rounds, most)[: -SETTINGS.approximations - 1 : -1]:
-        packings = [Packing(columns, group, chunks) for group in groups]
+        packings = [TreeProgram(columns, group, chunks) for group in groups]
         found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, search, 1, iter([vector]))
         if found is not None:
             return search.found(found[0], lp=columns.value, **found[1])
@@ -213,7 +213,7 @@ def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) 
 
 
 def _whole(
-    packings: Sequence[Packing],
+    packings: Sequence[TreeProgram],
     rounds: int,
     slack: float,
     search: _Search,
@@ -246,8 +246,8 @@ def _whole(
 
 
 def _try(
-    packings: Sequence[Packing], rounds: list[int], deadline: Deadline, seed: int, slice_: float
-) -> tuple[Packing, dict[int, list[Tree]], str] | None:
+    packings: Sequence[TreeProgram], rounds: list[int], deadline: Deadline, seed: int, slice_: float
+) -> tuple[TreeProgram, dict[int, list[Tree]], str] | None:
     """Choose among known trees by CP-SAT, and dive for new ones, group by group, at the given rounds of each step."""
     for packing in packings:
         methods = ("choose", "dive") if packing.chunks < SETTINGS.many_chunks else ("dive", "choose")

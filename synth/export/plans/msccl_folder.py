@@ -13,9 +13,9 @@ from synth.export.exported_files import MSCCL_FILES, ExportResult
 from synth.export.msccl_xml.emit import MscclXml
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.plans import programs as plan_offers
-from synth.export.plans.notes import Row, loss_remarks, page, stem
+from synth.export.plans.notes import ServedShare, loss_remarks, page, stem
 from synth.export.plans.programs import NCCL, UNSERVED, TablePrograms, TargetOfNetwork
-from synth.export.plans.size_ranges import Share, drop_to_fit, unserved_ranges
+from synth.export.plans.size_ranges import SizeShare, drop_to_fit, unserved_ranges
 from synth.model.tuning_plan import Plan
 from synth.program.program import Program
 
@@ -61,20 +61,20 @@ def library_remarks(plan: Plan, made: Sequence[TablePrograms]) -> list[str]:
     return remarks
 
 
-def _count(made: Sequence[TablePrograms]) -> Callable[[Share], int]:
+def _count(made: Sequence[TablePrograms]) -> Callable[[SizeShare], int]:
     programs: dict[int, Sequence[tuple[str, Program]]] = {}
     for table in made:
         programs.update(table.programs)
 
-    def count(share: Share) -> int:
+    def count(share: SizeShare) -> int:
         """Return the number of files of a share."""
         return len(programs.get(share.choice, ())) if share.choice is not None else 0
 
     return count
 
 
-def _files(plan: Plan, made: Sequence[TablePrograms]) -> tuple[list[Row], list[tuple[str, str]]]:
-    rows: list[Row] = []
+def _files(plan: Plan, made: Sequence[TablePrograms]) -> tuple[list[ServedShare], list[tuple[str, str]]]:
+    rows: list[ServedShare] = []
     files: list[tuple[str, str]] = []
     for m in made:
         for share in m.shares.shares:
@@ -86,5 +86,5 @@ def _files(plan: Plan, made: Sequence[TablePrograms]) -> tuple[list[Row], list[t
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
                 files.append((f"{name}.xml", MscclXml().emit(ready, m.targets[share.choice])))
                 names.append(f"{name}.xml")
-            rows.append(Row(m.shares.table, share, algorithm, m.programs[share.choice][0][1], tuple(names)))
+            rows.append(ServedShare(m.shares.table, share, algorithm, m.programs[share.choice][0][1], tuple(names)))
     return rows, files

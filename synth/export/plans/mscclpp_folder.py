@@ -13,10 +13,10 @@ from synth.export.msccl_xml.limits import root_warning
 from synth.export.mscclpp.emit import Mscclpp
 from synth.export.plans import programs, registration_code
 from synth.export.plans.msccl_folder import library_remarks
-from synth.export.plans.notes import Row, head, judged_section, stem, table, unserved_section
+from synth.export.plans.notes import ServedShare, head, judged_section, stem, table, unserved_section
 from synth.export.plans.programs import TargetOfNetwork
-from synth.export.plans.registration_code import Entry
-from synth.export.plans.size_ranges import Shares, unserved_ranges
+from synth.export.plans.registration_code import PlanRegistration
+from synth.export.plans.size_ranges import SizeShares, unserved_ranges
 from synth.model.tuning_plan import Plan
 from synth.program import plan_limits as limits
 from synth.program.program import Program
@@ -33,9 +33,9 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
     schedules on that network. Raises SynthError if there would be no plan.
     """
     made = [programs.table(plan, one, placed) for one in plan.tables]
-    rows: list[Row] = []
+    rows: list[ServedShare] = []
     files: list[tuple[str, str]] = []
-    entries: list[Entry] = []
+    entries: list[PlanRegistration] = []
     for m in made:
         for share in m.shares.shares:
             if share.choice is None or share.choice not in m.programs:
@@ -45,10 +45,12 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
                 name = stem(len(files) + 1, m.shares.table, plan.algorithms[share.choice]) + suffix
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
                 files.append((f"{name}.json", Mscclpp().emit(ready, m.targets[share.choice])))
-                entries.append(Entry.of(ready))
+                entries.append(PlanRegistration.of(ready))
                 names.append(f"{name}.json")
             rows.append(
-                Row(m.shares.table, share, plan.algorithms[share.choice], m.programs[share.choice][0][1], tuple(names))
+                ServedShare(
+                    m.shares.table, share, plan.algorithms[share.choice], m.programs[share.choice][0][1], tuple(names)
+                )
             )
     said = [line for m in made for line in unserved_ranges(plan, m.shares, UNSERVED)]
     if not files:
@@ -74,7 +76,7 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
     )
 
 
-def _page(plan: Plan, rows: list[Row], tables: list[Shares], said: list[str], remarks: list[str]) -> str:
+def _page(plan: Plan, rows: list[ServedShare], tables: list[SizeShares], said: list[str], remarks: list[str]) -> str:
     lines = [
         *head(plan, "mscclpp"),
         "",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import span
 from synth.export.plans.programs import NCCL
-from synth.export.plans.size_ranges import Offer, Share, shares
+from synth.export.plans.size_ranges import Offer, SizeShare, shares
 from synth.model.tuning_plan import Algorithm, Plan, Table
 
 COLLECTIVES = {name: name for name in ("broadcast", "reduce", "allgather", "allreduce")} | {
@@ -80,7 +80,7 @@ def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
     return rows, said
 
 
-def _row(algorithm: Algorithm, table: Table, share: Share, nodes: int) -> str | None:
+def _row(algorithm: Algorithm, table: Table, share: SizeShare, nodes: int) -> str | None:
     if _lack(algorithm, table):
         return None
     options = _options(algorithm)

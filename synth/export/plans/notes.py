@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from synth.export.folder_notes import CAVEATS, SEEN, divisor, span
-from synth.export.plans.size_ranges import Served, Share, Shares, times_at_judged_sizes
+from synth.export.plans.size_ranges import ServedSize, SizeShare, SizeShares, times_at_judged_sizes
 from synth.model.number_text import number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
 from synth.program.program import Program
@@ -16,11 +16,11 @@ from synth.program.program import Program
 SOURCES = {"measured": "measured times", "model": "times of a model, not of a clock", "imported": "a table of others"}
 
 
-class Row(NamedTuple):
+class ServedShare(NamedTuple):
     """One share of a table and the files that serve it."""
 
     table: Table
-    share: Share
+    share: SizeShare
     algorithm: Algorithm
     program: Program
     files: tuple[str, ...]
@@ -32,7 +32,7 @@ def title(plan: Plan) -> str:
     return names if plan.topology is None else f"{names} on {plan.topology.name}"
 
 
-def serves(row: Row) -> str:
+def serves(row: ServedShare) -> str:
     """Return the calls of a row as text, such as ``allgather on 8 ranks``."""
     root = "" if row.table.root is None else f" with root {row.table.root}"
     return f"{row.table.collective} on {row.table.ranks} ranks{root}"
@@ -47,7 +47,7 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
     return f"{number:02d}-{table.collective}{shape}{protocol}{copies}"
 
 
-def loss_remarks(plan: Plan, found: Shares) -> list[str]:
+def loss_remarks(plan: Plan, found: SizeShares) -> list[str]:
     """Return remarks on the judged sizes left to a library, and on the greatest loss against the best candidate.
 
     The first remark compares the library with the best schedule, at the size at which the library wins most.
@@ -74,7 +74,7 @@ def loss_remarks(plan: Plan, found: Shares) -> list[str]:
     return remarks
 
 
-def _spans(rows: Sequence[Served], chosen: Sequence[Served]) -> str:
+def _spans(rows: Sequence[ServedSize], chosen: Sequence[ServedSize]) -> str:
     """Return the sizes of `chosen`, some of `rows`, as text with neighbours joined: ``1 KB, 64 MB to 1 GB are``."""
     runs: list[list[int]] = []
     for inside, run in groupby(rows, lambda row: row in chosen):
@@ -89,7 +89,7 @@ def _spans(rows: Sequence[Served], chosen: Sequence[Served]) -> str:
     return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
 
 
-def judged_section(plan: Plan, tables: Sequence[Shares]) -> list[str]:
+def judged_section(plan: Plan, tables: Sequence[SizeShares]) -> list[str]:
     """Return the section on the algorithm that runs at every judged size; [] if the plan has no times."""
     lines = []
     for found in tables:
@@ -108,7 +108,7 @@ def judged_section(plan: Plan, tables: Sequence[Shares]) -> list[str]:
     return ["## What runs at the sizes that the plan judged", "", *head, *lines, ""]
 
 
-def _label(plan: Plan, row: Served) -> str:
+def _label(plan: Plan, row: ServedSize) -> str:
     return "the library's own" if row.choice is None else plan.algorithms[row.choice].label
 
 
@@ -117,8 +117,13 @@ def _micro(seconds: float | None) -> str:
 
 
 def page(
-    plan: Plan, runtime: str, rows: Sequence[Row], tables: Sequence[Shares], lost: Sequence[str], remarks: Sequence[str]
-) -> str:  # fmt: skip
+    plan: Plan,
+    runtime: str,
+    rows: Sequence[ServedShare],
+    tables: Sequence[SizeShares],
+    lost: Sequence[str],
+    remarks: Sequence[str],
+) -> str:
     """Return the Markdown page beside a folder of MSCCL-IR."""
     lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged_section(plan, tables)]
     lines += [
@@ -149,7 +154,7 @@ def head(plan: Plan, runtime: str) -> list[str]:
     ]
 
 
-def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
+def table(rows: Sequence[ServedShare], when: Callable[[Program], str]) -> list[str]:
     """Return the Markdown table of all shares, one line each; ``when(program)``: the counts that the program serves."""
     lines = ["| file | for | algorithm | sizes | runs when |", "|---|---|---|---|---|"]
     for row in rows:

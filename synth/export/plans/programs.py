@@ -9,7 +9,7 @@ from math import lcm
 
 from synth.errors import SynthError, VerificationError
 from synth.export import EXPORTERS, exported_files
-from synth.export.plans.size_ranges import Offer, Shares, shares
+from synth.export.plans.size_ranges import Offer, SizeShares, shares
 from synth.export.request import Target
 from synth.model.registry import find
 from synth.model.schedule import Schedule
@@ -32,7 +32,7 @@ class TablePrograms:
     algorithm i. `targets[i]`: the target with which they are exported.
     """
 
-    shares: Shares
+    shares: SizeShares
     programs: Mapping[int, Sequence[tuple[str, Program]]]
     targets: Mapping[int, Target]
 

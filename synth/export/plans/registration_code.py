@@ -15,7 +15,7 @@ from synth.program import plan_limits as limits
 from synth.program.program import Program
 
 
-class Entry(NamedTuple):
+class PlanRegistration(NamedTuple):
     """The calls that one plan serves: sizes from `low` to `high` bytes, multiples of `divisor`.
 
     Sizes are MSCCL++'s: the input's bytes, for allgather the output's.
@@ -30,15 +30,15 @@ class Entry(NamedTuple):
     name: str
 
     @staticmethod
-    def of(program: Program) -> Entry:
+    def of(program: Program) -> PlanRegistration:
         """Return the entry of a one-sided program whose range of sizes has an end; its file has the program's name."""
         name = collective_name(program)
         divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
         low, high = message_sizes(program)
-        return Entry(name, program.ranks, low, high, divisor, program.in_place == "in", program.name)
+        return PlanRegistration(name, program.ranks, low, high, divisor, program.in_place == "in", program.name)
 
 
-def python(entries: Sequence[Entry]) -> str:
+def python(entries: Sequence[PlanRegistration]) -> str:
     """Return a module with `register(rank, ranks, ranks_per_node)` and `select(algorithms, request)`."""
     rows = "".join(f"    {tuple(entry)!r},\n" for entry in entries)
     return f'''"""Registers the MSCCL++ plans of this folder: call register() on every rank before the first communicator is made."""
@@ -86,7 +86,7 @@ def select(algorithms, request):
 '''
 
 
-def cpp(entries: Sequence[Entry]) -> str:
+def cpp(entries: Sequence[PlanRegistration]) -> str:
     """Return a C++ header with the same functions: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
     rows = "".join(
         f'    {{"{e.collective}", {e.ranks}, {e.low}ull, {e.high}ull, {e.divisor}ull, {str(e.in_place).lower()}, '

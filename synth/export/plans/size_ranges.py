@@ -1,8 +1,8 @@
 """Disjoint ranges of sizes for the algorithms of a plan on one runtime, in the plan's order, and the resulting losses.
 
-    Offer    low high step            the sizes that an algorithm may serve on a runtime
-    Share    low high choice          the algorithm that serves these sizes; None: none of the plan's
-    Shares   table shares offers refused
+    Offer       low high step         the sizes that an algorithm may serve on a runtime
+    SizeShare   low high choice       the algorithm that serves these sizes; None: none of the plan's
+    SizeShares  table shares offers refused
 
 A size that the plan judged is served by the first algorithm in its order that the runtime takes and whose chunks divide
 the size. Sizes between judged ones are served by the first algorithm that divides a judged size of the range.
@@ -36,7 +36,7 @@ class Offer(NamedTuple):
         return self.covers(size) and size % self.step == 0
 
 
-class Share(NamedTuple):
+class SizeShare(NamedTuple):
     """The range `low` <= size <= `high` bytes, served by algorithm number `choice` of the plan."""
 
     low: int
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shares:
+class SizeShares:
     """The shares of one table, which cover its ranges without a gap.
 
     `offers`, `refused` and `dropped` are keyed by the number of an algorithm. `offers`: the sizes that the runtime can
@@ -54,29 +54,29 @@ class Shares:
     """
 
     table: Table
-    shares: tuple[Share, ...]
+    shares: tuple[SizeShare, ...]
     offers: Mapping[int, Offer]
     refused: Mapping[int, str]
     dropped: Mapping[int, Offer] = field(default_factory=dict)
 
-    def at(self, size: int) -> Share | None:
+    def at(self, size: int) -> SizeShare | None:
         """Return the share whose range contains `size` bytes; None if the table has no such range."""
         return next((s for s in self.shares if s.low <= size and (s.high is None or size <= s.high)), None)
 
 
-def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]) -> Shares:
+def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]) -> SizeShares:
     """Return the shares of `table`, given the offers and refusals of a runtime by algorithm number."""
-    found: list[Share] = []
+    found: list[SizeShare] = []
     for row in table.ranges:
         for share in _within(row, judged_sizes(table, row), offers):
             if found and found[-1].choice == share.choice:
-                found[-1] = Share(found[-1].low, share.high, share.choice)
+                found[-1] = SizeShare(found[-1].low, share.high, share.choice)
             else:
                 found.append(share)
-    return Shares(table, tuple(found), offers, refused)
+    return SizeShares(table, tuple(found), offers, refused)
 
 
-def judged_sizes(table: Table, row: Range | Share) -> list[int]:
+def judged_sizes(table: Table, row: Range | SizeShare) -> list[int]:
     """Return the sizes between the ends of `row` that the plan judged."""
     return [s for s in table.sizes if row.low <= s and (row.high is None or s <= row.high)]
 
@@ -90,7 +90,7 @@ def _useful(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[i
     return useful
 
 
-def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[Share]:
+def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[SizeShare]:
     """Return the shares of one range, from one change of the choice to the next."""
     useful = _useful(row, sizes, offers)
     marks = {row.low, *sizes}
@@ -102,11 +102,11 @@ def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[S
     for low, after in zip(starts, [*starts[1:], None], strict=True):
         covering = [i for i in useful if offers[i].covers(low)]
         dividing = [i for i in covering if low not in sizes or offers[i].admits(low)]
-        parts.append(Share(low, row.high if after is None else after - 1, next(iter(dividing or covering), None)))
+        parts.append(SizeShare(low, row.high if after is None else after - 1, next(iter(dividing or covering), None)))
     return parts
 
 
-class Served(NamedTuple):
+class ServedSize(NamedTuple):
     """The algorithm that runs at a judged `size`, with times in seconds (None: not known).
 
     `choice`: its number, None for no algorithm of the plan. `seconds`: its time. `schedule`: the time of the best
@@ -120,7 +120,7 @@ class Served(NamedTuple):
     best: float | None
 
 
-def times_at_judged_sizes(plan: Plan, found: Shares) -> list[Served]:
+def times_at_judged_sizes(plan: Plan, found: SizeShares) -> list[ServedSize]:
     """Return the algorithm that runs at each judged size, with its times; [] if the plan has no times."""
     table, rows = found.table, []
     for size, times, best in zip(table.sizes, table.times, table.best, strict=False):
@@ -132,11 +132,11 @@ def times_at_judged_sizes(plan: Plan, found: Shares) -> list[Served]:
         offered = [i for i in row.order if plan.algorithms[i].backend == OURS and i in taken and taken[i].admits(size)]
         schedule = min((time for i in offered if (time := known[i]) is not None), default=None)
         choice = share.choice if share.choice is not None and found.offers[share.choice].admits(size) else None
-        rows.append(Served(size, choice, None if choice is None else known[choice], schedule, best))
+        rows.append(ServedSize(size, choice, None if choice is None else known[choice], schedule, best))
     return rows
 
 
-def drop_to_fit(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
+def drop_to_fit(tables: list[SizeShares], files: Callable[[SizeShare], int], most: int, why: str) -> list[SizeShares]:
     """Return the tables with at most `most` files for all shares; `files(share)`: the number of files of a share.
 
     Until they fit, the algorithm without which the least time is lost is refused with the reason `why`; of equals, the
@@ -158,7 +158,7 @@ def drop_to_fit(tables: list[Shares], files: Callable[[Share], int], most: int, 
         tables[place] = _without(tables[place], share, why)
 
 
-def _without(found: Shares, share: Share, why: str) -> Shares:
+def _without(found: SizeShares, share: SizeShare, why: str) -> SizeShares:
     """Return `found` without the algorithm of `share`."""
     if share.choice is None:
         return found
@@ -167,7 +167,7 @@ def _without(found: Shares, share: Share, why: str) -> Shares:
     return replace(changed, dropped={**found.dropped, share.choice: found.offers[share.choice]})
 
 
-def _cost(found: Shares) -> float:
+def _cost(found: SizeShares) -> float:
     """Return the sum, over the judged sizes, of the logarithm of the time that runs over that of the best candidate.
 
     It is 0 without times.
@@ -183,13 +183,13 @@ def _cost(found: Shares) -> float:
     return total
 
 
-def _length(share: Share) -> Fraction:
+def _length(share: SizeShare) -> Fraction:
     """Return the ratio of the end of a share to its start; a share without an end counts as 1024 times its start."""
     high = share.low * 1024 + 1024 if share.high is None else share.high
     return Fraction(high + 1, share.low + 1)
 
 
-def unserved_ranges(plan: Plan, found: Shares, otherwise: str) -> list[str]:
+def unserved_ranges(plan: Plan, found: SizeShares, otherwise: str) -> list[str]:
     """Return one line for each algorithm that does not serve the ranges in which it is preferred, and for the judged
     sizes that are not served.
 
@@ -227,7 +227,7 @@ def unserved_ranges(plan: Plan, found: Shares, otherwise: str) -> list[str]:
     return [*(_refused_line(plan, found, name, i, rows) for i, rows in gone.items()), *said]
 
 
-def _refused_line(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
+def _refused_line(plan: Plan, found: SizeShares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
     """Return the line of algorithm i, which is refused in `rows`: (low, high, served instead); adjacent are joined."""
     ends: list[tuple[int, int | None]] = []
     for low, high, _ in rows:
@@ -242,7 +242,7 @@ def _covers_range(row: Range, offer: Offer) -> bool:
     return offer.covers(row.low) and (offer.high is None or (row.high is not None and row.high <= offer.high))
 
 
-def _admitted(found: Shares, size: int) -> bool:
+def _admitted(found: SizeShares, size: int) -> bool:
     return any(
         s.choice is not None
         and s.low <= size

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.model.collective import Collective
-from synth.model.symmetry.automorphisms import SEARCH_BUDGET, Generator, Search
-from synth.model.symmetry.colour_refinement import Budget, Spent
+from synth.model.symmetry.automorphisms import SEARCH_BUDGET, AutomorphismSearch, Generator
+from synth.model.symmetry.colour_refinement import EdgeBudget, Spent
 from synth.model.symmetry.permutations import Permutation, closure, compose, inverse, orbits
 from synth.model.symmetry.subgroups import chain
 from synth.model.topology import Network
@@ -41,7 +41,7 @@ def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None
     Units are preserved, caps go onto caps, switches go wherever they fit. Linear in routes and members of caps (the
     images of switches are searched for, within a budget).
     """
-    made = Search(network).extended(pi)
+    made = AutomorphismSearch(network).extended(pi)
     return made.routes if made else None
 
 
@@ -51,18 +51,18 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 
     They make the whole group where the search (at most about 0.2 s) finishes; () where only the identity is left.
     """
-    search = Search(network, collective=collective)
+    search = AutomorphismSearch(network, collective=collective)
     identity = tuple(range(network.ranks))
     declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
     known = [made for made in map(search.extended, declared) if made is not None]
     if search.graph_a.size <= SEARCHED_SIZE:
-        known += search.automorphisms(known, Budget(SEARCH_BUDGET))
+        known += search.automorphisms(known, EdgeBudget(SEARCH_BUDGET))
     return _reduced(known)
 
 
 def subgroups(network: Network, collective: Collective | None = None) -> tuple[tuple[Generator, ...], ...]:
     """At most eight subgroups to restrict schedules to, each by generators: the whole group first, () last."""
-    lift = Search(network, collective=collective).extended
+    lift = AutomorphismSearch(network, collective=collective).extended
     return tuple(chain(generators(network, collective), network.distances, lift))
 
 
@@ -76,7 +76,7 @@ def isomorphism(a: Network, b: Network) -> Permutation | None:
     if a.ranks != b.ranks or len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps):
         return None
     try:
-        found = Search(a, b).isomorphism(Budget(ISOMORPHISM_BUDGET))
+        found = AutomorphismSearch(a, b).isomorphism(EdgeBudget(ISOMORPHISM_BUDGET))
     except Spent:
         return None
     return found.ranks if found else None
@@ -91,8 +91,8 @@ def renumbering(a: tuple[Network, Collective], b: tuple[Network, Collective]) ->
     if a[0].ranks != b[0].ranks or len(a[0].routes) != len(b[0].routes) or len(a[0].caps) != len(b[0].caps):
         return None
     try:
-        search = Search(a[0], b[0], a[1], b[1])
-        return search.isomorphism(Budget(ISOMORPHISM_BUDGET)) if search.scales[0] == search.scales[1] else None
+        search = AutomorphismSearch(a[0], b[0], a[1], b[1])
+        return search.isomorphism(EdgeBudget(ISOMORPHISM_BUDGET)) if search.scales[0] == search.scales[1] else None
     except Spent:
         return None
 

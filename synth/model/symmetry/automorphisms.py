@@ -16,7 +16,7 @@ from math import gcd
 from typing import NamedTuple
 
 from synth.model.collective import Collective
-from synth.model.symmetry.colour_refinement import Budget, Graph, Spent, graph, refine, split, twins
+from synth.model.symmetry.colour_refinement import EdgeBudget, Graph, Spent, graph, refine, split, twins
 from synth.model.symmetry.permutations import Permutation, orbits
 from synth.model.topology import Network
 
@@ -77,7 +77,7 @@ def carry(
     return tuple(image)
 
 
-class Search:
+class AutomorphismSearch:
     """Maps from `a` to `b` (by default to itself) that also preserve the collective, if one is given, or make it
     `onto`."""
 
@@ -109,21 +109,21 @@ class Search:
         for r, image in enumerate(ranks):
             start[r] = end[image] = self.colours + r
         try:
-            return self._map(start, end, Budget(EXTEND_BUDGET))
+            return self._map(start, end, EdgeBudget(EXTEND_BUDGET))
         except Spent:
             return None
 
-    def isomorphism(self, budget: Budget) -> Generator | None:
+    def isomorphism(self, budget: EdgeBudget) -> Generator | None:
         """The lexicographically least map. Raises Spent when the budget runs out first."""
         if self.a.ranks != self.b.ranks or len(self.graph_a.near) != len(self.graph_b.near):
             return None
         sides = []
         for net, task, g in ((self.a, self.collective, self.graph_a), (self.b, self.onto, self.graph_b)):
-            classes = [members for members, _ in Search(net, collective=task).twins(budget)]
+            classes = [members for members, _ in AutomorphismSearch(net, collective=task).twins(budget)]
             sides.append(_numbered(list(g.colours), classes, self.colours))
         return self._map(sides[0], sides[1], budget)
 
-    def automorphisms(self, known: Sequence[Generator], budget: Budget) -> list[Generator]:
+    def automorphisms(self, known: Sequence[Generator], budget: EdgeBudget) -> list[Generator]:
         """Generators that together with `known` make the whole group, or, when the budget runs out, part of it."""
         g, found = self.graph_a, []
         try:
@@ -137,7 +137,7 @@ class Search:
             pass
         return found
 
-    def twins(self, budget: Budget) -> list[tuple[list[int], list[Generator]]]:
+    def twins(self, budget: EdgeBudget) -> list[tuple[list[int], list[Generator]]]:
         """Classes of ranks all of whose permutations are automorphisms, each with two generators of these."""
         colours, _ = refine(self.graph_a, self.graph_a.colours, budget)
         kept = []
@@ -149,7 +149,7 @@ class Search:
         return kept
 
     def _level(
-        self, path: list[_Node], level: int, known: Sequence[Generator], found: list[Generator], budget: Budget
+        self, path: list[_Node], level: int, known: Sequence[Generator], found: list[Generator], budget: EdgeBudget
     ) -> None:
         node, ranks = path[level], self.a.ranks
         target = node.target
@@ -175,7 +175,7 @@ class Search:
             group = orbits(ranks, inside)
             failed = {group[v] for v in range(ranks) if old[v] in failed}
 
-    def _path(self, g: Graph, colours: Sequence[int], budget: Budget) -> list[_Node]:
+    def _path(self, g: Graph, colours: Sequence[int], budget: EdgeBudget) -> list[_Node]:
         refined, trace = refine(g, colours, budget)
         path = []
         while True:
@@ -186,16 +186,18 @@ class Search:
                 return path
             refined, trace = split(g, refined, target, budget)
 
-    def _map(self, start: Sequence[int], end: Sequence[int], budget: Budget) -> Generator | None:
+    def _map(self, start: Sequence[int], end: Sequence[int], budget: EdgeBudget) -> Generator | None:
         path = self._path(self.graph_a, start, budget)
         colours, trace = refine(self.graph_b, end, budget)
         return self._down(path, 0, colours, budget) if trace == path[0].trace else None
 
-    def _try(self, path: list[_Node], level: int, colours: list[int], vertex: int, budget: Budget) -> Generator | None:
+    def _try(
+        self, path: list[_Node], level: int, colours: list[int], vertex: int, budget: EdgeBudget
+    ) -> Generator | None:
         refined, trace = split(self.graph_b, colours, vertex, budget)
         return self._down(path, level + 1, refined, budget) if trace == path[level + 1].trace else None
 
-    def _down(self, path: list[_Node], level: int, colours: list[int], budget: Budget) -> Generator | None:
+    def _down(self, path: list[_Node], level: int, colours: list[int], budget: EdgeBudget) -> Generator | None:
         node, named = path[level], self.graph_a.named
         if node.target is None:
             budget.spend(self.graph_a.size)

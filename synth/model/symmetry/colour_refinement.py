@@ -22,7 +22,7 @@ class Spent(Exception):
 
 
 @dataclass
-class Budget:
+class EdgeBudget:
     """Edges that may still be looked at: a deterministic measure of time."""
 
     edges: int
@@ -128,7 +128,7 @@ def _add_collective(coll: Collective, between: dict[tuple[int, int], list], colo
         edges += [(vertex, r, ("post",)) for r in post]
 
 
-def refine(g: Graph, colours: Sequence[int], budget: Budget) -> tuple[list[int], int]:
+def refine(g: Graph, colours: Sequence[int], budget: EdgeBudget) -> tuple[list[int], int]:
     """Return the coarsest equitable refinement of `colours`, and a trace that isomorphic graphs share.
 
     Colours are numbered in the order of their signatures, so those of two graphs with equal traces correspond.
@@ -149,14 +149,14 @@ def refine(g: Graph, colours: Sequence[int], budget: Budget) -> tuple[list[int],
         classes = len(order)
 
 
-def split(g: Graph, colours: Sequence[int], vertex: int, budget: Budget) -> tuple[list[int], int]:
+def split(g: Graph, colours: Sequence[int], vertex: int, budget: EdgeBudget) -> tuple[list[int], int]:
     """Return the refinement of `colours` after `vertex` gets a colour of its own."""
     marked = list(colours)
     marked[vertex] = -1
     return refine(g, marked, budget)
 
 
-def twins(g: Graph, colours: Sequence[int], budget: Budget) -> list[list[int]]:
+def twins(g: Graph, colours: Sequence[int], budget: EdgeBudget) -> list[list[int]]:
     """Classes of two or more ranks of one colour with the same neighbours, each other aside, by the same labels.
 
     Candidates: exchanging two of a class changes no link; caps are not looked at.

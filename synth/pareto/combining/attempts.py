@@ -12,7 +12,7 @@ from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.fork_server import Job
+from synth.solvers.processes.fork_server import ChildCall
 
 MODULES = (
     "synth.pareto.combining.attempts",
@@ -49,7 +49,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttemptOutcome:
     """The result of an attempt: `schedule`, or None with the reason in `status`.
 
     "unsat" refutes only the class of schedules that the attempt searched. `work`: as in `Answer`. `fractions`: the
@@ -63,32 +63,32 @@ class Outcome:
     fractions: float | None = None
 
 
-def run_attempt(attempt: Attempt) -> Outcome:
+def run_attempt(attempt: Attempt) -> AttemptOutcome:
     """Run an attempt to its end in this process, and return its outcome."""
     began = time.process_time()
     outcome = _ENGINES.get(attempt.engine, _sat)(attempt)
     spent = time.process_time() - began
     work = spent if attempt.engine == "shares" else outcome.work
-    return Outcome(outcome.status, outcome.schedule, spent, work, outcome.fractions)
+    return AttemptOutcome(outcome.status, outcome.schedule, spent, work, outcome.fractions)
 
 
-def _outcome(schedule: Schedule | None, work: float) -> Outcome:
+def _outcome(schedule: Schedule | None, work: float) -> AttemptOutcome:
     """Return the outcome of an incomplete engine, which refutes nothing."""
-    return Outcome("gave-up" if schedule is None else "sat", schedule, work=work)
+    return AttemptOutcome("gave-up" if schedule is None else "sat", schedule, work=work)
 
 
-def _mixture(attempt: Attempt) -> Outcome:
+def _mixture(attempt: Attempt) -> AttemptOutcome:
     from synth.encodings.hubs import symmetric_column_generation
 
     result = symmetric_column_generation.solve(
         attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 1, attempt.seed
     )
     if result.schedule is None and not result.reached:
-        return Outcome("unsat", work=result.work)
+        return AttemptOutcome("unsat", work=result.work)
     return _outcome(result.schedule, result.work)
 
 
-def _shares(attempt: Attempt) -> Outcome:
+def _shares(attempt: Attempt) -> AttemptOutcome:
     from synth.encodings.hubs.column_generation import search_hub_trees
 
     result = search_hub_trees(
@@ -96,10 +96,10 @@ def _shares(attempt: Attempt) -> Outcome:
         attempt.seconds, attempt.seed, attempt.alike,
     )  # fmt: skip
     status: Literal["sat", "gave-up"] = "gave-up" if result.schedule is None else "sat"
-    return Outcome(status, result.schedule, fractions=result.value)
+    return AttemptOutcome(status, result.schedule, fractions=result.value)
 
 
-def _blending(attempt: Attempt) -> Outcome:
+def _blending(attempt: Attempt) -> AttemptOutcome:
     from synth.encodings.chunk_mixtures import fractional_chunks
 
     result = fractional_chunks.search_mixture(
@@ -109,7 +109,7 @@ def _blending(attempt: Attempt) -> Outcome:
     return _outcome(result.schedule, result.work)
 
 
-def _sat(attempt: Attempt) -> Outcome:
+def _sat(attempt: Attempt) -> AttemptOutcome:
     """Return the answer of CaDiCaL to the direct encoding, or to the hub encoding."""
     from synth.encodings import contributions
     from synth.encodings.hubs import reduce_broadcast
@@ -122,11 +122,11 @@ def _sat(attempt: Attempt) -> Outcome:
         model, decode = reduce_broadcast.encode(attempt.translation, attempt.steps, attempt.rounds)
     answer = Cadical(attempt.seed, attempt.conflicts).solve(model)
     if answer.status == "sat":
-        return Outcome("sat", decode({v for v, holds in enumerate(answer.values) if holds}), work=answer.work)
-    return Outcome("unsat" if answer.status == "unsat" else "gave-up", work=answer.work)
+        return AttemptOutcome("sat", decode({v for v, holds in enumerate(answer.values) if holds}), work=answer.work)
+    return AttemptOutcome("unsat" if answer.status == "unsat" else "gave-up", work=answer.work)
 
 
-_ENGINES: dict[str, Callable[[Attempt], Outcome]] = {
+_ENGINES: dict[str, Callable[[Attempt], AttemptOutcome]] = {
     "mixture": _mixture,
     "shares": _shares,
     "blending": _blending,
@@ -144,12 +144,12 @@ class AttemptPool:
         self.cpu = self.work = 0.0
         pool.warm(MODULES)
 
-    def run(self, attempts: Iterator[Attempt], deadline: Deadline) -> Generator[tuple[Attempt, Outcome]]:
+    def run(self, attempts: Iterator[Attempt], deadline: Deadline) -> Generator[tuple[Attempt, AttemptOutcome]]:
         """Yield outcomes as they arrive, until the attempts are done or the deadline. Raises what an attempt raised.
 
         Closing the generator kills the attempts that still run.
         """
-        running: dict[Attempt, Job] = {}
+        running: dict[Attempt, ChildCall] = {}
         try:
             while True:
                 while len(running) < self.jobs and not deadline.over:
@@ -167,11 +167,11 @@ class AttemptPool:
         finally:
             pool.end(list(running.values()))
 
-    def _outcome(self, job: Job) -> Outcome:
+    def _outcome(self, job: ChildCall) -> AttemptOutcome:
         """Return the outcome of a job that has answered or ended."""
         outcome = pool.outcome(job)
-        if not isinstance(outcome, Outcome):
-            return Outcome("memory" if outcome.reason == "memory" else "crash")
+        if not isinstance(outcome, AttemptOutcome):
+            return AttemptOutcome("memory" if outcome.reason == "memory" else "crash")
         self.cpu += outcome.cpu
         self.work += outcome.work
         return outcome

@@ -46,7 +46,7 @@ SETTINGS = CandidateSettings()
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class CombiningCandidate:
     """One engine on one translation with S steps and R rounds.
 
     `cost`: about the number of clauses for one chunk of each representative. `loads`: number of orbits of routes and
@@ -97,13 +97,13 @@ class Frame:
     conflict limit. `most` rounds have capacity for every possible send, so more would admit no further schedule.
     """
 
-    base: Candidate
+    base: CombiningCandidate
     least: int
     most: int
     now: int = 0
     alive: bool = False
 
-    def next(self, upper: Fraction | None) -> Candidate | None:
+    def next(self, upper: Fraction | None) -> CombiningCandidate | None:
         """Return the next candidate whose R/C is below `upper`, or None where none remains."""
         low = max(self.least, self.now)
         high = SETTINGS.loosest * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
@@ -125,7 +125,7 @@ class Candidates:
         self.network, self.collective, self.seed = network, collective, seed
         self._singles: dict[tuple[int, bool], TranslatedChunks] = {}
 
-    def meeting(self, steps: int, bound: Fraction) -> list[Candidate]:
+    def meeting(self, steps: int, bound: Fraction) -> list[CombiningCandidate]:
         """Return the candidates whose R/C is `bound`, the most promising first."""
         candidates = []
         for engine, symmetry, count in self._frames(steps):
@@ -139,7 +139,7 @@ class Candidates:
                 candidates.append(self._candidate(engine, symmetry, chunks * more, copies * more, steps, rounds))
         return sorted((c for c in candidates or self._larger(steps, bound) if c.fits), key=lambda c: c.rank)
 
-    def _larger(self, steps: int, bound: Fraction) -> Iterator[Candidate]:
+    def _larger(self, steps: int, bound: Fraction) -> Iterator[CombiningCandidate]:
         """Yield for each symmetry the candidate with fewest representatives whose R/C is `bound`.
 
         Their number is not limited by `SETTINGS.representatives`, but the cost is by `SETTINGS.little`.
@@ -150,7 +150,7 @@ class Candidates:
             if self._cost("direct", symmetry, count, steps) <= SETTINGS.little:
                 yield self._candidate("direct", symmetry, self._chunks(symmetry, count), 1, steps, each * count)
 
-    def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
+    def mixture(self, steps: int, bound: Fraction) -> CombiningCandidate | None:
         """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply."""
         from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
 
@@ -170,7 +170,7 @@ class Candidates:
                 return self._candidate("mixture", symmetry, chunks, 1, steps, rounds)
         return None
 
-    def sharing(self, steps: int) -> Candidate | None:
+    def sharing(self, steps: int) -> CombiningCandidate | None:
         """Return the candidate of column generation over hub paths, or None where that engine does not apply."""
         from synth.encodings.hubs.exchanges import HubPathPricer
 
@@ -178,7 +178,7 @@ class Candidates:
             return None
         return self._candidate("shares", self._symmetries[-1], 1, 1, steps, 0)
 
-    def single_chunk(self, steps: int) -> Candidate | None:
+    def single_chunk(self, steps: int) -> CombiningCandidate | None:
         """Return the candidate of column generation over single-chunk schedules, None where that does not apply."""
         from synth.encodings.chunk_mixtures import iterative_forward_search
 
@@ -186,7 +186,7 @@ class Candidates:
             return None
         return self._candidate("blending", self._symmetries[-1], 1, 1, steps, 0)
 
-    def exactly(self, steps: int, chunks: int, rounds: int) -> list[Candidate]:
+    def exactly(self, steps: int, chunks: int, rounds: int) -> list[CombiningCandidate]:
         """Return the candidates with these C, S and R, the most promising first. The complete one is among them."""
         candidates = []
         for symmetry in self._symmetries:
@@ -239,12 +239,12 @@ class Candidates:
 
     def _candidate(
         self, engine: str, symmetry: SymmetryCandidate, chunks: int, copies: int, steps: int, rounds: Fraction | int
-    ) -> Candidate:
+    ) -> CombiningCandidate:
         translation = TranslatedChunks(
             self.network, self.collective, symmetry.translations, chunks, copies, symmetry.stabilizer_group
         )
         cost = self._cost(engine, symmetry, len(translation.representatives), steps)
-        return Candidate(
+        return CombiningCandidate(
             engine,
             translation,
             steps,

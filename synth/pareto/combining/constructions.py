@@ -64,7 +64,7 @@ class Constructions:
         self._jobs.close()
 
     @cached_property
-    def forest(self) -> spanning_tree_packing.Forest | None:
+    def forest(self) -> spanning_tree_packing.SpanningTreePacking | None:
         """Spanning trees that attain the rate for large messages.
 
         None where they are not known to attain it, where the network is large, or where no time is left.

@@ -16,7 +16,7 @@ from synth.encodings.prefix_planning import chunk_assembly
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
-from synth.pareto.combining.candidates import Candidate, Candidates
+from synth.pareto.combining.candidates import Candidates, CombiningCandidate
 from synth.pareto.combining.constructions import Constructions
 from synth.solvers.processes.deadline import Budget, Deadline, time_limited
 
@@ -49,7 +49,7 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
             # Without a conflict limit only the complete candidate runs: it decides in the end.
             undecided = [c for c in undecided if c.complete or conflicts is not None]
             seed = budget.seed + turn
-            attempts: dict[Attempt, Candidate] = {}
+            attempts: dict[Attempt, CombiningCandidate] = {}
             for place, c in enumerate(undecided):
                 if place < FEW or c.complete:
                     attempt = Attempt(c.engine, c.translation, problem.steps, c.rounds, conflicts, seed, c.complete)

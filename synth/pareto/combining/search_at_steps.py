@@ -16,8 +16,8 @@ from fractions import Fraction
 from synth.model.bitwise_equality import same_bits as ends_alike
 from synth.model.rational import show
 from synth.model.schedule import Schedule
-from synth.pareto.combining.attempts import Attempt, AttemptPool, Outcome
-from synth.pareto.combining.candidates import Candidate, Candidates, Frame, construction
+from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
+from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction
 from synth.pareto.combining.constructions import Constructions
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, time_limited
 
@@ -112,10 +112,10 @@ class SearchAtSteps:
     schedule: Schedule | None = None
     construction: str = ""
     start: Schedule | None = None
-    refuted: set[Candidate] = field(default_factory=set)
+    refuted: set[CombiningCandidate] = field(default_factory=set)
     next: int = 0
     visits: int = 0
-    meets: list[Candidate] | None = None
+    meets: list[CombiningCandidate] | None = None
     frames: list[Frame] | None = None
     constructed: bool = False
     fractions: float | None = None
@@ -233,13 +233,13 @@ class SearchAtSteps:
     def _done(self) -> bool:
         return self.upper == self.bound or self.spent
 
-    def _meet(self, candidates: Sequence[Candidate], conflicts: int, seed: int) -> None:
+    def _meet(self, candidates: Sequence[CombiningCandidate], conflicts: int, seed: int) -> None:
         """Run attempts that meet the bound, and note the candidates that are decided."""
         for candidate, outcome in self._run_attempts(candidates, conflicts, seed):
             if outcome.status in ("sat", "unsat"):
                 self.refuted.add(candidate)
 
-    def _generate_hub_columns(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
+    def _generate_hub_columns(self, meet: Sequence[CombiningCandidate], seconds: float, seed: int) -> None:
         """Run column generation over hub paths, and round its fractions to whole chunks for `seconds` CPU seconds."""
         candidate = self.context.candidates.sharing(self.steps)
         if candidate is None:
@@ -273,7 +273,7 @@ class SearchAtSteps:
         """True where no mixture of hub paths meets the bound (in floating point)."""
         return self.fractions is not None and self.fractions > float(self.bound) * (1 + SETTINGS.sure)
 
-    def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
+    def _mixture(self, meet: Sequence[CombiningCandidate], starts: int, seed: int) -> None:
         """Run attempts on mixtures of hubs that meet the bound, until one does or fractions of them are refuted."""
         candidate = None if self._hubs_exceed_bound else self.context.candidates.mixture(self.steps, self.bound)
         if (
@@ -294,7 +294,7 @@ class SearchAtSteps:
         progress = True
         while progress and not self._done:
             progress = False
-            frame_of: dict[Candidate, Frame] = {}
+            frame_of: dict[CombiningCandidate, Frame] = {}
             for candidate, outcome in self._run_attempts(self._next(frames, frame_of), conflicts, seed):
                 progress = True
                 frame = frame_of[candidate]
@@ -305,7 +305,7 @@ class SearchAtSteps:
                 else:
                     frame.now = candidate.rounds + 1
 
-    def _next(self, frames: Sequence[Frame], frame_of: dict[Candidate, Frame]) -> Iterator[Candidate]:
+    def _next(self, frames: Sequence[Frame], frame_of: dict[CombiningCandidate, Frame]) -> Iterator[CombiningCandidate]:
         """Yield the next candidate of each frame, and enter it into `frame_of`."""
         for frame in frames:
             candidate = frame.next(self.upper)
@@ -314,10 +314,10 @@ class SearchAtSteps:
                 yield candidate
 
     def _run_attempts(
-        self, candidates: Iterable[Candidate], conflicts: int, seed: int
-    ) -> Iterator[tuple[Candidate, Outcome]]:
+        self, candidates: Iterable[CombiningCandidate], conflicts: int, seed: int
+    ) -> Iterator[tuple[CombiningCandidate, AttemptOutcome]]:
         """Yield outcomes as they arrive and take improvements, until the bound is met or the time is over."""
-        candidate_of: dict[Attempt, Candidate] = {}
+        candidate_of: dict[Attempt, CombiningCandidate] = {}
 
         def attempts() -> Iterator[Attempt]:
             for k, c in enumerate(candidates):

@@ -7,6 +7,6 @@ entry, `largest_safe_size` the part of it that exporters use. docs/lint.md lists
 from synth.program.analysis.analysis import check
 from synth.program.analysis.deadlock import largest_safe_size
 from synth.program.analysis.finding import Finding
-from synth.program.analysis.report import Report
+from synth.program.analysis.report import LintReport
 
-__all__ = ["Finding", "Report", "check", "largest_safe_size"]
+__all__ = ["Finding", "LintReport", "check", "largest_safe_size"]

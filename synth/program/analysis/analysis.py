@@ -13,8 +13,8 @@ from synth.program.analysis import (
     symbolic_execution_onesided,
 )
 from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
-from synth.program.analysis.finding import Finding, Wait, error
-from synth.program.analysis.report import WORDS, Report, size_text
+from synth.program.analysis.finding import Finding, WaitingBlock, error
+from synth.program.analysis.report import WORDS, LintReport, size_text
 from synth.program.buffer_layout import Layout
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
@@ -23,7 +23,7 @@ NAMED_WAITS = 6  # waits of a cycle that a finding names
 ENDLESS = 1 << 40  # a FIFO depth in parts, and a part size in chunks, that no program reaches
 
 
-def check(program: Program, runtime: str | Runtime | None = None, in_place: InPlace | None = None) -> Report:
+def check(program: Program, runtime: str | Runtime | None = None, in_place: InPlace | None = None) -> LintReport:
     """Analyse `program` for `runtime` (default: this project's own executors).
 
     `in_place`: the calls to analyse (default: those that the program is offered for). Nothing in the program is
@@ -34,7 +34,7 @@ def check(program: Program, runtime: str | Runtime | None = None, in_place: InPl
     target = RUNTIMES[runtime or "synth"] if not isinstance(runtime, Runtime) else runtime
     faults = structure.faults(program)
     if faults:
-        return Report(program.name, target.name, tuple(faults), 0, (), 0, 0, _ops(program))
+        return LintReport(program.name, target.name, tuple(faults), 0, (), 0, 0, _ops(program))
     if program.one_sided:
         return _one_sided(program, target, in_place)
     return _two_sided(program, target, in_place)
@@ -44,13 +44,13 @@ def _ops(program: Program) -> int:
     return sum(len(block.ops) for gpu in program.gpus for block in gpu.blocks)
 
 
-def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
+def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:
     wired = build_connection_tables(program)
     broken = [*wired.faults]
     hidden = unflagged(program)
     findings = [*rules.check(program, runtime), *hidden, *rules.unused_parts(program), *broken]
     if broken:
-        return Report(program.name, runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
+        return LintReport(program.name, runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
     done, waits = _order(wired)
     if waits:
         findings.append(_deadlock(waits, "waits for ever, whatever the size"))
@@ -65,13 +65,13 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
 
 
-def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Wait]]:
+def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[WaitingBlock]]:
     """Return an order of all ops that keeps few messages under way, as (flat block, op), and the blocks that wait.
 
     Blocks are waiting only if no order exists, however deep the FIFOs are.
     """
     done: list[tuple[int, int]] = []
-    waits: list[Wait] = []
+    waits: list[WaitingBlock] = []
     for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
         done = []
         waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
@@ -80,7 +80,7 @@ def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Wait]]:
     return done, waits
 
 
-def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
+def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:
     findings = [
         *rules.buffer_faults(program),
         *symbolic_execution_onesided.shared_ports(program),
@@ -116,9 +116,9 @@ def _report(
     runtime: Runtime,
     findings: list[Finding],
     safe: int | None,
-    outcomes: dict[str, symbolic_execution.Outcome],
+    outcomes: dict[str, symbolic_execution.ExecutionOutcome],
     complete: bool,
-) -> Report:
+) -> LintReport:
     modes_of: dict[Finding, list[str]] = {}
     for mode, outcome in outcomes.items():
         for finding in outcome.findings:
@@ -129,10 +129,10 @@ def _report(
     outputs = max(outcome.outputs for outcome in outcomes.values())
     accesses = sum(outcome.accesses for outcome in outcomes.values())
     analysed = tuple(outcomes) if complete else ()
-    return Report(program.name, runtime.name, tuple(findings), safe, analysed, outputs, accesses, program.ops)
+    return LintReport(program.name, runtime.name, tuple(findings), safe, analysed, outputs, accesses, program.ops)
 
 
-def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[Wait]) -> Finding:
+def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[WaitingBlock]) -> Finding:
     """Return the finding for a deadlock above `safe` bytes.
 
     It is an error if the program is offered for such sizes, a warning if it sets no largest size.
@@ -152,7 +152,7 @@ def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[W
     return finding
 
 
-def _deadlock(waits: list[Wait], fault: str, advice: str = "") -> Finding:
+def _deadlock(waits: list[WaitingBlock], fault: str, advice: str = "") -> Finding:
     first = waits[0]
     chain = "; ".join(f"gpu {w.gpu} block {w.block} step {w.op} waits {w.reason}" for w in waits[:NAMED_WAITS])
     more = f"; and {len(waits) - NAMED_WAITS} more blocks" if len(waits) > NAMED_WAITS else ""

@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 from synth.program.analysis import onesided_order, structure
 from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
-from synth.program.analysis.finding import Wait, cycle_first
+from synth.program.analysis.finding import WaitingBlock, cycle_first
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
 MESSAGE, ROOM = 1, 2  # reasons why a block waits at a message: none has arrived, or the FIFO is full
 
 
-class Split(NamedTuple):
+class OpSplit(NamedTuple):
     """A split of ops into parts of up to `chunks` chunks, for sizes up to `limit` bytes (None: any size)."""
 
     chunks: int
@@ -49,7 +49,9 @@ def largest_safe_size(program: Program, runtime: str | Runtime) -> int | None:
     return 0 if wired.faults else first_deadlock(program, wired, runtime)[0]
 
 
-def first_deadlock(program: Program, wired: ConnectionTables, runtime: Runtime) -> tuple[int | None, list[Wait]]:
+def first_deadlock(
+    program: Program, wired: ConnectionTables, runtime: Runtime
+) -> tuple[int | None, list[WaitingBlock]]:
     """Return (largest safe size in bytes, the waits of the deadlock just above it).
 
     The result is (None, []) if no size has a deadlock. The program must have no structural fault, and `wired` no fault.
@@ -65,26 +67,26 @@ def first_deadlock(program: Program, wired: ConnectionTables, runtime: Runtime) 
     return None, []
 
 
-def splits(program: Program, runtime: Runtime) -> list[Split]:
+def splits(program: Program, runtime: Runtime) -> list[OpSplit]:
     """Return the different splits of the program's ops, from unsplit messages to single chunks."""
     name = "broadcast" if program.collective is None else program.collective.name  # unknown: the smallest operations
     # largest size at which a FIFO operation holds one chunk
     one_chunk_bytes = runtime.operation_bytes(program.protocol, name) * program.loop_chunks
     counts = sorted({op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops} | {1})
-    result: list[Split] = []
+    result: list[OpSplit] = []
     before: list[int] = []
     for m in range(counts[-1], 0, -1):
         parts = [-(-count // m) for count in counts]
         if parts == before:
             result.pop()  # a smaller m gives the same parts, and so extends this split to larger sizes
-        result.append(Split(m, None if m == 1 else one_chunk_bytes // m))
+        result.append(OpSplit(m, None if m == 1 else one_chunk_bytes // m))
         before = parts
     return result
 
 
 def run_with_fifos(
     wired: ConnectionTables, depth: int, chunks: int, done: list[tuple[int, int]] | None = None
-) -> list[Wait]:
+) -> list[WaitingBlock]:
     """Run the program without data, and return the blocks that cannot go on: [] if all end, a cycle of waits first.
 
     The FIFO of a connection holds `depth` parts of up to `chunks` chunks. If the list `done` is given, each op is
@@ -144,7 +146,9 @@ def run_with_fifos(
     return _explain(wired, depth, at, sent, received)
 
 
-def _explain(wired: ConnectionTables, depth: int, at: list[int], sent: list[int], received: list[int]) -> list[Wait]:
+def _explain(
+    wired: ConnectionTables, depth: int, at: list[int], sent: list[int], received: list[int]
+) -> list[WaitingBlock]:
     waits = []
     for b, (rank, number) in enumerate(wired.blocks):
         i = at[b]
@@ -158,7 +162,7 @@ def _explain(wired: ConnectionTables, depth: int, at: list[int], sent: list[int]
             other, reason = wired.ends[into][0], f"for a message on {_text(wired, into)}"
         else:
             other, reason = wired.ends[out][1], f"for room on {_text(wired, out)}, which holds {depth} unread parts"
-        waits.append(Wait(rank, number, i, reason, None if other < 0 else wired.blocks[other]))
+        waits.append(WaitingBlock(rank, number, i, reason, None if other < 0 else wired.blocks[other]))
     return cycle_first(waits)
 
 

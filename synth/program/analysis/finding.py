@@ -1,4 +1,4 @@
-"""`Finding`: one result of the analysis, with its place in the program. `Wait`: a thread block that stands still."""
+"""`Finding`: one result of the analysis, with its place in the program. `WaitingBlock`: a block that stands still."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def error(rule: str, place: tuple[int | None, int | None, int | None], message: 
     return Finding(rule, "error", *place, message)
 
 
-class Wait(NamedTuple):
+class WaitingBlock(NamedTuple):
     """A block that stands still at op `op`.
 
     `reason`: the missing event in words. `on`: the block (rank, block) that could cause it, or None.
@@ -53,7 +53,7 @@ class Wait(NamedTuple):
     on: tuple[int, int] | None
 
 
-def cycle_first(waits: list[Wait]) -> list[Wait]:
+def cycle_first(waits: list[WaitingBlock]) -> list[WaitingBlock]:
     """Return `waits` with a cycle first, if any: each wait is on the block of the next one, the last on the first."""
     wait_of = {(wait.gpu, wait.block): wait for wait in waits}
     for start in wait_of:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from synth.program.analysis.finding import Wait, cycle_first
+from synth.program.analysis.finding import WaitingBlock, cycle_first
 from synth.program.program import Op, Port, Program
 
 Cell = tuple[int, str, int]
@@ -21,7 +21,7 @@ def other_end(rank: int, port: Port) -> tuple[int, Port]:
     return port.peer, Port(port.kind, rank, port.index)
 
 
-def execution_order(program: Program) -> tuple[list[tuple[int, int, int]], list[Wait]]:
+def execution_order(program: Program) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
     """Return the ops (rank, block, op) in an order in which they can run, and the waits of the blocks that then remain.
 
     No wait remains if the program ends. Otherwise a cycle of waits comes first.
@@ -41,7 +41,7 @@ class _Run:
         self.sleeping: dict[tuple, list[tuple[int, int]]] = {}
         self.done: list[tuple[int, int, int]] = []
 
-    def result(self) -> tuple[list[tuple[int, int, int]], list[Wait]]:
+    def result(self) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
         ready = list(self.at)[::-1]
         while ready:
             rank, b = place = ready.pop()
@@ -61,7 +61,7 @@ class _Run:
             ops = self.program.gpus[rank].blocks[b].ops
             if i < len(ops):
                 key, reason = next(self.missing(rank, b, ops[i]))
-                waits.append(Wait(rank, b, i, reason, self.giver(key)))
+                waits.append(WaitingBlock(rank, b, i, reason, self.giver(key)))
         return self.done, cycle_first(waits)
 
     def missing(self, rank: int, b: int, op: Op) -> Iterator[tuple[tuple, str]]:

@@ -1,4 +1,4 @@
-"""`Report`: the results of one analysis, as text and JSON."""
+"""`LintReport`: the results of one analysis, as text and JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = {"out": "out of place", "in": "in place"}
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """The results of one analysis.
 
     `safe`: the largest size in bytes at which no rank waits for ever, for default buffer sizes (None: any size, 0:

@@ -25,7 +25,7 @@ PART = 4096  # actors whose clocks are stored at once: 64 MiB for as many blocks
 FOLLOWING = ("wrong-output", "uninitialised")  # rules that are not reported for a program with races
 
 
-class Outcome(NamedTuple):
+class ExecutionOutcome(NamedTuple):
     """The result for one way to call a program: findings, number of outputs compared, number of ordered accesses."""
 
     findings: list[Finding]
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 def execute_two_sided(
     program: Program, wired: ConnectionTables, done: list[tuple[int, int]], in_place: bool, part: int = PART
-) -> Outcome:
+) -> ExecutionOutcome:
     """Execute a two-sided program symbolically and return its findings.
 
     `done`: an order in which its ops can end, as (flat block, op). `in_place`: the input lies in the output. `part`:
@@ -50,7 +50,7 @@ def parts_of(actors: int, part: int) -> list[range]:
     return [range(first, min(actors, first + part)) for first in range(0, max(1, actors), part)]
 
 
-def merge_outcomes(outcomes: list[Outcome]) -> Outcome:
+def merge_outcomes(outcomes: list[ExecutionOutcome]) -> ExecutionOutcome:
     """Return one outcome from those of all parts, which differ only in the races they report, with each finding once.
 
     If any part has a race, findings on wrong outputs and uninitialised reads are dropped: their values depend on it.
@@ -164,14 +164,14 @@ class SymbolicExecution:
                 )
         return count
 
-    def outcome(self, places: list[tuple[int, int]], complete: bool) -> Outcome:
+    def outcome(self, places: list[tuple[int, int]], complete: bool) -> ExecutionOutcome:
         """Report the races, compare the outputs if the run is `complete`, and return the outcome.
 
         If blocks race, the values are those of one order among several: see `merge_outcomes`.
         """
         outputs = self.check_outputs() if complete else 0
         self.report_races(places)
-        return Outcome(self.findings, outputs, self.accesses)
+        return ExecutionOutcome(self.findings, outputs, self.accesses)
 
 
 def _wrong(value: Value, want: tuple[int, int]) -> str:
@@ -212,7 +212,7 @@ class TwoSided(SymbolicExecution):
                     self.waiters[place] = self.waiters.get(place, 0) + 1
         self.ended: dict[tuple[int, int], Row] = {}
 
-    def run(self, done: list[tuple[int, int]]) -> Outcome:
+    def run(self, done: list[tuple[int, int]]) -> ExecutionOutcome:
         """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for b, i in done:
             self.execute_op(b, i)

@@ -14,19 +14,29 @@ from collections import Counter, deque
 from synth.program.analysis.cells import Value, add
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
-from synth.program.analysis.symbolic_execution import PART, Outcome, SymbolicExecution, merge_outcomes, parts_of
+from synth.program.analysis.symbolic_execution import (
+    PART,
+    ExecutionOutcome,
+    SymbolicExecution,
+    merge_outcomes,
+    parts_of,
+)
 from synth.program.analysis.vector_clocks import Row
 from synth.program.program import Op, Port, Program, Span
 
 
-def execute_one_sided(program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART) -> Outcome:
+def execute_one_sided(
+    program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART
+) -> ExecutionOutcome:
     """Execute a one-sided program symbolically and return its findings.
 
     `done`: an order in which its ops can end, as (rank, block, op). `part`: number of actors (blocks, entries, port
     channels) whose clocks are in memory at once.
     """
     actors = sum(len(gpu.blocks) + 1 for gpu in program.gpus) + len(_engines(program))
-    return merge_outcomes([OneSided(program, in_place, watched).run(done) for watched in parts_of(actors, part)])
+    return merge_outcomes(
+        [OneSidedExecution(program, in_place, watched).run(done) for watched in parts_of(actors, part)]
+    )
 
 
 def _engines(program: Program) -> list[tuple[int, Port]]:
@@ -37,7 +47,7 @@ def _engines(program: Program) -> list[tuple[int, Port]]:
     return sorted(engines)
 
 
-class OneSided(SymbolicExecution):
+class OneSidedExecution(SymbolicExecution):
     """Symbolic execution of a one-sided program, with blocks, port engines and entries as actors."""
 
     def __init__(self, program: Program, in_place: bool, watched: range) -> None:
@@ -66,7 +76,7 @@ class OneSided(SymbolicExecution):
         end = min(bases[rank + 1].values()) if rank + 1 < len(bases) else len(self.memory.values)
         return range(min(bases[rank].values()), end)
 
-    def run(self, done: list[tuple[int, int, int]]) -> Outcome:
+    def run(self, done: list[tuple[int, int, int]]) -> ExecutionOutcome:
         """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for rank, b, i in done:
             self.execute_op(rank, b, i)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from synth.program.program import RECEIVING, SENDING, Gpu, Op
 
 
-class Stuck(NamedTuple):
+class StuckOp(NamedTuple):
     """Op `op` of block `block` of rank `rank`, which never ends."""
 
     rank: int
@@ -20,7 +20,7 @@ class Stuck(NamedTuple):
     op: int
 
 
-def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck]:
+def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[StuckOp]:
     """Return the ops of one circle of waits; [] if the program ends.
 
     If blocks wait without a circle, because others have ended, the result is the op of each waiting block. A connection
@@ -96,7 +96,7 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
     return _circle(waits, blocks, ended)
 
 
-def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[int]) -> list[Stuck]:
+def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[int]) -> list[StuckOp]:
     """Return the ops of one circle among the waiting blocks; without a circle, the ops of all waiting blocks."""
     seen: dict[int, int] = {}
     for start in range(len(waits)):
@@ -107,5 +107,5 @@ def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[
             path.append(n)
             n = waits[n]
         if n is not None and waits[n] is not None and seen.get(n) == start and n in path:
-            return [Stuck(*blocks[k], ended[k]) for k in path[path.index(n) :]]
-    return [Stuck(*blocks[n], ended[n]) for n, other in enumerate(waits) if other is not None]
+            return [StuckOp(*blocks[k], ended[k]) for k in path[path.index(n) :]]
+    return [StuckOp(*blocks[n], ended[n]) for n, other in enumerate(waits) if other is not None]

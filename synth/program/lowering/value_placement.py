@@ -32,7 +32,7 @@ class LocalCopy(NamedTuple):
 
 
 @dataclass(slots=True)
-class Cell:
+class ScratchCell:
     """Scratch for one chunk, shared by values that replace each other; `place` is set when the first one arrives."""
 
     place: Place | None = None
@@ -78,7 +78,7 @@ def place_values(
     end = (flow.messages[-1].step if flow.messages else INPUT) + 1
     inputs = [_offsets(chunks) for chunks in layout.inputs]
     outputs = [_offsets(chunks) for chunks in layout.outputs]
-    cells: dict[Value, Cell] = {}
+    cells: dict[Value, ScratchCell] = {}
     last: dict[Value, int] = {}
     copies: list[tuple[int, Place, Place, Message | None, int]] = []
     late: list[tuple[Value, Place]] = []
@@ -107,7 +107,9 @@ def _offsets(buffer: tuple[int, ...]) -> dict[int, int]:
     return {chunk: offset for offset, chunk in enumerate(buffer)}
 
 
-def _settle(chain: list[Value], from_input: bool, out: int | None, aliased: bool, cells: dict[Value, Cell]) -> bool:
+def _settle(
+    chain: list[Value], from_input: bool, out: int | None, aliased: bool, cells: dict[Value, ScratchCell]
+) -> bool:
     """Give every value of `chain` that arrives offset `out` of the output or a scratch cell.
 
     The last value is settled first, because it is the one that belongs in the output. Two neighbours share a place
@@ -130,13 +132,13 @@ def _settle(chain: list[Value], from_input: bool, out: int | None, aliased: bool
         elif shared and after is not None and after in cells:
             cells[value] = cells[after]
         else:
-            cells[value] = Cell()
+            cells[value] = ScratchCell()
         after = value
     return chain[-1].place[0] == "o"
 
 
 def _split_messages(
-    messages: list[Message], cells: dict[Value, Cell], longest: int | None
+    messages: list[Message], cells: dict[Value, ScratchCell], longest: int | None
 ) -> tuple[list[Message], dict[Value, Message]]:
     """Return messages with contiguous places at both ends, in the same order, and the message that wrote each value."""
     parts: list[Message] = []

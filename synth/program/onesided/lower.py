@@ -22,7 +22,7 @@ from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.onesided.block_writer import WrittenBlock
 from synth.program.onesided.packets import PacketWriter
 from synth.program.onesided.simple import SimpleWriter
-from synth.program.onesided.tasks import BufferOffsets, Group, groups
+from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, groups
 from synth.program.program import Block, Gpu, InPlace, Op, Port, Program, Span
 
 DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
@@ -60,13 +60,15 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     return replace(program, max_bytes=limits.largest_size(program))
 
 
-def _shares(work: tuple[Group, ...], blocks: int) -> list[tuple[Group, ...]]:
+def _shares(work: tuple[ChunkGroup, ...], blocks: int) -> list[tuple[ChunkGroup, ...]]:
     """Return `work` in at most `blocks` runs of about equal length."""
     blocks = min(blocks, len(work))
     return [work[k * len(work) // blocks : (k + 1) * len(work) // blocks] for k in range(blocks)]
 
 
-def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]], WrittenBlock]) -> list[WrittenBlock]:
+def _fitting(
+    shares: list[tuple[ChunkGroup, ...]], write: Callable[[tuple[ChunkGroup, ...]], WrittenBlock]
+) -> list[WrittenBlock]:
     """Return drafts of all shares in order; a share whose draft exceeds a limit is halved."""
     drafts: list[WrittenBlock] = []
     pending = shares[::-1]
@@ -92,7 +94,7 @@ def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]
     return drafts
 
 
-def _packets(shares: list[tuple[Group, ...]], memory: BufferOffsets, boxes: Sequence[int]) -> list[WrittenBlock]:
+def _packets(shares: list[tuple[ChunkGroup, ...]], memory: BufferOffsets, boxes: Sequence[int]) -> list[WrittenBlock]:
     """Return drafts that use packets; a rank that one of its writers could be two launches ahead of signals first.
 
     The first drafts show which writers cannot end before the rank has begun; the second ones add the signals for the
@@ -102,7 +104,7 @@ def _packets(shares: list[tuple[Group, ...]], memory: BufferOffsets, boxes: Sequ
     known = {(a, a) for a in range(n)}
     pairs: set[tuple[int, int]] = set()
 
-    def write(share: tuple[Group, ...], signal_first: frozenset[tuple[int, int]] = frozenset()) -> WrittenBlock:
+    def write(share: tuple[ChunkGroup, ...], signal_first: frozenset[tuple[int, int]] = frozenset()) -> WrittenBlock:
         block = PacketWriter(share, memory, boxes, signal_first)
         draft = block.write()
         if _misfit(draft) is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
-from synth.program.onesided.tasks import BufferOffsets, Group, Move
+from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, GroupTransfer
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 
@@ -27,7 +27,7 @@ class PacketWriter:
 
     def __init__(
         self,
-        groups: Sequence[Group],
+        groups: Sequence[ChunkGroup],
         memory: BufferOffsets,
         nodes: Sequence[int],
         signal_first: frozenset[tuple[int, int]] = frozenset(),
@@ -84,10 +84,10 @@ class PacketWriter:
                         self.contribution[g][move.src] = self._as_packets(move.src, g, self.contribution[g][move.src])
                 reduced |= {move.dst for move in moves}
 
-    def _send(self, t: int) -> dict[tuple[int, int], list[tuple[Move, Span]]]:
+    def _send(self, t: int) -> dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]:
         """Put the sends of step `t`; return (rank, group) → the moves that arrive there, each with its packets."""
         targets: dict[tuple[int, int, Span, str], list[tuple[int, Span]]] = {}
-        arrivals: dict[tuple[int, int], list[tuple[Move, Span]]] = {}
+        arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]] = {}
         for g, group in enumerate(self.groups):
             holders = set(self.value[g])
             for move in sorted(group.moves[t]):
@@ -120,7 +120,7 @@ class PacketWriter:
                 self.writer_clock.update(((peer, dst), clock) for peer, dst in batch)
         return arrivals
 
-    def _receive(self, arrivals: dict[tuple[int, int], list[tuple[Move, Span]]]) -> None:
+    def _receive(self, arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]) -> None:
         """Take in the arrivals of a step: a copy replaces the value and stays a packet, sums are taken at once."""
         for (rank, g), arrived in sorted(arrivals.items()):
             for move, slot in arrived:

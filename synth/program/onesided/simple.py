@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
-from synth.program.onesided.tasks import BufferOffsets, Group, Move
+from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, GroupTransfer
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 from synth.program.thread_joins import Key
@@ -24,7 +24,7 @@ class _Put(NamedTuple):
     """A put of `src` on the sender; `slot`: `dst` is a scratch slot, not the home of the chunk."""
 
     group: int
-    move: Move
+    move: GroupTransfer
     src: Span
     dst: Span  # on the receiver
     slot: bool
@@ -43,7 +43,7 @@ class SimpleWriter:
     `nodes[rank]`: the box of the rank.
     """
 
-    def __init__(self, groups: Sequence[Group], memory: BufferOffsets, nodes: Sequence[int]) -> None:
+    def __init__(self, groups: Sequence[ChunkGroup], memory: BufferOffsets, nodes: Sequence[int]) -> None:
         self.groups, self.memory = groups, memory
         self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)
@@ -65,7 +65,7 @@ class SimpleWriter:
         self.last_step = [self._last_steps(group) for group in groups]
 
     @staticmethod
-    def _last_steps(group: Group) -> dict[int, int]:
+    def _last_steps(group: ChunkGroup) -> dict[int, int]:
         return {rank: t for t, moves in enumerate(group.moves) for move in moves for rank in (move.src, move.dst)}
 
     def write(self) -> WrittenBlock:

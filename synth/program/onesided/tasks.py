@@ -14,7 +14,7 @@ from synth.program.program import InPlace, Span
 from synth.program.thread_joins import Key
 
 
-class Move(NamedTuple):
+class GroupTransfer(NamedTuple):
     """The transfer of one group of chunks over one link; `kind` is "copy" or "reduce".
 
     `original`: the rank sends its own contribution, not its partial sum.
@@ -31,15 +31,15 @@ class Move(NamedTuple):
         return self.src == self.dst
 
 
-class Group(NamedTuple):
+class ChunkGroup(NamedTuple):
     """`count` consecutive chunks, from chunk `first` on, that always travel together; `moves[step]`: transfers."""
 
     first: int
     count: int
-    moves: tuple[tuple[Move, ...], ...]
+    moves: tuple[tuple[GroupTransfer, ...], ...]
 
 
-def groups(schedule: Schedule, instances: int) -> tuple[Group, ...]:
+def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     """Return the groups of all chunks: runs of neighbouring chunks of one unit and instance that have the same sends.
 
     They are sorted by instance, offset in the unit, and unit. With C chunks a unit in the schedule, chunk c of unit u
@@ -47,25 +47,27 @@ def groups(schedule: Schedule, instances: int) -> tuple[Group, ...]:
     """
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
-    moves_by_step: list[dict[int, set[Move]]] = [{} for _ in range(total)]
+    moves_by_step: list[dict[int, set[GroupTransfer]]] = [{} for _ in range(total)]
     for t, step in enumerate(schedule.steps):
         for send in step.sends:
             kind, _, suffix = send.kind.partition("-")
-            moves_by_step[send.chunk].setdefault(t, set()).add(Move(send.src, send.dst, kind, bool(suffix)))
+            moves_by_step[send.chunk].setdefault(t, set()).add(GroupTransfer(send.src, send.dst, kind, bool(suffix)))
     moves = [_sorted_moves(by_step, steps) for by_step in moves_by_step]
-    keyed: list[tuple[tuple[int, int, int], Group]] = []
+    keyed: list[tuple[tuple[int, int, int], ChunkGroup]] = []
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
         for i in range(c):
             if i + 1 < c and moves[base + i + 1] == moves[base + i]:
                 continue
             for k in range(instances):
-                keyed.append(((k, run, unit), Group((unit * instances + k) * c + run, i + 1 - run, moves[base + i])))
+                keyed.append(
+                    ((k, run, unit), ChunkGroup((unit * instances + k) * c + run, i + 1 - run, moves[base + i]))
+                )
             run = i + 1
     return tuple(group for _, group in sorted(keyed, key=lambda pair: pair[0]))
 
 
-def _sorted_moves(by_step: dict[int, set[Move]], steps: int) -> tuple[tuple[Move, ...], ...]:
+def _sorted_moves(by_step: dict[int, set[GroupTransfer]], steps: int) -> tuple[tuple[GroupTransfer, ...], ...]:
     return tuple(tuple(sorted(by_step.get(t, ()))) for t in range(steps))
 
 

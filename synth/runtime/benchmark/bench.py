@@ -24,7 +24,7 @@ from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
-from synth.runtime.benchmark.document import Candidate, Measured, ReferenceTiming, Row
+from synth.runtime.benchmark.document import BenchmarkProgram, BenchmarkRow, Measured, ReferenceTiming
 from synth.runtime.call import make_executor
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
 
 
 def bench(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[BenchmarkProgram],
     sizes: Sequence[int],
     network: Network | None,
     how: Settings,
@@ -113,7 +113,7 @@ def bench(
 
 
 def _beside(
-    timer: Any, name: str, candidates: Sequence[Candidate], size: int, kind: Dtype, how: Settings
+    timer: Any, name: str, candidates: Sequence[BenchmarkProgram], size: int, kind: Dtype, how: Settings
 ) -> ReferenceTiming:
     """Take reference timings at the size to which the first candidate rounds `size`."""
     program = candidates[0].program
@@ -141,7 +141,7 @@ class _Point(NamedTuple):
     in_place: bool
 
 
-def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable | None) -> Row:
+def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable | None) -> BenchmarkRow:
     k, program, count, in_place = point
     collective, op = program.collective, operator(how.op)
     if collective is None:
@@ -149,7 +149,7 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
     layout, size = Layout(collective, program.chunks), count * program.loop_chunks * kind.size
     if clock is None and not how.check:
         execution = runner.time(program, count, dtype=kind.name, in_place=in_place)
-        return Row(k, size, count, in_place, (execution.picoseconds / 1e12,), None)
+        return BenchmarkRow(k, size, count, in_place, (execution.picoseconds / 1e12,), None)
     check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, maximum_bytes(how.executor))
     inputs = reference_data.random_inputs(layout, count, kind, op, how.seed)
     if clock is None:
@@ -162,7 +162,7 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
     checked = how.check is not False
     if checked:
         reference_data.check(layout, kind, op, inputs, outputs)
-    return Row(k, size, count, in_place, tuple(sorted(seconds)), True if checked else None)
+    return BenchmarkRow(k, size, count, in_place, tuple(sorted(seconds)), True if checked else None)
 
 
 class _Host(NamedTuple):

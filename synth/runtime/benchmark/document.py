@@ -17,7 +17,7 @@ from synth.runtime.run_result import bus_factor
 SCHEMA = "synth.measured/1"
 
 
-class Candidate(NamedTuple):
+class BenchmarkProgram(NamedTuple):
     """A program and its origin: `label`, the point of the frontier (from 1), the point's steps, and its R/C as text."""
 
     label: str
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
         return hashlib.sha256(canonical(self.program.to_json())).hexdigest()
 
 
-class Row(NamedTuple):
+class BenchmarkRow(NamedTuple):
     """One candidate at one size.
 
     `candidate`: its index. `size`: bytes as nccl-tests counts them. `elements`: of a chunk. `seconds`: sorted, one for
@@ -97,8 +97,8 @@ class Measured:
     topology: str | None
     dtype: str
     op: str
-    candidates: tuple[Candidate, ...]
-    rows: tuple[Row, ...]
+    candidates: tuple[BenchmarkProgram, ...]
+    rows: tuple[BenchmarkRow, ...]
     beside: tuple[ReferenceTiming, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
     used: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Measured:
             "beside": [row.to_json() for row in self.beside],
         }
 
-    def _row(self, row: Row) -> dict:
+    def _row(self, row: BenchmarkRow) -> dict:
         program = self.candidates[row.candidate].program
         task, time = program.collective, row.median
         factor = bus_factor(task.name, task.ranks) if task else None

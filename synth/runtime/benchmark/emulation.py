@@ -32,7 +32,7 @@ KERNELS = ("host", "cuda")  # executors that keep logical time in the kernel
 ELEMENT = 4  # bytes of an element: float32, the default everywhere
 
 
-class Entry(NamedTuple):
+class EmulatedSchedule(NamedTuple):
     """A schedule and its program. `choice`: the prediction may choose it; otherwise it is only compared."""
 
     label: str
@@ -114,7 +114,7 @@ class EmulationResult:
 
     executor: str
     network: Network
-    entries: tuple[Entry, ...]
+    entries: tuple[EmulatedSchedule, ...]
     sizes: tuple[SizeTimes, ...]
     controls: tuple[Control, ...]
     paced: tuple[PacedRun, ...] = ()
@@ -172,7 +172,7 @@ class EmulationResult:
 
 def emulate(
     network: Network,
-    entries: Sequence[Entry],
+    entries: Sequence[EmulatedSchedule],
     sizes: Sequence[int],
     executor: str = "reference",
     *,
@@ -202,7 +202,9 @@ def emulate(
     return EmulationResult(name, network, tuple(entries), rows, _controls(network, entries, rows, request), paced)
 
 
-def _paced(network: Network, entries: Sequence[Entry], at: SizeTimes, request: RunRequest, stretch: int) -> PacedRun:
+def _paced(
+    network: Network, entries: Sequence[EmulatedSchedule], at: SizeTimes, request: RunRequest, stretch: int
+) -> PacedRun:
     program = entries[at.best].program
     held = _run(
         network, program, at.size, replace(request, options={**request.options, "clock": "paced", "stretch": stretch})
@@ -220,7 +222,7 @@ def predicted_time(schedule: Schedule, network: Network, size: int) -> Fraction:
     return len(schedule.steps) * network.latency * 10**6 + schedule.rounds_per_chunk * share * 1000 / network.unit
 
 
-def _sized(network: Network, entries: Sequence[Entry], size: int, request: RunRequest) -> SizeTimes:
+def _sized(network: Network, entries: Sequence[EmulatedSchedule], size: int, request: RunRequest) -> SizeTimes:
     costs = tuple(predicted_time(entry.schedule, network, size) for entry in entries)
     times = tuple(_time(network, entry.program, size, request)[0] for entry in entries)
     choices = [k for k, entry in enumerate(entries) if entry.choice]
@@ -244,7 +246,7 @@ def _run(network: Network, program: Program, size: int, request: RunRequest) -> 
 
 
 def _controls(
-    network: Network, entries: Sequence[Entry], rows: Sequence[SizeTimes], request: RunRequest
+    network: Network, entries: Sequence[EmulatedSchedule], rows: Sequence[SizeTimes], request: RunRequest
 ) -> tuple[Control, ...]:
     """Run both negative controls.
 
@@ -270,7 +272,12 @@ def _controls(
 
 
 def _control(
-    change: str, network: Network, entries: Sequence[Entry], at: SizeTimes, floor: Fraction, request: RunRequest
+    change: str,
+    network: Network,
+    entries: Sequence[EmulatedSchedule],
+    at: SizeTimes,
+    floor: Fraction,
+    request: RunRequest,
 ) -> Control:
     after = _sized(network, entries, at.size, request)
     before, now = at.emulated[at.best], after.emulated[at.best]

@@ -17,7 +17,7 @@ WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 INSTALL = "pip install 'ccl-synth[cuda13]' (CUDA 13, from sm_75 on) or 'ccl-synth[cuda12]' (CUDA 12, V100 too)"
 
 
-class Gpu(NamedTuple):
+class CudaDevice(NamedTuple):
     """One CUDA device. `bytes`: its memory. `processors`: streaming multiprocessors. `peers`: devices it can access."""
 
     index: int
@@ -28,7 +28,7 @@ class Gpu(NamedTuple):
     peers: tuple[int, ...]
 
 
-def gpu_status() -> tuple[str, tuple[Gpu, ...]]:
+def gpu_status() -> tuple[str, tuple[CudaDevice, ...]]:
     """Return one line on GPUs, driver and CuPy, and the GPUs; starts nothing but the CUDA driver."""
     wheels = installed_wheels()
     count = driver()
@@ -65,11 +65,11 @@ def cupy() -> Any:
     return importlib.import_module("cupy")
 
 
-def _gpu(runtime: Any, index: int, count: int) -> Gpu:
+def _gpu(runtime: Any, index: int, count: int) -> CudaDevice:
     properties = runtime.getDeviceProperties(index)
     name = properties["name"].decode() if isinstance(properties["name"], bytes) else str(properties["name"])
     peers = tuple(p for p in range(count) if p != index and runtime.deviceCanAccessPeer(index, p))
-    return Gpu(
+    return CudaDevice(
         index,
         name,
         f"{properties['major']}.{properties['minor']}",

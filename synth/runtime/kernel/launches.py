@@ -14,7 +14,7 @@ import numpy as np
 
 from synth.errors import UsageError
 from synth.runtime.kernel import tables as flat
-from synth.runtime.reference.op_tables import Compiled
+from synth.runtime.reference.op_tables import CompiledProgram
 
 # Pointers in the kernel's Prog to arrays with one record a block, and the bytes of such a record.
 PER_BLOCK = {"blocks": flat.BLOCK.itemsize, "done": 8, "run": 8, "beat": 8, "status": flat.STATUS.itemsize}
@@ -29,7 +29,7 @@ class Launch(NamedTuple):
     device: int
 
 
-def plan_launches(code: Compiled, on: Sequence[int] | None, device: int = 0) -> tuple[Launch, ...]:
+def plan_launches(code: CompiledProgram, on: Sequence[int] | None, device: int = 0) -> tuple[Launch, ...]:
     """Return the launches of a program: one of all blocks on `device`, or one for each rank that has blocks.
 
     `on` gives the device of each rank in the second case. Raises UsageError unless it names one for every rank.
@@ -52,7 +52,7 @@ def plan_launches(code: Compiled, on: Sequence[int] | None, device: int = 0) -> 
     return tuple(launches)
 
 
-def local_dependencies(tables: flat.Tables, code: Compiled, launches: Sequence[Launch]) -> np.ndarray:
+def local_dependencies(tables: flat.Tables, code: CompiledProgram, launches: Sequence[Launch]) -> np.ndarray:
     """Return the table `tables.deps` with each block numbered from 0 within its launch."""
     deps, at = tables.deps.copy(), 0  # the rows are in the order of the blocks that wait
     for launch in launches:

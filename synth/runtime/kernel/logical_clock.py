@@ -20,8 +20,8 @@ from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
-from synth.runtime.reference.op_tables import Compiled, compile_program
-from synth.runtime.slicing import Cut
+from synth.runtime.reference.op_tables import CompiledProgram, compile_program
+from synth.runtime.slicing import Slicing
 
 SAYS = (
     "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and "
@@ -88,7 +88,7 @@ class ClockTimes(NamedTuple):
     stretch: int = 0
 
 
-def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place: bool) -> Timetable:
+def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, *, in_place: bool) -> Timetable:
     """Return the order of transfers when the reference executor runs `code`, without data, over the links of `network`.
 
     `size`: bytes of an element. Raises SynthError where a link is missing, DeadlockError, VerificationError.
@@ -138,7 +138,7 @@ def _lines(network: Network) -> tuple[int, ...]:
 class ClockMemory:
     """The kernel's Clock and the arrays that it points to, as one piece of memory."""
 
-    def __init__(self, table: Timetable, code: Compiled, cut: Cut, most: int) -> None:
+    def __init__(self, table: Timetable, code: CompiledProgram, cut: Slicing, most: int) -> None:
         """Lay out the memory. `most`: bytes of the largest transfer. Raises SynthError where times exceed 64 bits."""
         network, wires = table.network, max(1, len(code.wires))
         self.table = table
@@ -229,7 +229,9 @@ class ClockOptions(Protocol):
     def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
 
 
-def make_clock(options: ClockOptions, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> ClockMemory | None:
+def make_clock(
+    options: ClockOptions, code: CompiledProgram, cut: Slicing, kind: Dtype, in_place: bool
+) -> ClockMemory | None:
     """Return the clock that `options` select, or None.
 
     Raises UsageError for options that contradict each other, and whatever `timetable` raises.

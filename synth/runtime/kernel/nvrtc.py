@@ -37,7 +37,7 @@ class Used(NamedTuple):
     loads: int
 
 
-class Compiled(NamedTuple):
+class MachineCode(NamedTuple):
     """The machine code of a group for one architecture, and the resources of each kernel in it."""
 
     cubin: bytes
@@ -79,7 +79,7 @@ def version(major: int | None = None) -> tuple[int, int]:
     return a.value, b.value
 
 
-def compile_group(group: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> Compiled:
+def compile_group(group: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> MachineCode:
     """Compile the kernels of one group (of `sources.GROUPS`) for sm_`arch`.
 
     Raises MissingDependencyError, and SynthError with the compiler's first error.
@@ -87,7 +87,7 @@ def compile_group(group: str, arch: int, options: tuple[str, ...] = (), *, major
     return compile_source('#include "interp.cuh"\n' + sources.lines(group), arch, options, major=major)
 
 
-def compile_source(source: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> Compiled:
+def compile_source(source: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> MachineCode:
     """Compile any source that includes the kernel's headers; see `compile_group`."""
     lib = _library(major)
     headers = [(sources.FOLDER / name).read_bytes() for name in HEADERS]
@@ -105,7 +105,7 @@ def compile_source(source: str, arch: int, options: tuple[str, ...] = (), *, maj
             reason = errors[0] if errors else lib.nvrtcGetErrorString(failed).decode()
             raise SynthError(f"NVRTC cannot compile the kernel for sm_{arch}: {reason.strip()}")
         used = {m[1]: Used(int(m[5]), int(m[2]), int(m[3]), int(m[4])) for m in _USED.finditer(log)}
-        return Compiled(_bytes(lib, program, "CUBIN"), used)
+        return MachineCode(_bytes(lib, program, "CUBIN"), used)
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(program))
 

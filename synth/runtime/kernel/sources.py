@@ -35,7 +35,7 @@ _SHORT_NAMES = (COPY, *(kind.short for kind in DTYPES))
 GROUPS = tuple(f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in _SHORT_NAMES)
 
 
-class Instance(NamedTuple):
+class KernelInstance(NamedTuple):
     """One instantiation: the group that it is compiled with, its symbol, and the bytes of its elements."""
 
     group: str
@@ -43,12 +43,12 @@ class Instance(NamedTuple):
     size: int
 
 
-def instance(program: Program, kind: Dtype, op: str, feature: str = PLAIN) -> Instance:
+def instance(program: Program, kind: Dtype, op: str, feature: str = PLAIN) -> KernelInstance:
     """Return the instantiation that runs `program` on elements of `kind`."""
     reduces = any(step.code in REDUCING for gpu in program.gpus for block in gpu.blocks for step in block.ops)
     name, size = (kind.short, kind.size) if reduces else (COPY, 1)
     group = f"{name}-{feature}".rstrip("-")
-    return Instance(group, _symbol(group, "sum" if op == "avg" else op), size)
+    return KernelInstance(group, _symbol(group, "sum" if op == "avg" else op), size)
 
 
 def symbols(group: str) -> list[str]:

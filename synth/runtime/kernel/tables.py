@@ -16,8 +16,8 @@ from synth.errors import SynthError, UsageError, VerificationError
 from synth.program.direct_writes import Place
 from synth.program.program import BUFFERS, REDUCING, TWO_SIDED
 from synth.runtime.kernel.sources import LL
-from synth.runtime.reference.op_tables import Compiled, Step
-from synth.runtime.slicing import Cut
+from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram
+from synth.runtime.slicing import Slicing
 
 BLOCK = np.dtype([("op0", "i4"), ("nops", "i4"), ("into", "i4"), ("out", "i4")])
 OP = np.dtype(
@@ -84,7 +84,7 @@ class Tables(NamedTuple):
     slot_chunks: int
 
 
-def tables(code: Compiled, cut: Cut, puts: Mapping[Place, Place] | None = None) -> Tables:
+def tables(code: CompiledProgram, cut: Slicing, puts: Mapping[Place, Place] | None = None) -> Tables:
     """Return the arrays of a compiled program.
 
     `puts`: the sends that may write the receiver's buffer, with their receives (`synth.program.direct_writes`). Kernels
@@ -129,7 +129,7 @@ def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
     return tables.slot_chunks * (-(-step * size // 8) * 16 if feature == LL else step * size)
 
 
-def with_smaller_slices(cut: Cut, most: int) -> Cut:
+def with_smaller_slices(cut: Slicing, most: int) -> Slicing:
     """Return `cut` with slices of at most `most` elements of a chunk (at least 1).
 
     The new slices are multiples of 64 elements where `most` is at least 64. The parts of an op stay the same, so each
@@ -142,7 +142,7 @@ def with_smaller_slices(cut: Cut, most: int) -> Cut:
     return cut._replace(bounds=tuple((low, min(low + step, cut.elements)) for low in range(0, cut.elements, step)))
 
 
-def _row(code: Compiled, at: tuple[int, int], step: Step, dep0: int, published: bool) -> tuple:
+def _row(code: CompiledProgram, at: tuple[int, int], step: CompiledOp, dep0: int, published: bool) -> tuple:
     """Return the record of the op `at` (block, op). `dep0`: its first dependency. `published`: others wait for it."""
     b, i = at
     rank, block = code.place[b]
@@ -166,7 +166,7 @@ def _row(code: Compiled, at: tuple[int, int], step: Step, dep0: int, published: 
     return flags, src[0], dst[0], step.count, dep0, len(step.deps), src[1], dst[1], 0, 0, 0
 
 
-def _paired(code: Compiled, cut: Cut, w: int) -> bool:
+def _paired(code: CompiledProgram, cut: Slicing, w: int) -> bool:
     """Return True where connection `w` takes as many messages as are sent on it.
 
     Raises VerificationError where the sizes of a sent and a taken message differ.
@@ -182,7 +182,7 @@ def _paired(code: Compiled, cut: Cut, w: int) -> bool:
     return len(sent) == len(taken)
 
 
-def _parts(code: Compiled, cut: Cut, block: int | None, sends: bool) -> list[tuple[int, int]]:
+def _parts(code: CompiledProgram, cut: Slicing, block: int | None, sends: bool) -> list[tuple[int, int]]:
     """Return (chunks, op) of each message of one slice at one end of a connection."""
     parts: list[tuple[int, int]] = []
     for i, step in enumerate(code.steps[block] if block is not None else ()):

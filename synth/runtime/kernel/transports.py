@@ -7,15 +7,15 @@ from typing import NamedTuple
 from synth.program.direct_writes import direct_sends, ordered_without_messages
 from synth.runtime.kernel import sources
 from synth.runtime.kernel import tables as arrays
-from synth.runtime.reference.op_tables import Compiled
-from synth.runtime.slicing import Cut
+from synth.runtime.reference.op_tables import CompiledProgram
+from synth.runtime.slicing import Slicing
 
 
 class KernelProgram(NamedTuple):
     """A compiled program for elements of `size` bytes, with the kernel's feature and tables (`choose_transport`)."""
 
-    code: Compiled
-    cut: Cut
+    code: CompiledProgram
+    cut: Slicing
     feature: str
     tables: arrays.Tables
     size: int
@@ -26,7 +26,13 @@ class KernelProgram(NamedTuple):
 
 
 def choose_transport(
-    code: Compiled, cut: Cut, *, protocol: str | None, in_place: bool, direct: bool = True, clock: bool = False
+    code: CompiledProgram,
+    cut: Slicing,
+    *,
+    protocol: str | None,
+    in_place: bool,
+    direct: bool = True,
+    clock: bool = False,
 ) -> tuple[str, arrays.Tables]:
     """Return the transport of a compiled program, as the kernel's feature (of `sources.FEATURES`), and its tables.
 

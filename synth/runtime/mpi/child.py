@@ -21,12 +21,12 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import dtype
 from synth.runtime.mpi import environment
-from synth.runtime.mpi.rank import Task, error_of, run_rank
-from synth.runtime.reference.deadlock_diagnosis import DeadlockError, Stuck
+from synth.runtime.mpi.rank import RankTask, error_of, run_rank
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError, StuckBlock
 
 
 @dataclass(frozen=True)
-class Job:
+class RunFolder:
     """The folder of one run."""
 
     folder: Path
@@ -36,31 +36,31 @@ class Job:
         """The file in which rank 0 reports an error."""
         return self.folder / "error.json"
 
-    def write(self, task: Task, arrays: Sequence[np.ndarray]) -> None:
+    def write(self, task: RankTask, arrays: Sequence[np.ndarray]) -> None:
         """Write program, call and inputs for the processes."""
         (self.folder / "program.json").write_text(json.dumps(task.program.to_json()))
         (self.folder / "task.json").write_text(json.dumps(task._asdict() | {"program": None}))
         for rank, array in enumerate(arrays):
             np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(self.folder / f"input-{rank}")
 
-    def task(self) -> Task:
+    def task(self) -> RankTask:
         """Read the call that `write` wrote."""
         program = Program.from_json(json.loads((self.folder / "program.json").read_text()))
-        return Task(**json.loads((self.folder / "task.json").read_text()) | {"program": program})
+        return RankTask(**json.loads((self.folder / "task.json").read_text()) | {"program": program})
 
-    def input(self, task: Task, rank: int) -> np.ndarray:
+    def input(self, task: RankTask, rank: int) -> np.ndarray:
         """Return the input of a rank; rows are chunks."""
         return self._read(task, f"input-{rank}", len(_layout(task).inputs[rank]))
 
-    def output(self, task: Task, rank: int) -> np.ndarray:
+    def output(self, task: RankTask, rank: int) -> np.ndarray:
         """Return the output of a rank; rows are chunks."""
         return self._read(task, f"output-{rank}", len(_layout(task).outputs[rank]))
 
-    def _read(self, task: Task, name: str, rows: int) -> np.ndarray:
+    def _read(self, task: RankTask, name: str, rows: int) -> np.ndarray:
         return np.fromfile(self.folder / name, np.uint8).view(dtype(task.dtype).numpy).reshape(rows, task.elements)
 
 
-def _layout(task: Task) -> Layout:
+def _layout(task: RankTask) -> Layout:
     if task.program.collective is None:
         raise SynthError(f"{task.program.name}: the file does not say which collective this is; name it")
     return Layout(task.program.collective, task.program.chunks)
@@ -81,13 +81,13 @@ def read_error(doc: dict) -> SynthError:
     cycle = []
     for rank, block, op, text, waits_for, holder in doc["cycle"]:
         place = None if holder is None else (holder[0], holder[1])
-        cycle.append(Stuck(rank, block, op, text, waits_for, place))
+        cycle.append(StuckBlock(rank, block, op, text, waits_for, place))
     return DeadlockError(doc["name"], tuple(cycle), doc["closed"])
 
 
 def main(folder: str) -> None:
     """Run the part of one process. All processes raise the same SynthError, which rank 0 writes to the folder."""
-    job = Job(Path(folder))
+    job = RunFolder(Path(folder))
     mpi = environment.module()
     comm = mpi.COMM_WORLD
     task = job.task()

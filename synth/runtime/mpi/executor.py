@@ -24,8 +24,8 @@ from synth.program.program import Program
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.executor import Execution
 from synth.runtime.mpi import environment as mpi_world
-from synth.runtime.mpi.child import Job, read_error
-from synth.runtime.mpi.rank import Task, gather_values, run_rank
+from synth.runtime.mpi.child import RunFolder, read_error
+from synth.runtime.mpi.rank import RankTask, gather_values, run_rank
 from synth.runtime.slicing import FifoOptions
 
 _comm: Any = None  # a communicator of this executor alone, so that no other messages are mixed with its own
@@ -61,7 +61,7 @@ class Mpi(FifoOptions):
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         kind = element_type(dtype)
         fifos = self.protocol, self.depth, self.part, self.runtime
-        task = Task(program, elements, kind.name, op, in_place, *fifos, self.patience)
+        task = RankTask(program, elements, kind.name, op, in_place, *fifos, self.patience)
         world = mpi_world.current_job()
         self._fits(program, world)
         if world is None:
@@ -81,7 +81,7 @@ class Mpi(FifoOptions):
             )
 
 
-def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _joined(task: RankTask, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run as one process of a running job. Returns the outputs of all ranks."""
     global _comm
     mpi = mpi_world.module()
@@ -94,11 +94,11 @@ def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         mpi_world.set_agreed()
 
 
-def _started(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _started(task: RankTask, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run by a new mpirun. Returns the outputs of all ranks; raises a rank's error, SynthError where mpirun fails."""
     words, environment = mpi_world.command(task.program.ranks)
     with tempfile.TemporaryDirectory(prefix="synth-mpi-") as folder:
-        job = Job(Path(folder))
+        job = RunFolder(Path(folder))
         job.write(task, arrays)
         process = subprocess.Popen(
             [*words, sys.executable, "-m", "synth.runtime.mpi.child", folder],

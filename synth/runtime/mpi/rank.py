@@ -26,7 +26,7 @@ from synth.program.program import Program
 from synth.runtime.dtypes import combiner, dtype, operator, poison
 from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import diagnose
-from synth.runtime.reference.event_loop import Engine, Wait
+from synth.runtime.reference.event_loop import Engine, WaitReason
 from synth.runtime.reference.message_costs import NONE
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
@@ -38,7 +38,7 @@ NAP, LONGEST = 20e-6, 1e-3
 ROUNDS = 20  # sums without a change before a run counts as stuck, since on a loaded machine time alone says little
 
 
-class Task(NamedTuple):
+class RankTask(NamedTuple):
     """The call, the same for every process. `patience`: seconds without any message before all of them give up."""
 
     program: Program
@@ -53,7 +53,7 @@ class Task(NamedTuple):
     patience: float = 3.0
 
 
-def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, Layout]:
+def engine_of(task: RankTask, rank: int, given: np.ndarray) -> tuple[Engine, Arena, Layout]:
     """Return the event loop of one rank, its memory with the input `given` (rows are chunks), and the layout.
 
     Raises SynthError as the reference executor does.
@@ -206,7 +206,7 @@ class Process:
         self.return_credits()
 
 
-def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
+def run_rank(mpi: Any, comm: Any, task: RankTask, given: np.ndarray) -> np.ndarray:
     """Run the rank of this process and return its output, whose rows are chunks; all processes of `comm` call it.
 
     `given`: the rank's input.     Raises the same error in every process: VerificationError, DeadlockError, SynthError.
@@ -291,7 +291,7 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
             nap = min(2 * nap, LONGEST)
 
 
-def _result(task: Task, arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> np.ndarray:
+def _result(task: RankTask, arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> np.ndarray:
     check_complete(task.program, arena, layout, rank)
     done = output(arena, layout, dtype(task.dtype), task.op, rank)
     if not task.in_place:
@@ -303,7 +303,7 @@ def _merge(engine: Engine, states: Sequence[RankState]) -> None:
     """Write the states of all ranks into `engine`, so that every process can name the cycle."""
     for state in states:
         for b, done, pc, wait in state.blocks:
-            engine.done[b], engine.pc[b], engine.waiting[b] = done, pc, None if wait is None else Wait(*wait)
+            engine.done[b], engine.pc[b], engine.waiting[b] = done, pc, None if wait is None else WaitReason(*wait)
         for w, count in state.held:
             engine.held[w] = count
 

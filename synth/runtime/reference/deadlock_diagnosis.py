@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from synth.errors import SynthError
-from synth.runtime.reference.event_loop import Engine, Wait
-from synth.runtime.reference.op_tables import Compiled, Step
-from synth.runtime.slicing import Cut
+from synth.runtime.reference.event_loop import Engine, WaitReason
+from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram
+from synth.runtime.slicing import Slicing
 
 SHOWN = 6  # maximum blocks of a cycle that a message lists
 
 
-class Stuck(NamedTuple):
+class StuckBlock(NamedTuple):
     """A block that waits at `op`. `waits_for`: in words. `holder`: the (rank, block) that it waits for, or None."""
 
     rank: int
@@ -31,7 +31,7 @@ class DeadlockError(SynthError):
     never come.
     """
 
-    def __init__(self, name: str, cycle: tuple[Stuck, ...], closed: bool) -> None:
+    def __init__(self, name: str, cycle: tuple[StuckBlock, ...], closed: bool) -> None:
         self.name, self.cycle, self.closed = name, cycle, closed
         parts = [f"rank {s.rank} block {s.block} op {s.op} ({s.text}) waits for {s.waits_for}" for s in cycle[:SHOWN]]
         if len(cycle) > SHOWN:
@@ -43,15 +43,17 @@ class DeadlockError(SynthError):
 class Halted(NamedTuple):
     """The state of a stuck run of another executor than the reference's, with the fields of an `Engine`."""
 
-    code: Compiled
-    cut: Cut
+    code: CompiledProgram
+    cut: Slicing
     done: Sequence[bool]
     pc: Sequence[int]
-    waiting: Sequence[Wait | None]
+    waiting: Sequence[WaitReason | None]
     held: Mapping[int, int]
 
 
-def halted_state(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
+def halted_state(
+    code: CompiledProgram, cut: Slicing, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]
+) -> Halted:
     """Return the state of a run that was cut short, for `diagnose`.
 
     `waits[b]`: None if block b has ended, else (op, wait). A wait is (kind, object), None if the block was working.
@@ -61,7 +63,7 @@ def halted_state(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str,
         op, wait = (0, None) if entry is None else entry
         done.append(entry is None)
         ops.append(op)
-        waiting.append(None if wait is None else Wait(*wait))
+        waiting.append(None if wait is None else WaitReason(*wait))
     held = {wait.what: cut.depth for wait in waiting if wait and wait.kind == "credit"}
     return Halted(code, cut, done, ops, waiting, held)
 
@@ -111,13 +113,13 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
     if wait.kind == "signal":
         rank, kind, peer, index = wait.what
 
-        def sends_signal(step: Step) -> bool:
+        def sends_signal(step: CompiledOp) -> bool:
             return step.code == "signal" and (peer, kind, rank, index) in step.ports
 
         return next((other for other in unfinished if _will(engine, other, sends_signal)), None)
     place, count = wait.what, engine.code.steps[b][engine.pc[b]].count
 
-    def writes_packets(step: Step) -> bool:
+    def writes_packets(step: CompiledOp) -> bool:
         for target in step.dst:
             overlaps = target.row < place.row + count and place.row < target.row + step.count
             if target.packet and target.rank == place.rank and overlaps:
@@ -127,20 +129,22 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
     return next((other for other in unfinished if _will(engine, other, writes_packets)), None)
 
 
-def _will(engine: Engine | Halted, b: int, condition: Callable[[Step], bool]) -> bool:
+def _will(engine: Engine | Halted, b: int, condition: Callable[[CompiledOp], bool]) -> bool:
     """Return True where a remaining op of block b meets the condition."""
     return any(map(condition, engine.code.steps[b][engine.pc[b] :]))
 
 
-def _stuck(engine: Engine | Halted, b: int) -> Stuck:
+def _stuck(engine: Engine | Halted, b: int) -> StuckBlock:
     rank, block = engine.code.place[b]
     wait, op = engine.waiting[b], engine.pc[b]
     text = engine.code.where(b, op).partition("(")[2][:-1]
     holder = _holder(engine, b)
-    return Stuck(rank, block, op, text, _words(engine, wait), None if holder is None else engine.code.place[holder])
+    return StuckBlock(
+        rank, block, op, text, _words(engine, wait), None if holder is None else engine.code.place[holder]
+    )
 
 
-def _words(engine: Engine | Halted, wait: Wait | None) -> str:
+def _words(engine: Engine | Halted, wait: WaitReason | None) -> str:
     if wait is None:
         return "nothing"
     if wait.kind in ("data", "credit"):

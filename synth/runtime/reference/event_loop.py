@@ -18,18 +18,18 @@ from random import Random
 from typing import Any, NamedTuple
 
 from synth.errors import VerificationError
-from synth.program.events import Event
+from synth.program.events import OpEvent
 from synth.runtime.link_schedule import LinkSchedule, Transfer
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.message_costs import NONE, MessageCosts
-from synth.runtime.reference.onesided_ops import OneSided
-from synth.runtime.reference.op_tables import Compiled, Place, Step
-from synth.runtime.slicing import Cut
+from synth.runtime.reference.onesided_ops import OneSidedOps
+from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram, Place
+from synth.runtime.slicing import Slicing
 
 JITTER = 1_000_000  # ps: the unit of random delays
 
 
-class Wait(NamedTuple):
+class WaitReason(NamedTuple):
     """The reason why a block waits: kind (data, credit, dep, signal, barrier, packet) and the object `what`.
 
     Kernels add the kinds entry and turn.
@@ -65,9 +65,9 @@ class Engine:
 
     def __init__(
         self,
-        code: Compiled,
+        code: CompiledProgram,
         arena: Arena,
-        cut: Cut,
+        cut: Slicing,
         size: int,
         combine: Callable | None,
         simulation: Simulation = UNTIMED,
@@ -76,7 +76,7 @@ class Engine:
         links, delays, local, trace, message_cost = simulation
         self.code, self.arena, self.cut, self.size, self.links, self.combine = code, arena, cut, size, links, combine
         self.local = local
-        self.events: list[Event] | None = [] if trace else None
+        self.events: list[OpEvent] | None = [] if trace else None
         self.random = None if delays is None else Random(delays)
         self.slow = [0] * blocks  # by block: factor of its random delays
         if self.random:
@@ -87,7 +87,7 @@ class Engine:
         self.asked: list[int | None] = [None] * blocks
         self.ready = [0] * blocks
         self.done = [False] * blocks
-        self.waiting: list[Wait | None] = [None] * blocks
+        self.waiting: list[WaitReason | None] = [None] * blocks
         self.dependents: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
         self.routes = [-1] * len(code.wires)
         for i, wire in enumerate(code.wires):
@@ -103,7 +103,7 @@ class Engine:
         self.heap: list[tuple[int, int, int, int]] = [(0, 0, self.turn[b], b) for b in range(blocks)]
         self.actions: list[Callable[[], None]] = []
         self.now = self.end = 0
-        self.one_sided = OneSided(self)
+        self.one_sided = OneSidedOps(self)
 
     def run(self) -> int:
         """Return the makespan: the time when the last block has ended and all data have arrived.
@@ -195,7 +195,7 @@ class Engine:
                 left.append((need, other))
         self.dependents[b] = left
 
-    def _begin(self, b: int, step: Step, now: int) -> int | None:
+    def _begin(self, b: int, step: CompiledOp, now: int) -> int | None:
         """Start the next part of `step`. Returns the time at which it ends, or None where the block waits."""
         if self.part[b] == 0:
             for other, op in step.deps:
@@ -235,7 +235,7 @@ class Engine:
                     return self.retry_at(b, now, free)
         return self._move(b, step, now, into, out)
 
-    def _move(self, b: int, step: Step, now: int, into: int, out: int) -> int:
+    def _move(self, b: int, step: CompiledOp, now: int, into: int, out: int) -> int:
         """Receive, reduce, write and send one part; its duration is that of the transfer on the link."""
         first = self.part[b] * self.cut.part
         count = min(self.cut.part, step.count - first)
@@ -285,7 +285,7 @@ class Engine:
 
     def wait(self, b: int, kind: str, what: Any) -> None:
         """Record that block b waits for `what` until another block wakes it."""
-        self.waiting[b] = Wait(kind, what)
+        self.waiting[b] = WaitReason(kind, what)
 
     def wake(self, b: int, time: int) -> None:
         """End the wait of block b and resume it at `time`."""
@@ -349,10 +349,10 @@ class Engine:
         """Return a ⊕ b as a new array; None without data."""
         return None if a is None or b is None or self.combine is None else self.combine(a, b)
 
-    def record(self, b: int, step: Step, start: int, end: int, transfer: Transfer | None = None) -> None:
+    def record(self, b: int, step: CompiledOp, start: int, end: int, transfer: Transfer | None = None) -> None:
         """Record an event, in a run with a trace."""
         if self.events is not None:
             rank, block = self.code.place[b]
             place = rank, block, self.pc[b], self.slice[b], self.part[b]
             link, sent, arrival, size = transfer or (None, 0, 0, 0)
-            self.events.append(Event(*place, step.code, self.ready[b], start, end, link, sent, arrival, size))
+            self.events.append(OpEvent(*place, step.code, self.ready[b], start, end, link, sent, arrival, size))

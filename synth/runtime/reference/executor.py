@@ -23,7 +23,7 @@ from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
-from synth.runtime.slicing import Cut, FifoOptions, cut
+from synth.runtime.slicing import FifoOptions, Slicing, cut
 
 
 class _Call(NamedTuple):
@@ -88,7 +88,7 @@ class Reference(FifoOptions):
             self._launch(again, layout, parts, call, second=True)
         return done
 
-    def _launch(self, program: Program, layout: Layout, parts: Cut, call: _Call, second: bool = False) -> Execution:
+    def _launch(self, program: Program, layout: Layout, parts: Slicing, call: _Call, second: bool = False) -> Execution:
         """Run one launch; `second`: MSCCL++'s packets use the upper half of the scratch."""
         elements, (kind, op, in_place, arrays) = parts.elements, call
         arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds), second=second)

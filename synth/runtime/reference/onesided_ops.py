@@ -14,7 +14,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from synth.runtime.link_schedule import Transfer
-from synth.runtime.reference.op_tables import Place, PortKey, Step
+from synth.runtime.reference.op_tables import CompiledOp, Place, PortKey
 
 if TYPE_CHECKING:
     from synth.runtime.reference.event_loop import Engine
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Job = Generator[None, None, int]  # yields after it has arranged to be resumed; returns when its op ends
 
 
-class OneSided:
+class OneSidedOps:
     """The part of an `Engine` for local ops, ports, packets and barriers."""
 
     def __init__(self, engine: Engine) -> None:
@@ -38,7 +38,7 @@ class OneSided:
         self.flags: list[bytearray] = [bytearray(rows) for rows in engine.arena.rows]
         self.readers: list[list[int]] = [[] for _ in engine.arena.rows]
 
-    def begin(self, b: int, step: Step) -> int | None:
+    def begin(self, b: int, step: CompiledOp) -> int | None:
         """Start or resume `step` of block b. Returns the time at which it ends, or None where it waits."""
         if step.code == "nop":
             self.engine.record(b, step, self.engine.now, self.engine.now)
@@ -51,14 +51,14 @@ class OneSided:
         self.jobs[b] = job
         return None
 
-    def _job(self, b: int, step: Step) -> Job:
+    def _job(self, b: int, step: CompiledOp) -> Job:
         if step.ports and step.code in ("signal", "wait", "flush"):
             return {"signal": self._signal, "wait": self._wait, "flush": self._flush}[step.code](b, step)
         return self._barrier(b, step) if step.code == "barrier" else self._transfer(b, step)
 
     # ------------------------------------------------------------ data
 
-    def _transfer(self, b: int, step: Step) -> Job:
+    def _transfer(self, b: int, step: CompiledOp) -> Job:
         """Carry out cpy, re, put, get or reduce: fetch remote sources, combine, write."""
         engine, rank = self.engine, self.engine.code.place[b][0]
         size = step.count * engine.cut.elements * engine.size
@@ -93,7 +93,9 @@ class OneSided:
             engine.record(b, step, start, end)
         return end
 
-    def _send(self, b: int, step: Step, k: int, source: Place, value: Any, size: int) -> Generator[None, None, int]:
+    def _send(
+        self, b: int, step: CompiledOp, k: int, source: Place, value: Any, size: int
+    ) -> Generator[None, None, int]:
         """Begin the transfer to the k-th destination. Returns the time until which the block is busy with it."""
         engine, rank, place = self.engine, self.engine.code.place[b][0], step.dst[k]
         which, op = engine.slice[b], engine.pc[b]
@@ -119,7 +121,7 @@ class OneSided:
         return left
 
     def _over(
-        self, b: int, step: Step, src: int, dst: int, size: int, index: int
+        self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int
     ) -> Generator[None, None, tuple[int, int, int]]:
         """Send over the link from src to dst as soon as it is free. Returns the times of begin, departure, arrival."""
         engine = self.engine
@@ -129,7 +131,7 @@ class OneSided:
                 yield engine.retry_at(b, engine.now, free)
         return self._reserve(b, step, src, dst, size, index)
 
-    def _reserve(self, b: int, step: Step, src: int, dst: int, size: int, index: int) -> tuple[int, int, int]:
+    def _reserve(self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int) -> tuple[int, int, int]:
         engine, now = self.engine, self.engine.now
         if engine.links is None:
             engine.record(b, step, now, now, Transfer((src, dst, ()), now, now, size))
@@ -139,7 +141,7 @@ class OneSided:
         engine.record(b, step, now, times[1], Transfer(engine.links.keys[route], times[0], times[2], size))
         return times
 
-    def _value(self, b: int, step: Step) -> Any:
+    def _value(self, b: int, step: CompiledOp) -> Any:
         """Return the value that a local op, get or reduce writes: dst ⊕ src for re, all sources in order for reduce."""
         engine = self.engine
         total = self._copy(b, step.src[0], step.count)
@@ -163,7 +165,7 @@ class OneSided:
 
     # ------------------------------------------------------------ order
 
-    def _signal(self, b: int, step: Step) -> Job:
+    def _signal(self, b: int, step: CompiledOp) -> Job:
         engine = self.engine
         for port in step.ports:
             rank, kind, peer, index = port
@@ -177,7 +179,7 @@ class OneSided:
         return engine.now
         yield
 
-    def _wait(self, b: int, step: Step) -> Job:
+    def _wait(self, b: int, step: CompiledOp) -> Job:
         """Take one signal from every port, port by port."""
         engine = self.engine
         for port in step.ports:
@@ -191,14 +193,14 @@ class OneSided:
         engine.record(b, step, engine.now, engine.now)
         return engine.now
 
-    def _flush(self, b: int, step: Step) -> Job:
+    def _flush(self, b: int, step: CompiledOp) -> Job:
         engine = self.engine
         while any(self.leaving.get(port) for port in step.ports):  # also what leaves at this very moment
             yield engine.resume_at(b, max(self.left[port] for port in step.ports if self.leaving.get(port)))
         engine.record(b, step, engine.now, engine.now)
         return engine.now
 
-    def _barrier(self, b: int, step: Step) -> Job:
+    def _barrier(self, b: int, step: CompiledOp) -> Job:
         engine = self.engine
         here = self.met.setdefault(step.group, set())
         here.add(b)

@@ -25,7 +25,7 @@ class Place(NamedTuple):
     packet: bool
 
 
-class Step(NamedTuple):
+class CompiledOp(NamedTuple):
     """An op. `deps`: (block, op). `group`: the blocks of a barrier. Blocks are numbered over all ranks."""
 
     code: str
@@ -53,7 +53,7 @@ class Connection(NamedTuple):
         return f"rank {self.src} to rank {self.dst}, channel {self.channel}"
 
 
-class Compiled(NamedTuple):
+class CompiledProgram(NamedTuple):
     """A compiled program.
 
     `place[b]`: (rank, block) of block b. `steps[b]`: its ops. `into[b]`, `out[b]`: indices of the connections on which
@@ -62,7 +62,7 @@ class Compiled(NamedTuple):
 
     program: Program
     place: tuple[tuple[int, int], ...]
-    steps: tuple[tuple[Step, ...], ...]
+    steps: tuple[tuple[CompiledOp, ...], ...]
     wires: tuple[Connection, ...]
     into: tuple[int, ...]
     out: tuple[int, ...]
@@ -94,7 +94,7 @@ _SPANS = {
 }
 
 
-def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
+def compile_program(program: Program, arena: Arena, *, in_place: bool) -> CompiledProgram:
     """Return the tables of `program`, with spans as rows of `arena`. Raises SynthError that names a malformed op."""
     first, place = _numbering(program)
     wires, into, out = _wires(program, first)
@@ -106,7 +106,7 @@ def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compil
             for i, op in enumerate(block.ops):
                 rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number))
             steps.append(tuple(rows))
-    return Compiled(program, place, tuple(steps), wires, into, out)
+    return CompiledProgram(program, place, tuple(steps), wires, into, out)
 
 
 def _numbering(program: Program) -> tuple[list[int], tuple[tuple[int, int], ...]]:
@@ -162,7 +162,7 @@ class _OpCompiler(NamedTuple):
     index: int
     in_place: bool
 
-    def step(self, op: Op, number: int) -> Step:
+    def step(self, op: Op, number: int) -> CompiledOp:
         self._shape(op)
         gpu = self.program.gpus[self.rank]
         for dep in op.deps:
@@ -176,7 +176,7 @@ class _OpCompiler(NamedTuple):
         base = self.first[self.rank]
         # a foreign file may name operands that its instruction does not use
         sources, destinations = _SPANS[op.code]
-        return Step(
+        return CompiledOp(
             op.code,
             op.code in RECEIVING,
             op.code in SENDING,

@@ -16,14 +16,14 @@ from synth.model.topology import Cap, Network, Route
 
 
 @dataclass(frozen=True)
-class Split:
+class MessageSplit:
     """Split of a message: `slow` of its bytes go over the slow fabric; `gbps` is size over time with both."""
 
     slow: Fraction
     gbps: Fraction
 
 
-def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Split:
+def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> MessageSplit:
     """Return the best split of `size` bytes between fabrics of `fast` and `slow` GB/s.
 
     Using the slow one costs `switching` µs. All bytes go over the fast fabric where the slow one does not pay, and over
@@ -32,12 +32,12 @@ def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Spl
     if size < 1 or fast < 0 or slow < 0 or switching < 0 or fast + slow == 0:
         raise UsageError(f"{size} bytes over {fast} and {slow} GB/s with {switching} µs: there is nothing to split")
     if fast == 0:
-        return Split(Fraction(size), Fraction(size) / (Fraction(size) / slow + switching * 1000))
+        return MessageSplit(Fraction(size), Fraction(size) / (Fraction(size) / slow + switching * 1000))
     if slow == 0:
-        return Split(Fraction(0), fast)
+        return MessageSplit(Fraction(0), fast)
     # in bytes and ns: 1 GB/s is 1 byte/ns
     share = max(Fraction(0), (size / fast - switching * 1000) / (1 / fast + 1 / slow))
-    return Split(share, Fraction(size) / ((size - share) / fast))
+    return MessageSplit(share, Fraction(size) / ((size - share) / fast))
 
 
 def with_pcie(network: Network, gbps: Fraction) -> Network:

@@ -20,7 +20,7 @@ MAX_RANKS = 16
 
 
 @dataclass(frozen=True)
-class Cut:
+class RateCut:
     """A rate and the cut that limits it: `value` in units of algorithmic bandwidth, `side` the ranks inside the cut."""
 
     value: Fraction
@@ -48,7 +48,7 @@ def capacity_out_of_sets(network: Network) -> np.ndarray:
     return total
 
 
-def broadcast(network: Network, root: int) -> Cut:
+def broadcast(network: Network, root: int) -> RateCut:
     """Return the greatest rate of a broadcast from `root` (bytes of the buffer over time), and the cut that limits it.
 
     Raises SynthError where `applies` is false.
@@ -57,10 +57,10 @@ def broadcast(network: Network, root: int) -> Cut:
     sets = np.arange(len(total))
     candidates = np.flatnonzero((sets >> root & 1) & (sets != len(total) - 1))
     best = int(candidates[np.argmin(total[candidates])])
-    return Cut(Fraction(int(total[best])), _members(best, network.ranks))
+    return RateCut(Fraction(int(total[best])), _members(best, network.ranks))
 
 
-def allgather(network: Network) -> Cut:
+def allgather(network: Network) -> RateCut:
     """Return the greatest rate of an allgather (gathered bytes over time), and the cut that limits it.
 
     It is 0 where the network is not connected. Raises SynthError where `applies` is false.
@@ -69,11 +69,11 @@ def allgather(network: Network) -> Cut:
     sizes = np.array([int(s).bit_count() for s in range(1, len(total) + 1)], dtype=np.int64)
     if not total.all():
         at = int(np.argmin(total))
-        return Cut(Fraction(0), _members(at + 1, network.ranks))
+        return RateCut(Fraction(0), _members(at + 1, network.ranks))
     # The comparison is exact: quotients |S| / capacity that differ have equal floats only for capacities near 2^53, far
     # above those of 16 ranks.
     at = int(np.argmax(sizes / total))
-    return Cut(Fraction(int(total[at]) * network.ranks, int(sizes[at])), _members(at + 1, network.ranks))
+    return RateCut(Fraction(int(total[at]) * network.ranks, int(sizes[at])), _members(at + 1, network.ranks))
 
 
 def _members(mask: int, ranks: int) -> tuple[int, ...]:

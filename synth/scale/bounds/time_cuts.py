@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.checker.certificates.time_bounds import Demand
+from synth.checker.certificates.time_bounds import CollectiveData
 from synth.errors import InfeasibleError
 from synth.model.documents.int_ranges import runs
 from synth.model.link_table import LinkTable, ends, members
@@ -28,7 +28,7 @@ MOST_ALIKE = 4  # cuts around single ranks, or single boxes, on machines with mo
 MOST_THRESHOLDS, FEW_THRESHOLDS = 12, 4  # latencies to a cut that are tried, and those on machines of many nodes
 
 
-class Cut(NamedTuple):
+class TimeCut(NamedTuple):
     """A candidate: its certificate's fields, the units that cross, and the windows of the links in use.
 
     `offsets` (µs, ascending) and `capacity` (GB/s, cumulative): from T = `offsets[i]` on `capacity[i]` is in use.
@@ -92,7 +92,7 @@ class CandidateCuts:
     `providers`, `wanting`: Boolean arrays of the ranks that have, or want, data.
     """
 
-    def __init__(self, topology: Topology, demand: Demand, providers: np.ndarray, wanting: np.ndarray) -> None:
+    def __init__(self, topology: Topology, demand: CollectiveData, providers: np.ndarray, wanting: np.ndarray) -> None:
         self.topology, self.demand, self.providers, self.wanting = topology, demand, providers, wanting
         self.ranks = topology.ranks
         self.nodes = topology.ranks + len(topology.switches)
@@ -109,7 +109,7 @@ class CandidateCuts:
         self.matrix = self._all_pairs() if self.nodes <= MOST_MATRIX else None
         self.cuts = list(self._cuts())
 
-    def path(self, cut: Cut) -> str:
+    def path(self, cut: TimeCut) -> str:
         """Return the nearest source and target of a cut in words; nothing on machines with many nodes."""
         if self.matrix is None:
             return ""
@@ -138,7 +138,7 @@ class CandidateCuts:
 
     # ------------------------------------------------------------ sets of ranks
 
-    def _cuts(self) -> Iterator[Cut]:
+    def _cuts(self) -> Iterator[TimeCut]:
         """Yield the candidates. Sets of ranks that look alike are tried once."""
         seen: set[tuple] = set()
         for ranks_inside in self._rank_sets():
@@ -217,7 +217,7 @@ class CandidateCuts:
 
     # ------------------------------------------------------------ windows
 
-    def _of(self, inside: np.ndarray, seen: set[tuple]) -> Iterator[Cut]:
+    def _of(self, inside: np.ndarray, seen: set[tuple]) -> Iterator[TimeCut]:
         """Yield the cut with these nodes inside, with all sources and targets, and with those far from the cut."""
         ranks = self.ranks
         crossing = np.flatnonzero(inside[self.src] & ~inside[self.dst])
@@ -251,7 +251,7 @@ class CandidateCuts:
                 if units:
                     offsets, capacity = window.of(some, others)
                     if len(offsets):
-                        yield Cut(inside, some, others, limits, units, offsets, capacity)
+                        yield TimeCut(inside, some, others, limits, units, offsets, capacity)
 
     def _thresholds(self, values: np.ndarray) -> np.ndarray:
         """Return the different values; of many a few, the least and the greatest among them."""

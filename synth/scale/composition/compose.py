@@ -18,7 +18,7 @@ from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.mixtures import Mixture, mixed_pipelining
 from synth.scale.composition.phases import Template
-from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, Shares
+from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
 from synth.scale.composition.pricing import TreePricer
 from synth.scale.composition.templates import block_groups, templates
 from synth.scale.fabric.automorphisms import orbits
@@ -52,7 +52,7 @@ ROUNDS_TRIED, FEWER_CHUNKS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), 12
 MIXED_TRIES = 12
 
 
-Solution = tuple[PipeliningProgram, Shares]
+Solution = tuple[PipeliningProgram, TemplateShares]
 
 
 def composed_points(
@@ -141,8 +141,8 @@ class Composition:
         return best
 
     def _in_whole_rounds(
-        self, program: PipeliningProgram, shares: Shares, most_pieces: int
-    ) -> Iterator[tuple[Shares, int]]:
+        self, program: PipeliningProgram, shares: TemplateShares, most_pieces: int
+    ) -> Iterator[tuple[TemplateShares, int]]:
         """Yield shares for whole rounds in each step, and the numbers of chunks that they carry."""
         steps = len(shares.rounds)
         most = int(shares.value * most_pieces)
@@ -169,7 +169,7 @@ class Composition:
             self.templates = _used(*plain) if plain[0].size(steps) > MANY_COLUMNS else self.templates
             yield plain
 
-    def _mixed(self, steps: int) -> tuple[list[Mixture], Shares] | None:
+    def _mixed(self, steps: int) -> tuple[list[Mixture], TemplateShares] | None:
         """Return the mixtures of trees that are short enough, and the shares of each."""
         mixtures = [mixture for mixture in self._mixtures if mixture.merged.steps() <= steps]
         if not mixtures:
@@ -248,7 +248,7 @@ class Composition:
                 mixtures.append(self._mixture(*solution))
         return mixtures
 
-    def _mixture(self, program: PipeliningProgram, shares: Shares) -> Mixture:
+    def _mixture(self, program: PipeliningProgram, shares: TemplateShares) -> Mixture:
         parts = []
         for template, table in zip(program.templates, shares.tables, strict=True):
             if table[0, -1] > TOLERANCE:
@@ -277,7 +277,7 @@ class Composition:
             self._loads[id(template)] = template, self.resources.loads(template.phases)
         return self._loads[id(template)][1]
 
-    def _pieces(self, listed: Sequence[Template], shares: Shares, most_sends: int) -> list[int]:
+    def _pieces(self, listed: Sequence[Template], shares: TemplateShares, most_sends: int) -> list[int]:
         """Return the numbers of chunks for a unit that are tried, in ascending order."""
         each = max(template.weight for template in listed)
         sends = 0.0
@@ -353,7 +353,7 @@ def _is_worth(found: Pipelining, best: Pipelining, least: float) -> bool:
     )
 
 
-def _used(program: PipeliningProgram, shares: Shares) -> list[Template]:
+def _used(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
     """Return the templates that carry data."""
     both = zip(program.templates, shares.tables, strict=True)
     return [template for template, table in both if table[0, -1] > TOLERANCE]

@@ -37,7 +37,7 @@ TOLERANCE = 1e-6
 ROUND_UP = (TOLERANCE, 0.5, 1 - TOLERANCE)
 
 
-class Shares(NamedTuple):
+class TemplateShares(NamedTuple):
     """A solution of the linear program.
 
     Attributes:
@@ -97,7 +97,7 @@ class PipeliningProgram:
             return [1] * steps
         return [1] * ramp + [steps - 2 * ramp] + [1] * ramp
 
-    def shares(self, steps: int, proportions: Sequence[int] = ()) -> Shares | None:
+    def shares(self, steps: int, proportions: Sequence[int] = ()) -> TemplateShares | None:
         """Return the shares with the least rounds per chunk in `steps` steps, whose rounds may be given in proportion.
 
         None where every template needs more steps, and where there would be more than `MOST_COLUMNS` variables.
@@ -209,7 +209,7 @@ class _Variables:
         first = placed[p] if placed else self.count - 1 - self.tails[i][p]
         return self.share[i] if t >= first else None
 
-    def solve(self) -> Shares | None:
+    def solve(self) -> TemplateShares | None:
         """Return the solution, with one column for each step of the program."""
         templates = self.program.templates
         if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > MOST_COLUMNS:
@@ -242,7 +242,7 @@ class _Variables:
             prices[equal, t] = max(0.0, -dual) / len(equal) * scale
         unit_prices = dict(zip(self.program.units, duals, strict=False))
         rounds = [x[0] * n for n in self.proportions] or x[: self.count]
-        return Shares(value, rounds, [self._table(i, x) for i in range(len(templates))], prices, unit_prices)
+        return TemplateShares(value, rounds, [self._table(i, x) for i in range(len(templates))], prices, unit_prices)
 
     def _order(self, rows: list, i: int, p: int, after: Sequence[int]) -> None:
         for t in range(self.count):

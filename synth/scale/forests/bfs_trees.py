@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.errors import InfeasibleError
 from synth.model.link_table import ends as ends_of
-from synth.model.spanning_forest import ROOTED, TURNED, Forest
+from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
 from synth.solvers.processes.deadline import check_deadline
@@ -55,7 +55,7 @@ class BreadthFirstTrees:
         ranks = self.topology.ranks
         return np.unique(orbits(ranks, [pi[:ranks] for pi in generators])).tolist()
 
-    def forest(self, root: int, generators: Sequence[np.ndarray]) -> Forest:
+    def forest(self, root: int, generators: Sequence[np.ndarray]) -> SpanningForest:
         """Return one tree for each orbit of roots, or for the single root.
 
         `generators` generate a free group of symmetries; it is not used for rooted collectives. Raises InfeasibleError
@@ -72,7 +72,7 @@ class BreadthFirstTrees:
                 parents[k, rank] = parent
                 via[k, rank] = paths.setdefault(links, len(paths))
         ends = ranks + len(topology.switches)
-        return Forest(
+        return SpanningForest(
             topology,
             self.collective,
             root if rooted else None,

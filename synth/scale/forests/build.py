@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import InfeasibleError, UndecidedError
-from synth.model.spanning_forest import Forest
+from synth.model.spanning_forest import SpanningForest
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput, throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
@@ -37,7 +37,7 @@ SLOWER = tuple(Fraction(n, d) for n, d in ((33, 32), (17, 16), (9, 8), (5, 4), (
 class BoundedForest:
     """A forest and the bound on its collective. The forest is optimal where `gap` is 0."""
 
-    forest: Forest
+    forest: SpanningForest
     bound: Throughput
 
     @property

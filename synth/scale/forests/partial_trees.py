@@ -1,4 +1,4 @@
-"""Trees on the edges of a fabric, before `to_forest` translates them into a `Forest` on the topology's links."""
+"""Trees on the edges of a fabric, before `to_forest` translates them into a `SpanningForest` on physical links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.errors import SynthError
-from synth.model.spanning_forest import Forest
+from synth.model.spanning_forest import SpanningForest
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput
 from synth.scale.fabric.fabric import Fabric
 
@@ -72,7 +72,7 @@ def branches_at(ends: Mapping[int, Sequence[tuple[int, Branch]]], unit: int) -> 
 
 def to_forest(
     fabric: Fabric, bound: Throughput, grown: BranchForest | ArrayForest, group: Sequence[np.ndarray], method: str
-) -> Forest:
+) -> SpanningForest:
     """Return the forest in terms of the topology's links.
 
     `group` generates the symmetries whose images of the trees are meant too. `method` names the construction. Raises
@@ -80,7 +80,7 @@ def to_forest(
     """
     parents, via, paths = _flat(fabric, grown) if isinstance(grown, ArrayForest) else _branched(fabric, grown)
     ends = fabric.ranks + len(fabric.topology.switches)
-    return Forest(
+    return SpanningForest(
         fabric.topology,
         bound.collective,
         bound.root if bound.collective in ROOTED else None,

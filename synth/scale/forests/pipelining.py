@@ -15,7 +15,7 @@ import numpy as np
 from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.link_table import ends, widths
-from synth.model.spanning_forest import Forest
+from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
 
@@ -31,7 +31,7 @@ class Pipeline:
     link orbit or limit, and ``cumulative_load[l]`` its load from the hops of the first l levels.
     """
 
-    def __init__(self, forest: Forest) -> None:
+    def __init__(self, forest: SpanningForest) -> None:
         self.forest = forest
         self.levels = _levels(forest)
         self.height = int(self.levels.max(initial=0))
@@ -108,7 +108,7 @@ class Pipeline:
         )
 
 
-def _levels(forest: Forest) -> np.ndarray:
+def _levels(forest: SpanningForest) -> np.ndarray:
     """Return the depth of each rank in each tree, in hops."""
     level = np.zeros(forest.parents.shape, np.int64)
     level[forest.parents >= 0] = -1
@@ -121,7 +121,7 @@ def _levels(forest: Forest) -> np.ndarray:
     return level
 
 
-def _offsets(forest: Forest) -> np.ndarray:
+def _offsets(forest: SpanningForest) -> np.ndarray:
     """Return the first unit of each tree within the shard of its root."""
     start = np.zeros(len(forest.roots), np.int64)
     used: dict[int, int] = {}
@@ -131,7 +131,7 @@ def _offsets(forest: Forest) -> np.ndarray:
     return start
 
 
-def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
+def _loads(forest: SpanningForest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the capacities of the resources that the forest uses, and the load ``base[level, resource]``.
 
     Resources are orbits of links and distinct limits. Capacities are in chunks per round. The load is in chunks on

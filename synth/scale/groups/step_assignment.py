@@ -16,7 +16,7 @@ from synth.errors import UsageError
 from synth.model.process_groups import Units
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.scale.groups.tree_columns import Plan, Resources, Shares
+from synth.scale.groups.tree_columns import FractionalPacking, Plan, RouteCapacities
 from synth.solvers.processes.deadline import TimeUp, check_deadline
 
 
@@ -44,7 +44,7 @@ SETTINGS = StepAssignmentSettings()
 
 
 def assign_steps(
-    network: Network, units: Units, packings: Sequence[Shares], chunks: int | None = None
+    network: Network, units: Units, packings: Sequence[FractionalPacking], chunks: int | None = None
 ) -> tuple[Schedule, bool]:
     """Return a schedule with `chunks` chunks a unit, and True if all packings and widths of steps were tried.
 
@@ -59,7 +59,7 @@ def assign_steps(
             f"{chunks} chunks make about {int(chunks * sends)} sends; "
             f"between 1 chunk and {SETTINGS.maximum_sends} sends are listed"
         )
-    resources = Resources(network)
+    resources = RouteCapacities(network)
     candidates: list[list[Step]] = []
     complete = True
     try:
@@ -92,7 +92,7 @@ def _default_chunks(units: Units, sends: float) -> int:
     return chunks - chunks % multiple if multiple <= chunks else chunks
 
 
-def _sends_per_chunk(units: Units, shares: Shares) -> float:
+def _sends_per_chunk(units: Units, shares: FractionalPacking) -> float:
     """Sends of one chunk a unit, over all units."""
     unit_count = Counter(units.parts)
     total = 0.0
@@ -102,7 +102,9 @@ def _sends_per_chunk(units: Units, shares: Shares) -> float:
     return total
 
 
-def _chunk_plans(units: Units, shares: Shares, chunks: int, resources: Resources) -> list[tuple[int, Plan]]:
+def _chunk_plans(
+    units: Units, shares: FractionalPacking, chunks: int, resources: RouteCapacities
+) -> list[tuple[int, Plan]]:
     """(chunk, plan) of every chunk, those of all parts in turns."""
     units_of: dict[tuple[int, int], list[int]] = {}
     for u, key in enumerate(units.parts):
@@ -122,7 +124,7 @@ def _chunk_plans(units: Units, shares: Shares, chunks: int, resources: Resources
     return [(chunk, plan) for _, chunk, plan in sorted(queue, key=lambda row: row[:2])]
 
 
-def _rounded(shares: Shares, counts: Sequence[int], resources: Resources) -> list[list[int]]:
+def _rounded(shares: FractionalPacking, counts: Sequence[int], resources: RouteCapacities) -> list[list[int]]:
     """Number of chunks of each commodity that take each of its plans; `counts[j]`: chunks of commodity j.
 
     Shares are rounded down; the remaining chunks go, commodity by commodity in turns, where links are least full.
@@ -151,19 +153,21 @@ def _rounded(shares: Shares, counts: Sequence[int], resources: Resources) -> lis
     return rounded
 
 
-def _resources_used(plans: Sequence[Plan], resources: Resources) -> Iterator[int]:
+def _resources_used(plans: Sequence[Plan], resources: RouteCapacities) -> Iterator[int]:
     """Resources of all hops of the plans."""
     for plan in plans:
         for hop in plan:
             yield from resources.of[hop.route]
 
 
-def _fullest(load: Sequence[int], use: dict[int, int], resources: Resources) -> float:
+def _fullest(load: Sequence[int], use: dict[int, int], resources: RouteCapacities) -> float:
     """Load over capacity of the fullest resource in `use`, after one more chunk."""
     return max((load[k] + times) / resources.capacity[k] for k, times in use.items())
 
 
-def _list_schedule(resources: Resources, chunk_plans: Sequence[tuple[int, Plan]], maximum_rounds: int) -> list[Step]:
+def _list_schedule(
+    resources: RouteCapacities, chunk_plans: Sequence[tuple[int, Plan]], maximum_rounds: int
+) -> list[Step]:
     """Place the sends of each chunk, one chunk after the other, in the first steps with capacity. Raises TimeUp."""
     network = resources.network
     capacity = [n * maximum_rounds for n in resources.capacity]

@@ -43,7 +43,7 @@ Plan = tuple[Hop, ...]
 
 
 @dataclass(frozen=True)
-class Shares:
+class FractionalPacking:
     """A fractional packing.
 
     A commodity is `(group, parts)`: the parts of a group that one rank starts (alltoall), or a single part.
@@ -56,7 +56,7 @@ class Shares:
     load: float
 
 
-class Resources:
+class RouteCapacities:
     """Capacities that chunks on routes take: the caps, and the routes that no cap keeps as narrow.
 
     `capacity[k]`: units of resource k. `of[i]`: the resources of route i.
@@ -74,7 +74,7 @@ class Resources:
             self.of.append(tuple(resources))
 
 
-def pack_trees(network: Network, groups: Sequence[Group]) -> tuple[tuple[Shares, ...], bool]:
+def pack_trees(network: Network, groups: Sequence[Group]) -> tuple[tuple[FractionalPacking, ...], bool]:
     """Pack trees and paths of all groups; return (packings, True if no time limit cut the search short).
 
     The first packing has the least load. The second, of rings, stars and shortest paths alone, may be easier to
@@ -102,7 +102,7 @@ class _Master:
 
     def __init__(self, network: Network, groups: Sequence[Group]) -> None:
         self.network, self.groups = network, groups
-        self.resources = Resources(network)
+        self.resources = RouteCapacities(network)
         self.pairs = [(r.src, r.dst) for r in network.routes]
         self.ends = np.array(self.pairs, np.int64).reshape(-1, 2)
         self.capacity = np.array(self.resources.capacity, float)
@@ -116,7 +116,7 @@ class _Master:
         self.turn = 0  # number of times that the master program was solved for its duals
         self.lengths, self.worth, self.mean_lengths = np.empty(0), np.empty(0), np.empty(0)
 
-    def run(self) -> tuple[tuple[Shares, ...], bool]:
+    def run(self) -> tuple[tuple[FractionalPacking, ...], bool]:
         """Generate columns; see `pack_trees`."""
         price = self._route_prices([1.0 / units for units in self.resources.capacity])  # narrow routes are dear
         self._add_rings_and_stars(_ShortestPaths(self, price))
@@ -160,14 +160,14 @@ class _Master:
         paths = _ShortestPaths(self, self._route_prices(lengths))
         return self._add_cheapest(paths, (self.lengths, self.worth), self.turn)
 
-    def _shares(self, answer: np.ndarray) -> Shares:
+    def _shares(self, answer: np.ndarray) -> FractionalPacking:
         """The packing of an answer of the master program."""
         plans: list[list[tuple[float, tuple[Plan, ...]]]] = [[] for _ in self.commodities]
         for x, column in zip(answer[:-1], self.columns, strict=False):
             if x > TOLERANCE:
                 share = x / len(column.options)
                 plans[column.commodity] += [(share, option) for option in column.options]
-        return Shares(tuple(self.commodities), tuple(map(tuple, plans)), float(answer[-1]))
+        return FractionalPacking(tuple(self.commodities), tuple(map(tuple, plans)), float(answer[-1]))
 
     def _solve(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Solve the master program over the first `count` columns.

@@ -1,7 +1,7 @@
 """From what dumps say to a topology: direct links, a switch, and PCIe where these leave parts unconnected.
 
-    Fabric   ranks, pairs of directly linked GPUs with their numbers of links, links of each GPU into a switch
-    Pcie     groups of GPUs behind one PCIe port, and bridges between sockets, each with a bandwidth both ways
+    DumpFabric   ranks, pairs of directly linked GPUs with their numbers of links, links of each GPU into a switch
+    Pcie         groups of GPUs behind one PCIe port, and bridges between sockets, each with a bandwidth both ways
 
 PCIe links are made only between GPUs that NVLink or xGMI does not connect, however far: nothing routes through the host
 what the links can carry.
@@ -43,7 +43,7 @@ class Pcie:
 
 
 @dataclass
-class Fabric:
+class DumpFabric:
     """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into the switch; `gbps` of one link each
     way; `multicast`: the switch multicasts and reduces."""
 
@@ -69,7 +69,7 @@ class Fabric:
         return part
 
 
-def topology(fabric: Fabric, pcie: Pcie) -> Topology:
+def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     """Return the topology, with PCIe between the parts that `fabric` does not connect."""
     pairs = {(u, v): fabric.gbps * n for (u, v), n in fabric.pairs.items()}
     links = [Link(u, v, gbps, NVLINK_US, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])]
@@ -102,7 +102,7 @@ def topology(fabric: Fabric, pcie: Pcie) -> Topology:
     )
 
 
-def _switch(fabric: Fabric, links: list[Link]) -> list[Limit]:
+def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
     """Appends a link for every pair on the switch; returns the limits of the GPUs' ports."""
     start, limits = len(links), []
     for u in sorted(fabric.ports):

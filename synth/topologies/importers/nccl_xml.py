@@ -10,7 +10,7 @@ from synth.errors import FormatError
 from synth.model.documents.xml_tree import Element, parse
 from synth.model.rational import rational, show
 from synth.model.topology import Topology
-from synth.topologies.importers.fabric import Fabric, Pcie, topology
+from synth.topologies.importers.fabric import DumpFabric, Pcie, topology
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -38,7 +38,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     gpus = _gpus(elements, file)
     kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
     labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
-    fabric = Fabric(
+    fabric = DumpFabric(
         name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=_nodes(gpus)
     )
     _links(fabric, gpus, file)
@@ -123,7 +123,7 @@ def _speed(gpus: list[Element], given: Fraction | None, file: str) -> tuple[str,
     )
 
 
-def _links(fabric: Fabric, gpus: list[Element], file: str) -> None:
+def _links(fabric: DumpFabric, gpus: list[Element], file: str) -> None:
     """Direct links, links into switches, and a note for each kind of target that is neither."""
     place = {_bus(gpu): i for i, gpu in enumerate(gpus)}
     listed: dict[tuple[int, int], int] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from synth.errors import FormatError
 from synth.model.rational import show
 from synth.model.topology import Topology
-from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, Fabric, Pcie, topology
+from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -39,7 +39,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         for v in range(u + 1, ranks)
         if matrix[u][v].startswith("NV")
     }
-    fabric = Fabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks)
+    fabric = DumpFabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks)
     _links(fabric, counts, assumed.gbps_per_link)
     if nics:
         fabric.notes.append(
@@ -110,7 +110,7 @@ def _check_row(i: int, gpus: list[str], rows: dict[str, tuple[int, list[str]]], 
             raise FormatError(f"{gpus[i]} to {gpus[j]} is {cell}, and back it is {back[:20]}", file, line)
 
 
-def _links(fabric: Fabric, counts: dict[tuple[int, int], int], gbps: Fraction | None) -> None:
+def _links(fabric: DumpFabric, counts: dict[tuple[int, int], int], gbps: Fraction | None) -> None:
     """Sets links or switch ports from the NV# of all pairs, and the bandwidth of a link."""
     ranks = fabric.ranks
     sums, widest = [0] * ranks, [0] * ranks  # NVLinks of a GPU: in all, and to one other

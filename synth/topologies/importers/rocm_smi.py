@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from synth.errors import FormatError
 from synth.model.rational import show
 from synth.model.topology import Topology
-from synth.topologies.importers.fabric import Fabric, Pcie, topology
+from synth.topologies.importers.fabric import DumpFabric, Pcie, topology
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -45,7 +45,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     pairs = [(u, v) for u in range(ranks) for v in range(u + 1, ranks)]
     near = [pair for pair in pairs if _is_near(tables, *pair)]
     gbps = assumed.gbps_per_link or (MI300X_GBPS if ranks == 8 and len(near) == len(pairs) else XGMI_GBPS)
-    fabric = Fabric(name, ranks, "xgmi", gbps, dict.fromkeys(near, 1), labels=labels, nodes=(0,) * ranks)
+    fabric = DumpFabric(name, ranks, "xgmi", gbps, dict.fromkeys(near, 1), labels=labels, nodes=(0,) * ranks)
     if near:
         fabric.notes.append(
             f"the dump prints neither bandwidth nor number of links: one of {show(gbps)} GB/s for each xGMI pair"

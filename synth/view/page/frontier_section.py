@@ -1,11 +1,11 @@
 """The values that the page shows of one entry, as text and numbers.
 
-Sheet      id topology collective ranks status mood facts title says columns algorithms stairs times machine proofs
-           provenance
-Algorithm  name cells proof move lack              a row of the table; `move` is its schedule, packed
-Stairs     floor dots open                         the frontier's plot
-Times      lines floor wins marks notes            time against size
-Mark       label of says modelled points           measured times
+Sheet         id topology collective ranks status mood facts title says columns algorithms stairs times machine proofs
+              provenance
+AlgorithmRow  name cells proof move lack              a row of the table; `move` is its schedule, packed
+Stairs        floor dots open                         the frontier's plot
+Times         lines floor wins marks notes            time against size
+Mark          label of says modelled points           measured times
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GOOD, PART, BAD = "good", "part", "bad"
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class AlgorithmRow:
     """A row of the table. `cells`: under `Sheet.columns`. `steps` 0: unknown. `lack`: why there is no `move`."""
 
     name: str
@@ -133,7 +133,7 @@ class Sheet:
     title: str
     says: tuple[str, ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
-    algorithms: tuple[Algorithm, ...] = ()
+    algorithms: tuple[AlgorithmRow, ...] = ()
     least: float | None = None
     rate: float | None = None
     stairs: Stairs | None = None

@@ -9,10 +9,9 @@ from synth.model import number_text
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.model.tuning_plan import Algorithm as Chosen
-from synth.model.tuning_plan import Plan, Range, Table
+from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, time_chart
-from synth.view.page.frontier_section import GOOD, Algorithm, Mark, Sheet, Times
+from synth.view.page.frontier_section import GOOD, AlgorithmRow, Mark, Sheet, Times
 from synth.view.page.sections import EntryContext
 
 COLUMNS = (
@@ -108,17 +107,17 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
+def _algorithm(chosen: Algorithm, network: Network | None) -> AlgorithmRow:
     schedule = chosen.schedule
     cost = ("", "") if schedule is None else (str(len(schedule.steps)), show(schedule.rounds_per_chunk))
     row = (chosen.label, chosen.backend, chosen.protocol, str(chosen.instances), str(chosen.divisor), *cost)
     if schedule is None:
-        return Algorithm(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
+        return AlgorithmRow(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
     lack = animation_data.reason_not_drawn(schedule)
     if not lack and network is not None and schedule.network.routes != network.routes:
         lack = "it is for a network of other links than the plan's"
     move = None if lack else animation_data.pack_schedule(schedule)
-    return Algorithm(chosen.label, row, "", len(schedule.steps), move, lack)
+    return AlgorithmRow(chosen.label, row, "", len(schedule.steps), move, lack)
 
 
 def _ranges(plan: Plan, table: Table) -> dict:

@@ -14,7 +14,7 @@ from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
-from synth.view.page.frontier_section import BAD, GOOD, PART, Algorithm, Sheet, Times
+from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Sheet, Times
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     )
 
 
-def _algorithm(point: Point, row: tuple[str, ...]) -> Algorithm:
+def _algorithm(point: Point, row: tuple[str, ...]) -> AlgorithmRow:
     lack = animation_data.reason_not_drawn(point.schedule)
     move = None if lack else animation_data.pack_schedule(point.schedule)
-    return Algorithm(
+    return AlgorithmRow(
         time_chart.point_name(point.steps), row, certificate_text.of_point(point)[0], point.steps, move, lack
     )
 
@@ -82,7 +82,9 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
         "writes them out"
     )
     algorithms = tuple(
-        Algorithm(f"{time_chart.point_name(p.steps)}, {p.construction}", row, _gap(found.gap(p)), p.steps, None, lack)
+        AlgorithmRow(
+            f"{time_chart.point_name(p.steps)}, {p.construction}", row, _gap(found.gap(p)), p.steps, None, lack
+        )
         for p, row in zip(found.points, table.rows, strict=True)
     )
     marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
@@ -137,7 +139,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.rounds_per_chunk))
     lack = animation_data.reason_not_drawn(given)
-    only = Algorithm(
+    only = AlgorithmRow(
         time_chart.point_name(len(given.steps)),
         row,
         "",
@@ -175,7 +177,7 @@ def of_measured(doc: dict, about: EntryContext) -> Sheet:
     called = _called(str(doc["collective"]), () if doc["root"] is None else (doc["root"],))
     columns = (("program", "left"), ("protocol", "left"), ("channels", "right"), ("chunks", "right"))
     rows = [(str(p["label"]), str(p["protocol"]), str(p["channels"]), str(p["chunks"])) for p in doc["programs"]]
-    algorithms = tuple(Algorithm(row[0], row) for row in rows)
+    algorithms = tuple(AlgorithmRow(row[0], row) for row in rows)
     machine = str(doc["topology"] or "no machine named")
     return Sheet(
         about.id,

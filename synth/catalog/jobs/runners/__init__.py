@@ -1,7 +1,7 @@
 """Runners carry out the tasks of a job: each call of a function of a text ends as one answer.
 
-    Call     number text deadline memory
-    Answer   number text why detail seconds
+    WorkCall     number text deadline memory
+    WorkAnswer   number text why detail seconds
 
     inline      in this process: to debug one task; nothing is killed
     processes   child processes on this machine, each with its deadline and memory limit
@@ -19,7 +19,7 @@ Why = Literal["", "crash", "time", "memory"]
 Work = Callable[[str], str]
 
 
-class Call(NamedTuple):
+class WorkCall(NamedTuple):
     """A call of `work(text)`, ended after `deadline` wall seconds. It and each process that it starts may use `memory`
     bytes. None: no limit."""
 
@@ -29,7 +29,7 @@ class Call(NamedTuple):
     memory: int | None = None
 
 
-class Answer(NamedTuple):
+class WorkAnswer(NamedTuple):
     """The answer of a call: its text; or None and `why`: "crash", or "time" or "memory" where it was ended for lack of
     it."""
 
@@ -48,11 +48,11 @@ class Runner(Protocol):
         """The number of calls that can run at a time."""
         ...
 
-    def start(self, call: Call) -> None:
+    def start(self, call: WorkCall) -> None:
         """Start a call."""
         ...
 
-    def wait(self, seconds: float | None) -> list[Answer]:
+    def wait(self, seconds: float | None) -> list[WorkAnswer]:
         """Return the answers since the last call of this method. Waits for one, at most `seconds` (None: without
         limit)."""
         ...

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from synth.catalog.jobs.runners import Answer, Call, Work
+from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
 from synth.catalog.jobs.runners.processes import Processes
 from synth.errors import SynthError, UsageError
 from synth.model.registry import need
@@ -31,7 +31,7 @@ LOCAL = "local"
 _runners: dict[tuple[str, int], Processes] = {}
 
 
-def carry_out(work: Work, call: Call, owner: str) -> Answer:
+def carry_out(work: Work, call: WorkCall, owner: str) -> WorkAnswer:
     """Carry out a call in a child of this process. Runs on a worker."""
     runner = _runners.setdefault((owner, threading.get_ident()), Processes(work, 1))
     runner.start(call)
@@ -68,12 +68,12 @@ class Cluster:
             return self._slots
         return max(1, sum(self.client.nthreads().values()))
 
-    def start(self, call: Call) -> None:
+    def start(self, call: WorkCall) -> None:
         """Submit the call to the scheduler."""
         future = self.client.submit(carry_out, self.work, call, self.owner, pure=False)
         self._futures[future] = call.number, time.monotonic()
 
-    def wait(self, seconds: float | None) -> list[Answer]:
+    def wait(self, seconds: float | None) -> list[WorkAnswer]:
         """Return the new answers. Waits for one, at most `seconds`. Raises SynthError where the scheduler is gone."""
         if not self._futures:
             return []
@@ -83,18 +83,20 @@ class Cluster:
             raise SynthError("the connection to the Dask scheduler is lost; the same command continues")
         return [self._answer(future) for future in list(self._futures) if future.done()]
 
-    def _answer(self, future: Any) -> Answer:
+    def _answer(self, future: Any) -> WorkAnswer:
         number, began = self._futures.pop(future)
         seconds = time.monotonic() - began
         if future.status == "finished":
             try:
                 return future.result()
             except Exception as error:
-                return Answer(number, None, "crash", f"its answer was lost: {error}", seconds)
+                return WorkAnswer(number, None, "crash", f"its answer was lost: {error}", seconds)
         if future.status == "cancelled":
             raise SynthError("the Dask scheduler dropped a task; is it still there? the same command continues")
         error = future.exception()
-        return Answer(number, None, "crash", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", seconds)
+        return WorkAnswer(
+            number, None, "crash", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", seconds
+        )
 
     def close(self) -> None:
         """Cancel the running calls, and close the cluster if this runner started it."""

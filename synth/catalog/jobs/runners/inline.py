@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from synth.catalog.jobs.runners import Answer, Call, Work
+from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
 
 
 class Inline:
@@ -14,20 +14,20 @@ class Inline:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.done: list[Answer] = []
+        self.done: list[WorkAnswer] = []
 
-    def start(self, call: Call) -> None:
+    def start(self, call: WorkCall) -> None:
         """Carry out the call to its end."""
         began = time.monotonic()
         try:
-            answer = Answer(call.number, self.work(call.text))
+            answer = WorkAnswer(call.number, self.work(call.text))
         except MemoryError:
-            answer = Answer(call.number, None, "memory", "out of memory")
+            answer = WorkAnswer(call.number, None, "memory", "out of memory")
         except Exception as error:
-            answer = Answer(call.number, None, "crash", f"{type(error).__name__}: {error}")
+            answer = WorkAnswer(call.number, None, "crash", f"{type(error).__name__}: {error}")
         self.done.append(answer._replace(seconds=time.monotonic() - began))
 
-    def wait(self, seconds: float | None) -> list[Answer]:
+    def wait(self, seconds: float | None) -> list[WorkAnswer]:
         """Return the answers of the calls since the last call of this method."""
         answers, self.done = self.done, []
         return answers

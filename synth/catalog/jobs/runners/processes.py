@@ -12,8 +12,8 @@ import socket
 import time
 from dataclasses import dataclass, field
 
-from synth.catalog.jobs.runners import Answer, Call, Work
-from synth.solvers.processes.fork_server import ForkServer, Job
+from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
+from synth.solvers.processes.fork_server import ChildCall, ForkServer
 
 # The modules that nearly every task needs; imported once, before the first fork.
 MODULES = (
@@ -28,8 +28,8 @@ MODULES = (
 
 @dataclass
 class _Running:
-    call: Call
-    job: Job
+    call: WorkCall
+    job: ChildCall
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -46,14 +46,14 @@ class Processes:
         self._running: dict[int, _Running] = {}
         self._numbers = itertools.count(1)
 
-    def start(self, call: Call) -> None:
+    def start(self, call: WorkCall) -> None:
         """Start the call in a new child process."""
         if self._fork_server is None or self._fork_server.dead:
             self._fork_server = ForkServer(self.modules)
         number = next(self._numbers)
         self._running[number] = _Running(call, self._fork_server.start(number, self.work, (call.text,), call.memory))
 
-    def wait(self, seconds: float | None) -> list[Answer]:
+    def wait(self, seconds: float | None) -> list[WorkAnswer]:
         """Return the new answers. Waits for one, at most `seconds`. Kills child processes past their deadline."""
         timeout = None if seconds is None else time.monotonic() + seconds
         while self._running:
@@ -83,7 +83,7 @@ class Processes:
             for key, _ in selector.select(seconds):
                 key.data.receive()
 
-    def _answer(self, running: _Running, late: bool) -> Answer:
+    def _answer(self, running: _Running, late: bool) -> WorkAnswer:
         call, job = running.call, running.job
         if job.ended and not late:  # it may have answered just before
             while job.channel.fileno() >= 0:
@@ -92,16 +92,16 @@ class Processes:
         seconds = time.monotonic() - running.began
         match job.result:
             case ("ok", text):
-                return Answer(call.number, text, seconds=seconds)
+                return WorkAnswer(call.number, text, seconds=seconds)
             case ("error", MemoryError()):
-                return Answer(call.number, None, "memory", "out of memory", seconds)
+                return WorkAnswer(call.number, None, "memory", "out of memory", seconds)
             case ("error", error):
-                return Answer(call.number, None, "crash", f"{type(error).__name__}: {error}", seconds)
+                return WorkAnswer(call.number, None, "crash", f"{type(error).__name__}: {error}", seconds)
             case _ if late:
-                return Answer(call.number, None, "time", f"ended after {seconds:.0f} s", seconds)
+                return WorkAnswer(call.number, None, "time", f"ended after {seconds:.0f} s", seconds)
             case _:
                 over = job.over_memory or (call.memory is not None and job.peak > 0.8 * call.memory)
-                return Answer(call.number, None, "memory" if over else "crash", _ending(job.status), seconds)
+                return WorkAnswer(call.number, None, "memory" if over else "crash", _ending(job.status), seconds)
 
     def abandon(self) -> None:
         """End every child process, from another thread than the one that waits; that thread receives crashes as
