@@ -303,7 +303,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
         "inside": [[0, 0]],
         "limits": [],
     }
-    bound = api.large_bound(ring(6), "allgather")
+    bound = api.scale_bound(ring(6), "allgather")
     rate = made.rounds_per_chunk
     doc = {
         "schema": "synth.large/1",

@@ -37,7 +37,7 @@ def test_hundreds_of_ranks_are_proved_apart(collective):
     doc = json.loads(json.dumps(api.infeasible_document(machine, collective, raised.value)))
     assert "no schedule, rank " in api.verify(doc)[0]
     with pytest.raises(InfeasibleError):
-        api.large_bound(machine, collective)
+        api.scale_bound(machine, collective)
 
 
 def test_the_api_makes_the_document_of_either_engine():

@@ -34,7 +34,7 @@ def test_steps_and_chunks_are_bounded():
         != [p.steps for p in whole.points]
     )
     assert few.notes[-1] == "points of more than 3 steps are left out, as was asked"
-    assert few.bound == whole.bound and api.verify(api.large_document(few))
+    assert few.bound == whole.bound and api.verify(api.scale_document(few))
     assert {p.chunks <= 13 for p in api.frontier(MACHINE, "allgather", engine="flow", max_chunks=13).points} == {True}
     both = api.frontier(MACHINE, "allgather", engine="flow", max_steps=9, max_chunks=13)
     assert both.notes[-1] == "points of more than 9 steps or 13 chunks are left out, as was asked"
@@ -86,7 +86,7 @@ def test_an_alltoall_of_many_pairs_is_for_flow_methods():
     assert (
         isinstance(found, ScaleFrontier) and found.bound == 36 and min(p.rounds_per_chunk for p in found.points) <= 37
     )
-    large = api.large_bound("torus:6x7", "alltoall", engine="auto")
+    large = api.scale_bound("torus:6x7", "alltoall", engine="auto")
     assert large is not None and large.bound == 36
     assert engine_choice.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"
 

@@ -278,7 +278,7 @@ def refusals() -> Iterator[Case]:
                 )
     for name in ("broadcast", "reduce", "allgather"):
         try:
-            api.large_bound(apart, name)
+            api.scale_bound(apart, name)
         except InfeasibleError as error:
             certificate = error.certificate
             head = {"name": "mine", "ranks": 4, "unit_gbps": show(apart.unit_bandwidth())}
@@ -377,7 +377,7 @@ def scale() -> Iterator[Case]:
         ("alltoall, a shared port", "alltoall-lengths", NIC, "alltoall"),
         ("alltoall, alike", "alltoall-lengths", topology("ring:5"), "alltoall"),
     ):
-        found = api.large_bound(machine, what)
+        found = api.scale_bound(machine, what)
         assert found is not None
         doc = found.to_json(links=True)
         yield Case(f"large {name}", kind, _json(doc))
@@ -433,7 +433,7 @@ def times() -> Iterator[Case]:
         found = time_bound(machine, task_of(task, machine), sizes, rates=False)
         yield Case(f"times {name}", "time-cut", _json(found.to_json()))
     for name, machine, task in (("sums", late, "allreduce"), ("pairs", hub, "alltoall"), ("shards", hub, "allgather")):
-        large = api.large_bound(machine, task)
+        large = api.scale_bound(machine, task)
         assert large is not None
         yield _of_rate(f"times {name}, a rate", machine, task_of(task, machine), large.certificate)
     scatter = task_of("scatter", uneven)

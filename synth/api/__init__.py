@@ -15,7 +15,7 @@ from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
 from synth.api.report import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
-from synth.api.scale import allocations, explain, groups, large_bound, large_document, time_bound, unreachable
+from synth.api.scale import allocations, explain, groups, scale_bound, scale_document, time_bound, unreachable
 from synth.api.synthesis import bound, frontier, solve, verify
 from synth.api.tuning import import_plan, plan_bounds, tune
 
@@ -36,8 +36,6 @@ __all__ = [
     "groups",
     "import_plan",
     "infeasible_document",
-    "large_bound",
-    "large_document",
     "lint",
     "load_plan",
     "load_program",
@@ -48,6 +46,8 @@ __all__ = [
     "prepare",
     "report",
     "run",
+    "scale_bound",
+    "scale_document",
     "solve",
     "time_bound",
     "topology",

@@ -33,7 +33,7 @@ EXPLAINED = 1024
 WRITTEN = 256
 
 
-def large_bound(
+def scale_bound(
     topology: str | Path | Topology,
     collective: str | Path | Collective,
     *,
@@ -95,7 +95,7 @@ def time_bound(
         raise with_machine_names(error, machine) from None
 
 
-def large_document(found: ScaleFrontier, files: dict[int, str] | None = None) -> dict:
+def scale_document(found: ScaleFrontier, files: dict[int, str] | None = None) -> dict:
     """Return `found` as a JSON document that `synth verify` checks alone.
 
     It holds the links of the machine unless the machine's name gives the same machine.

@@ -62,7 +62,7 @@ def bound(**flags: Any) -> int:
     if flags["size"] is not None:
         return _in_time(flags, topology, requested)
     with write_infeasible_document(flags, topology, requested):
-        large = api.large_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
+        large = api.scale_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
     if large is not None:
         from synth.view import scale_table as view
 
@@ -71,7 +71,7 @@ def bound(**flags: Any) -> int:
             large = replace(large, notes=tuple(note for note in large.notes if note != MULTICAST_NOTE))
         _emit(
             flags,
-            lambda: api.large_document(large),
+            lambda: api.scale_document(large),
             lambda: tables.print_report(view.bound(large)),
             multicast,
             topology.labels,

@@ -210,7 +210,7 @@ def _at_scale(frontier: Any, topology: Topology, collective: Collective | str, f
         base = Path(output).parent if output not in (None, "-") else Path()
         beside = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
         if flags["schedules"]:
-            write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
+            write(folder / "frontier.json", json.dumps(api.scale_document(frontier, files)) + "\n")
         more = " and frontier.json" if flags["schedules"] else ""
         note(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
     if flags["per_send"]:
@@ -219,7 +219,7 @@ def _at_scale(frontier: Any, topology: Topology, collective: Collective | str, f
         )
     size = flags["size"]
     emit(
-        lambda: api.large_document(frontier, beside),
+        lambda: api.scale_document(frontier, beside),
         lambda: _print(frontier, topology, collective, size),
         output, flags["form"],
     )  # fmt: skip

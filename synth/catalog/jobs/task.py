@@ -212,7 +212,11 @@ def _flow(task: Task) -> dict:
     blobs = {}
     for name, blob in scale_frontiers.packed(frontier).items():
         blobs[name] = [blob.sum, blob.size, base64.b64encode(blob.body).decode()]
-    return {"state": OPEN if frontier.unfinished else DONE, "large": blobs, "reason": ", ".join(frontier.unfinished)}
+    return {
+        "state": OPEN if frontier.unfinished else DONE,
+        "scale_frontier": blobs,
+        "reason": ", ".join(frontier.unfinished),
+    }
 
 
 def answer_of(task: Task, frontier: Frontier) -> dict:
@@ -281,9 +285,9 @@ def entry_of(task: Task, text: str) -> Entry:
 
     doc = json.loads(text)
     frontier: ParetoFrontier | None = None
-    if doc.get("large"):
+    if doc.get("scale_frontier"):
         blobs = {}
-        for name, (checksum, size, body) in doc["large"].items():
+        for name, (checksum, size, body) in doc["scale_frontier"].items():
             blobs[name] = Blob(checksum, size, base64.b64decode(body))
         frontier = scale_frontiers.unpacked(blobs)
     elif doc.get("frontier"):
