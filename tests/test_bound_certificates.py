@@ -20,7 +20,7 @@ def found():
 
 
 def checked(claim, proof) -> list[str]:
-    doc = api.scale_document(claim)
+    doc = api.frontier_document(claim)
     doc["bound"] = {"value": str(proof.bound), "certificate": proof.certificate}
     return scale_frontier.document(doc, Path(), lambda: MACHINE)
 

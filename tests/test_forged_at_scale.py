@@ -187,7 +187,7 @@ def test_the_least_number_of_steps_is_checked_or_named(tmp_path, monkeypatch):
 
 def test_the_root_is_part_of_what_is_said(tmp_path):
     found = api.scale_bound("ring:5", "broadcast", roots=[3])
-    code, said = verified(api.scale_document(found), tmp_path)
+    code, said = verified(api.frontier_document(found), tmp_path)
     assert code == 0 and "no broadcast on ring:5 with root 3 takes fewer" in said
 
 

@@ -99,7 +99,7 @@ def test_a_machine_known_by_name_needs_no_links(tmp_path):
 
 def _doc():
     return json.loads(
-        json.dumps(api.scale_document(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather")))
+        json.dumps(api.frontier_document(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather")))
     )
 
 
@@ -146,7 +146,7 @@ def test_every_link_counts():
 
 
 def test_the_unit_of_a_known_machine_is_checked():
-    doc = api.scale_document(bound(topology("torus:9x9"), "allgather"))
+    doc = api.frontier_document(bound(topology("torus:9x9"), "allgather"))
     doc["topology"]["unit_gbps"] = "100"
     with pytest.raises(VerificationError, match=r"topology.unit_gbps: says '100', the machine has '1'"):
         api.verify(doc)

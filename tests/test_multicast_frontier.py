@@ -168,7 +168,7 @@ def test_large_frontiers_have_both() -> None:
     frontier = api.frontier("switch:70:multicast=through", "broadcast")
     assert isinstance(frontier, ScaleFrontier)
     assert frontier.multicast is not None and frontier.multicast.complete
-    document = api.scale_document(frontier)
+    document = api.frontier_document(frontier)
     assert any(line.startswith("with multicast: S=1: R/C 1 ") for line in api.verify(document))
     for key in ("links", "limits"):
         false = copy.deepcopy(document["multicast"])

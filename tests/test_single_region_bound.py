@@ -176,7 +176,7 @@ def test_cuts_together_where_a_switch_lets_out_more_than_it_takes_in():
     assert found.certificate["kind"] == "throughput-cuts"
     assert found.bound_gbps == 1 and narrowest(given) == 2
     assert scale_frontier.bound(found.certificate, given) == found.bound
-    doc = api.scale_document(found)
+    doc = api.frontier_document(found)
     for change in ({"collective": "broadcast", "root": 0}, {"root": 0}, {"cuts": []}, {"potentials": []}):
         wrong = copy.deepcopy(doc)
         wrong["bound"]["certificate"] |= change
@@ -197,7 +197,7 @@ def test_altered_certificates_are_refused():
     given = machine(4, [(0, 1, 1), (1, 0, 4), (1, 2, 9), (2, 1, 9), (2, 3, 4), (3, 2, 4)])
     found = search.bound(given, "allreduce")
     assert found.certificate["kind"] == "throughput-cut"
-    doc = api.scale_document(found)
+    doc = api.frontier_document(found)
     assert scale_frontier.document(doc, Path(), lambda: None)
     changes = [
         {"inside": [[0, 1]]},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from synth.api import catalog
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
+from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
 from synth.api.multicast import multicast_bounds
 from synth.api.plans import export_plan, load_plan
@@ -15,8 +16,8 @@ from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
 from synth.api.report import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
-from synth.api.scale import allocations, explain, groups, scale_bound, scale_document, time_bound, unreachable
-from synth.api.synthesis import bound, frontier, solve, verify
+from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
+from synth.api.synthesis import bound, frontier, solve
 from synth.api.tuning import import_plan, plan_bounds, tune
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "export_plan",
     "export_program",
     "frontier",
+    "frontier_document",
     "groups",
     "import_plan",
     "infeasible_document",
@@ -47,7 +49,6 @@ __all__ = [
     "report",
     "run",
     "scale_bound",
-    "scale_document",
     "solve",
     "time_bound",
     "topology",

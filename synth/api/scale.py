@@ -95,28 +95,6 @@ def time_bound(
         raise with_machine_names(error, machine) from None
 
 
-def scale_document(found: ScaleFrontier, files: dict[int, str] | None = None) -> dict:
-    """Return `found` as a JSON document that `synth verify` checks alone.
-
-    It holds the links of the machine unless the machine's name gives the same machine.
-    """
-    machine, named = found.topology, known(found.topology.name)
-    same = named is not None and all(
-        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
-    )
-    return found.to_json(files, links=not same)
-
-
-def known(name: str) -> Topology | None:
-    """Return the machine or family of that name; None for other names and for files."""
-    from synth import topologies
-
-    try:
-        return topologies.topology(name)
-    except SynthError:
-        return None
-
-
 def explain(
     topology: str | Path | Topology, collective: str | Path | Collective, *, time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,

@@ -1,4 +1,4 @@
-"""Exact synthesis: frontiers, single questions, bounds, and the verification of what was found."""
+"""Exact synthesis: frontiers, single questions and bounds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.multicast import MOST_RANKS
-from synth.api.scale import known
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
-from synth.model.schedule import Problem, Schedule
+from synth.model.schedule import Problem
 from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.pareto.events import Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Budget, Deadline
@@ -333,16 +332,3 @@ def bound(
         except KeyboardInterrupt:
             raise BoundsInterrupted([*found, *floor]) from None
     return [*found, *floor]
-
-
-def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:
-    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing
-    established.
-
-    `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
-    what is wrong, FormatError for a file that is none of these.
-    """
-    from synth.checker.documents.dispatch import check_document
-
-    source = given.to_json() if isinstance(given, Frontier | Schedule) else given
-    return check_document(source, proof, known)

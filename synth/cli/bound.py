@@ -71,7 +71,7 @@ def bound(**flags: Any) -> int:
             large = replace(large, notes=tuple(note for note in large.notes if note != MULTICAST_NOTE))
         _emit(
             flags,
-            lambda: api.scale_document(large),
+            lambda: api.frontier_document(large),
             lambda: tables.print_report(view.bound(large)),
             multicast,
             topology.labels,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from synth.cli.framework.frontier_files import save_schedules
 from synth.cli.framework.infeasible_document import write_infeasible_document
 from synth.cli.framework.options import (
     FILE,
@@ -31,12 +29,11 @@ from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 from synth.model.collective import Collective
-from synth.model.rational import counted
 from synth.model.topology import Topology
 from synth.program.message_cost import NO_COST
 
 if TYPE_CHECKING:
-    from synth.model.frontier import Frontier
+    from synth.model.frontier import Frontier, ParetoFrontier
     from synth.view.algorithm_times import AlgorithmTime
 
 RATED = 64  # ranks up to which a bound in time includes the bound on rates, which takes seconds above
@@ -108,14 +105,9 @@ def pareto(**flags: Any) -> int:
     topology = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
     if flags["plot"]:
-        from synth.frontiers.engine_choice import engine_of
         from synth.view.plot import image_format
 
         image_format(flags["plot"].suffix)
-        if engine_of(flags["method"].lower(), topology, collective) == "flow":
-            raise UsageError(
-                "--plot draws exact frontiers; add --engine exact, or take `synth report`, which draws any frontier"
-            )
     options = {
         key: flags[key]
         for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
@@ -136,18 +128,16 @@ def pareto(**flags: Any) -> int:
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
-    if frontier.engine == "flow":
-        return _at_scale(frontier, topology, collective, flags, code)
-    if flags["schedules"] and frontier.points:
-        _small(frontier, flags["schedules"])
-    if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
+    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
+    code = code or saved.code
+    if code == 0 and (frontier.unfinished or any(interval.reason in BUDGET for interval in frontier.open)):
         code = UNDECIDED
-    size = flags["size"]
-    if frontier.points or interrupted is None:
-        rows = _times_at(frontier, flags) if size else []
+    if frontier.points or frontier.unfinished or interrupted is None:
+        size = flags["size"]
+        rows = _times_at(frontier, flags) if size else None
         emit(
-            lambda: _choice_document(frontier, size, rows) if size else frontier.to_json(),
-            lambda: _print(frontier, topology, collective, size, rows),
+            lambda: saved.document() if rows is None else _choice_document(frontier, size, rows),
+            lambda: _print(saved.frontier, topology, collective, size, rows or ()),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -159,9 +149,21 @@ def pareto(**flags: Any) -> int:
     return code
 
 
-def _times_at(frontier: Frontier, flags: dict[str, Any]) -> list[AlgorithmTime]:
-    """Return the times of all candidates at the size asked for, by runs of the reference executor."""
+def _times_at(frontier: ParetoFrontier, flags: dict[str, Any]) -> list[AlgorithmTime] | None:
+    """Return the times of all candidates at the size asked for, by runs of the reference executor.
+
+    None for a frontier at scale: its schedules are not listed, so no programs are run.
+    """
     from synth.api.tuning import times_at
+    from synth.model.frontier import Frontier
+
+    if not isinstance(frontier, Frontier):
+        if flags["per_send"]:
+            note(
+                "--per-send is left out: the table at scale is of synchronous steps, `synth tune --per-send` runs "
+                "programs"
+            )
+        return None
 
     return times_at(frontier, flags["size"], flags["per_send"] or NO_COST) if frontier.points else []
 
@@ -194,97 +196,6 @@ def _print(
         from synth.view import algorithm_times
 
         tables.print_report(algorithm_times.report(rows, size))
-
-
-def _at_scale(frontier: Any, topology: Topology, collective: Collective | str, flags: dict[str, Any], code: int) -> int:
-    """Print a frontier at scale, and write it and its schedules; return `code` unless something was left open."""
-    from synth import api
-
-    output, folder = flags["output"], flags["schedules"]
-    if folder is None and frontier.points and _a_document(output, flags["form"]):
-        folder = Path(output).with_suffix(".schedules")
-    beside: dict[int, str] = {}
-    if folder is not None:
-        files, ended = _compact(frontier, folder)
-        code, frontier = ended or code, _kept(frontier, files)
-        base = Path(output).parent if output not in (None, "-") else Path()
-        beside = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
-        if flags["schedules"]:
-            write(folder / "frontier.json", json.dumps(api.scale_document(frontier, files)) + "\n")
-        more = " and frontier.json" if flags["schedules"] else ""
-        note(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
-    if flags["per_send"]:
-        note(
-            "--per-send is left out: the table at scale is of synchronous steps, `synth tune --per-send` runs programs"
-        )
-    size = flags["size"]
-    emit(
-        lambda: api.scale_document(frontier, beside),
-        lambda: _print(frontier, topology, collective, size),
-        output, flags["form"],
-    )  # fmt: skip
-    if flags["plot"]:
-        note(f"{flags['plot']} was not drawn: --plot draws exact frontiers, `synth report` draws any")
-    if code == INTERRUPTED:
-        note("interrupted; the results so far are shown")
-    return code or (UNDECIDED if frontier.unfinished else 0)
-
-
-def _a_document(output: str | None, form: str | None) -> bool:
-    """Return True if the frontier is written to a file as JSON, and not to standard output, a pipe or a device."""
-    return output not in (None, "-") and form != "table" and (Path(output).is_file() or not Path(output).exists())
-
-
-def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
-    """Write a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand
-    and those after it.
-
-    Returns the name of each file that was written, by its point, and the exit code.
-    """
-    from synth.pareto.events import Event
-
-    files: dict[int, str] = {}
-    try:
-        folder.mkdir(exist_ok=True)
-        with progress("writing schedules") as listen:
-            for i, point in enumerate(frontier.points):
-                name = f"{i + 1:02}-{frontier.collective_name}-S{point.steps}.npz"
-                listen(Event("query", f"writing {name}, {i + 1} of {len(frontier.points)}"))
-                try:
-                    schedule = point.schedule
-                except UsageError:
-                    continue
-                schedule.save(folder / name)
-                files[i] = name
-    except KeyboardInterrupt:
-        return files, INTERRUPTED
-    except OSError as error:  # the frontier is not lost for it
-        note(f"error: cannot write {folder}: {error.strerror or error}")
-        return files, 1
-    return files, 0
-
-
-def _kept(frontier: Any, files: dict[int, str]) -> Any:
-    """`frontier`, with a note on the points whose schedules are in none of `files`."""
-    missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
-    if not missing:
-        return frontier
-    note = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"
-    return replace(frontier, notes=(*frontier.notes, note))
-
-
-def _small(frontier: Any, folder: Path) -> None:
-    """Write a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their
-    proofs."""
-    folder.mkdir(exist_ok=True)
-    points = [(point, "") for point in frontier.points]
-    if frontier.multicast is not None:
-        points += [(point, "-multicast") for point in frontier.multicast.points if point.schedule.uses_multicast]
-    for i, (point, suffix) in enumerate(points):
-        name = f"{i + 1:02}-{frontier.collective_name}-S{point.steps}{suffix}.json"
-        write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
-    write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
-    note(f"wrote {counted(len(points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them")
 
 
 def _draw(frontier: Any, path: Path) -> None:

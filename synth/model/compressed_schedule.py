@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from synth.errors import SynthError, TooManySendsError, UsageError
 from synth.model.collective import collective
+from synth.model.documents.whole_file import whole_file
 from synth.model.link_table import LinkTable, members
 from synth.model.rational import show
 from synth.model.schedule import Schedule, Send, Step, SynchronousSchedule
@@ -47,6 +48,8 @@ class CompressedSchedule(SynchronousSchedule):
         step, chunk, path, kind: for listed send i its step (from 0), chunk, index in `paths`, and COPY or REDUCE.
         paths: sequences of links, as indices in the topology's links.
     """
+
+    suffix: ClassVar[str] = ".npz"
 
     topology: Topology
     collective: str
@@ -159,15 +162,10 @@ class CompressedSchedule(SynchronousSchedule):
             "limit_width": np.fromiter((wide[m.bandwidth] for m in limits), np.int64),
             "nodes": np.array(self.topology.nodes, np.int64),
         }
-        part = path.with_name(path.name + ".part")
-        try:
-            with part.open("wb") as file:
-                text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-                packed: dict[str, Any] = {name: _narrow(values) for name, values in columns.items()}
-                np.savez_compressed(file, header=text, **packed)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with whole_file(path) as part, part.open("wb") as file:
+            text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+            packed: dict[str, Any] = {name: _narrow(values) for name, values in columns.items()}
+            np.savez_compressed(file, header=text, **packed)
 
     def expanded(self) -> CompressedSchedule:
         """Return the same schedule with every send listed and no generators.

@@ -10,7 +10,7 @@ Frontier     network collective points open complete max_steps seconds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -179,7 +179,9 @@ class ParetoFrontier(ABC):
     Attributes
     ----------
     points, notes, seconds, complete: as in `Frontier`.
+    in_files: True where the document names files of its schedules, False where it holds them.
     open: intervals between a bound and a point.
+    bounds: pairs (S, lower bound on R/C at S steps); S None: for any number of steps.
     unfinished: work that a time limit or Ctrl-C cut short, in words.
     machine: its network or topology.
     network, collective: the problem as exact synthesis has it; at scale made when they are asked for.
@@ -190,11 +192,13 @@ class ParetoFrontier(ABC):
     """
 
     engine: ClassVar[str]
+    in_files: ClassVar[bool]
     points: tuple[Point, ...]
     notes: tuple[str, ...]
     seconds: float
     complete: bool
     open: tuple[Open, ...]
+    bounds: Sequence[tuple[int | None, LowerBound]]
     unfinished: tuple[str, ...]
     machine: Network | Topology
     network: Network
@@ -281,6 +285,11 @@ class ParetoFrontier(ABC):
         """Return a lower bound on the sends of `point`, without its schedule."""
         return point.chunks
 
+    def plot(self) -> Any:
+        """Return a matplotlib Figure of the points over the staircase of lower bounds. Raises MissingDependencyError
+        without matplotlib."""
+        return load(NOTEBOOK["frontier figure"])(self)
+
     @abstractmethod
     def to_json(self) -> dict:
         """Return the frontier as a JSON document (schemas: docs/formats.md)."""
@@ -290,13 +299,13 @@ class ParetoFrontier(ABC):
 class Frontier(ParetoFrontier):
     """A frontier of exact synthesis. `complete`: optimal for any C and none missing (up to `max_steps`).
 
-    `bounds` are pairs (S, lower bound on R/C at S steps); S None: for any number of steps. `open` are the intervals
-    between a bound and a point. `seconds`: wall time of the search. `answers`: the solver that decided each query.
+    `seconds`: wall time of the search. `answers`: the solver that decided each query.
     `labels`: the machine's own numbers of the ranks. `multicast`: the frontier of schedules in which the machine's
     switches multicast and reduce.
     """
 
     engine: ClassVar[str] = "exact"
+    in_files: ClassVar[bool] = False
     unfinished: ClassVar[tuple[str, ...]] = ()
 
     network: Network
@@ -358,11 +367,6 @@ class Frontier(ParetoFrontier):
     ) -> tuple[Frontier, tuple[tuple[Point, SynthError | None], ...]]:
         """Return the frontier itself, which lacks no point."""
         return self, ()
-
-    def plot(self) -> Any:
-        """Return a matplotlib Figure of the points over the staircase of lower bounds. Raises MissingDependencyError
-        without matplotlib."""
-        return load(NOTEBOOK["frontier figure"])(self)
 
     def _repr_html_(self) -> str:
         return load(NOTEBOOK["frontier"])(self)

@@ -34,6 +34,7 @@ class ScaleFrontier(ParetoFrontier):
     untried. `multicast` as in `Frontier`."""
 
     engine: ClassVar[str] = "flow"
+    in_files: ClassVar[bool] = True
     complete: ClassVar[bool] = False
     open: ClassVar[tuple[Open, ...]] = ()
 
@@ -49,6 +50,11 @@ class ScaleFrontier(ParetoFrontier):
     unfinished: tuple[str, ...] = ()
     interrupted: bool = False
     multicast: Frontier | None = None
+
+    @property
+    def bounds(self) -> tuple[tuple[None, LowerBound], ...]:
+        """The bound, for any number of steps."""
+        return ((None, LowerBound(self.bound, self.certificate)),)
 
     @property
     def machine(self) -> Topology:

@@ -20,9 +20,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from synth.model.collective import Collective
+from synth.model.documents.whole_file import whole_file
 from synth.model.topology import Network
 
 SCHEMA = "synth.schedule/1"
@@ -138,8 +140,10 @@ class SynchronousSchedule(ABC):
     Attributes
     ----------
     chunks: C, the number of chunks of a unit.
+    suffix: the end of the name of a file that `save` writes.
     """
 
+    suffix: ClassVar[str]
     chunks: int
 
     @property
@@ -166,10 +170,16 @@ class SynchronousSchedule(ABC):
     def written_out(self) -> Schedule:
         """Return the schedule with every send listed. Raises TooManySendsError where they are too many."""
 
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write a file that `synth verify` reads: whole or not at all. Raises OSError."""
+
 
 @dataclass(frozen=True)
 class Schedule(SynchronousSchedule):
     """A step-synchronous schedule. It may be wrong: `synth.checker.schedule.replay` decides."""
+
+    suffix: ClassVar[str] = ".json"
 
     network: Network
     collective: Collective
@@ -237,6 +247,11 @@ class Schedule(SynchronousSchedule):
             switch_sends = tuple(send._replace(kind=turned[send.kind]) for send in step.switch_sends)
             steps.append(Step(step.rounds, tuple(sends), switch_sends))
         return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, tuple(steps))
+
+    def save(self, path: Path) -> None:
+        """Write the JSON document: whole or not at all. Raises OSError."""
+        with whole_file(path) as part:
+            part.write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
 
     def to_json(self) -> dict:
         """Return the schedule as a JSON document (schema: docs/formats.md)."""

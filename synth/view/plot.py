@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import UsageError
-from synth.model.frontier import Frontier
+from synth.model.frontier import ParetoFrontier
 from synth.model.registry import need
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def image_format(suffix: str) -> str:
     return kind
 
 
-def frontier_figure(frontier: Frontier) -> Figure:
+def frontier_figure(frontier: ParetoFrontier) -> Figure:
     """Return the plot of rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
 
     Raises MissingDependencyError without matplotlib.
@@ -55,7 +55,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
         axes.annotate(
             label, (point.steps, float(point.rounds_per_chunk)), xytext=(5, 6), textcoords="offset points", fontsize=8
         )
-    axes.set(xlabel="steps", ylabel="rounds per chunk", title=f"{frontier.collective.name} on {frontier.network.name}")
+    axes.set(xlabel="steps", ylabel="rounds per chunk", title=f"{frontier.collective_name} on {frontier.machine.name}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     tallest = max([float(p.rounds_per_chunk) for p in frontier.points] + floor, default=1.0)
     axes.set_ylim(0, tallest * 1.2)
@@ -80,7 +80,7 @@ def image(figure: Any, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def _staircase(frontier: Frontier) -> tuple[list[int], list[float]]:
+def _staircase(frontier: ParetoFrontier) -> tuple[list[int], list[float]]:
     """Return steps and the greatest lower bound at each; one step beyond the last makes its tread visible."""
     known: dict[int, float] = {}
     for steps, bound in [

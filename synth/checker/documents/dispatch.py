@@ -22,15 +22,19 @@ from synth.model.topology import Topology
 
 
 def check_document(
-    source: str | Path | dict, proof: Path | None, named_machine: Callable[[str], Topology | None]
+    source: str | Path | dict,
+    proof: Path | None,
+    named_machine: Callable[[str], Topology | None],
+    beside: Path = Path(),
 ) -> list[str]:
     """Check a document; return a line for each claim that holds, for each that is not checked, and for what is assumed.
 
     `source`: a file, or the JSON object. `proof`: the folder of proof files (None: that of the file). `named_machine`:
     returns the machine of a name, or None, for a frontier at scale that names its machine and does not list its links.
+    `beside`: the folder of the files that a JSON object names; those that a file names lie beside it.
     Raises VerificationError with the place of what is wrong, FormatError for a file that is none of these documents.
     """
-    folder = Path() if isinstance(source, dict) else Path(source).parent
+    folder = beside if isinstance(source, dict) else Path(source).parent
     if not isinstance(source, dict) and Path(source).suffix == ".npz":
         from synth.checker.documents import scale_frontier, schedule_archive  # these load numpy
 

@@ -11,12 +11,13 @@ import click
 from synth.cli.catalog.group import db_option
 from synth.cli.export import export as plain
 from synth.cli.export import export_source
+from synth.cli.framework.frontier_files import save_schedules
 from synth.cli.framework.output import check_writable, note, write
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError
 
 if TYPE_CHECKING:
-    pass
+    from synth.catalog.entry import Entry
 
 _LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself
 
@@ -40,16 +41,23 @@ def export(name: str, db: Path, **flags: Any) -> None:
         entry = store.get(name)
     to = (flags["to"] or "").lower()
     if to == "frontier":
-        _write(catalog.document(entry)["frontier"], flags["output"])
+        _write_frontier(entry, flags["output"])
     elif to == "schedule":
         _write(catalog.schedule(entry, flags["point"], flags["size"]).to_json(), flags["output"])
     else:
         export_source(catalog.frontier(entry), entry.id, flags | dict.fromkeys(_LEFT_OUT))
 
 
-def _write(doc: dict | None, output: str | None) -> None:
-    if doc is None:
+def _write_frontier(entry: Entry, output: str | None) -> None:
+    """Write the frontier, and beside a file the schedules that its document does not hold."""
+    if entry.frontier is None:
         raise SynthError("this entry has no frontier")
+    check_writable(output)
+    saved = save_schedules(entry.frontier, output)
+    _write(saved.document(), output)
+
+
+def _write(doc: dict, output: str | None) -> None:
     check_writable(output)
     if output in (None, "-"):
         click.echo(json.dumps(doc))

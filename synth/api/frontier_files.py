@@ -1,0 +1,95 @@
+"""A frontier as a document, the files of its schedules beside it, and the check of documents."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.errors import FormatError, SynthError, VerificationError
+from synth.model.frontier import ParetoFrontier
+from synth.model.schedule import Schedule, SynchronousSchedule
+from synth.model.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.model.scale_frontier import ScaleFrontier
+
+
+def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None = None) -> dict:
+    """Return a frontier as a JSON document that `synth verify` checks alone.
+
+    That of exact synthesis holds its schedules. That of flow methods names their `files`, by the index of the point,
+    and holds the links of its machine unless the machine's name gives the same machine.
+    """
+    from synth.model.scale_frontier import ScaleFrontier
+
+    if isinstance(frontier, ScaleFrontier):
+        return frontier.to_json(dict(files or {}), links=not _is_known(frontier))
+    return frontier.to_json()
+
+
+def _is_known(frontier: ScaleFrontier) -> bool:
+    """Return True if the name of the frontier's machine gives the same machine."""
+    machine, named = frontier.topology, _named_machine(frontier.topology.name)
+    return named is not None and all(
+        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
+    )
+
+
+def _named_machine(name: str) -> Topology | None:
+    """Return the machine or family of that name; None for other names and for files."""
+    from synth import topologies
+
+    try:
+        return topologies.topology(name)
+    except SynthError:
+        return None
+
+
+def save_schedules(
+    frontier: ParetoFrontier, folder: Path, announce: Callable[[str], None] = lambda text: None
+) -> Iterator[tuple[int | None, str]]:
+    """Write the schedule of each point to a file in `folder`; yield (index of the point, name of the file) after each.
+
+    The index is None for a point of the frontier with multicasts. Schedules that are not there are left out: those of
+    too many sends to list, or too large for the catalog that they come from. Raises OSError.
+    """
+    points = [(i, point, "") for i, point in enumerate(frontier.points)]
+    if frontier.multicast is not None:
+        points += [(None, p, "-multicast") for p in frontier.multicast.points if p.schedule.uses_multicast]
+    for number, (i, point, suffix) in enumerate(points, 1):
+        stem = f"{number:02}-{frontier.collective_name}-S{point.steps}{suffix}"
+        announce(f"writing {stem}, {number} of {len(points)}")
+        try:
+            schedule = point.schedule
+        except (FormatError, VerificationError):
+            raise
+        except SynthError:
+            continue
+        name = stem + schedule.suffix
+        schedule.save(folder / name)
+        yield i, name
+
+
+def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule, proof: Path | None = None) -> list[str]:
+    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing
+    established.
+
+    `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
+    what is wrong, FormatError for a file that is none of these.
+    """
+    from synth.checker.documents.dispatch import check_document
+
+    if isinstance(given, str | Path | dict):
+        return check_document(given, proof, _named_machine)
+    if isinstance(given, Schedule):
+        return check_document(given.to_json(), proof, _named_machine)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if isinstance(given, SynchronousSchedule):
+            file = folder / f"schedule{given.suffix}"
+            given.save(file)
+            return check_document(file, proof, _named_machine)
+        files = {i: file for i, file in save_schedules(given, folder) if i is not None} if given.in_files else {}
+        return check_document(frontier_document(given, files), proof, _named_machine, folder)
