@@ -20,7 +20,7 @@ from synth.pareto import prefetched_bounds
 from synth.pareto.queries import begin_tree_query, call_within_limit, finish_tree_query, query_portfolio
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.fork_server import ChildCall
+from synth.solvers.processes.fork_server import ProcessJob
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _query_multiples(
     slices: Sequence[float],
     work_limit: float,
     multiples: Sequence[int] | None = None,
-    beside: ChildCall | None = None,
+    beside: ProcessJob | None = None,
 ) -> tuple[Sat | None, str]:
     """Query the portfolio for schedules with R/C equal to the bound; return the first one, and why there is none.
 
@@ -168,7 +168,7 @@ def _query_multiples(
 
 
 def _on_trees(
-    state: SweepState, steps: int, bound: LowerBound, job: ChildCall | None = None
+    state: SweepState, steps: int, bound: LowerBound, job: ProcessJob | None = None
 ) -> tuple[Sat | None, bool, str]:
     """Return (schedule on trees that meets the bound or None, True where fractions of trees meet it, reason).
 

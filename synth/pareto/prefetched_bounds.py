@@ -14,7 +14,7 @@ from synth.model.topology import Network
 from synth.pareto.portfolio.members import Member
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
-from synth.solvers.processes.fork_server import ChildCall
+from synth.solvers.processes.fork_server import ProcessJob
 from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS, ResumableJobs
 
 TREE_MEMBER = Member("tree")
@@ -22,7 +22,7 @@ TREE_MEMBER = Member("tree")
 
 def submit_tree_query(
     ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget
-) -> ChildCall:
+) -> ProcessJob:
     """Begin the query `ask`, a function of the tree engine, on a problem that copies. `tree_verdict` returns its
     verdict."""
     arguments = (_in_order(network), collective, steps, bound.value, most, budget)
@@ -39,12 +39,12 @@ def _in_order(network: Network) -> Network:
     return replace(network, routes=tuple(sorted(network.routes, key=lambda r: (r.src, r.dst, r.via))))
 
 
-def tree_verdict(job: ChildCall, deadline: Deadline) -> Sat | Unknown:
+def tree_verdict(job: ProcessJob, deadline: Deadline) -> Sat | Unknown:
     """Return the verdict of the job, which is killed at the deadline."""
     return pool.outcome(job, deadline, errors_crash=True)
 
 
-def end_job(job: ChildCall | None) -> None:
+def end_job(job: ProcessJob | None) -> None:
     """End a job whose answer is not needed."""
     pool.end([] if job is None else [job])
 

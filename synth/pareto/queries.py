@@ -16,14 +16,14 @@ from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep_state import SweepState
 from synth.solvers.processes import pool
-from synth.solvers.processes.fork_server import ChildCall
+from synth.solvers.processes.fork_server import ProcessJob
 
 # CPU seconds of the tree engine for one query.
 TREE_SECONDS = 30.0
 
 
 def query_portfolio(
-    state: SweepState, problem: Problem, seconds: float, beside: ChildCall | None = None
+    state: SweepState, problem: Problem, seconds: float, beside: ProcessJob | None = None
 ) -> Sat | Unsat | Unknown:
     """Decide a problem by the portfolio in `seconds` of each processor, or by the log of an earlier run.
 
@@ -72,14 +72,14 @@ def record(problem: Problem, verdict: Verdict) -> QueryRecord:
     return QueryRecord(problem.chunks, problem.steps, problem.rounds, text, verdict.cost.engine)
 
 
-def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> ChildCall:
+def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> ProcessJob:
     """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
     return prefetched_bounds.submit_tree_query(
         query, *state.forwards(), steps, bound, max_chunks, state.budget(TREE_SECONDS * state.longer)
     )
 
 
-def finish_tree_query(state: SweepState, job: ChildCall, steps: int, bound: LowerBound) -> Sat | Unknown:
+def finish_tree_query(state: SweepState, job: ProcessJob, steps: int, bound: LowerBound) -> Sat | Unknown:
     """Wait for a query of `begin_tree_query` and return its verdict.
 
     Meanwhile the bound of the next S is computed where there is another processor.

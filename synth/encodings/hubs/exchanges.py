@@ -107,7 +107,7 @@ class HubPathPricer:
     def price(self, prices: np.ndarray) -> list[HubPath]:
         """Return the cheapest pair of trees of each exchange and step, at ``prices[route, step - 1]``, cheapest first.
 
-        `sends` reads the sends of one off until the next call.
+        The next call overwrites the tables from which `sends` reads the sends of a path.
         """
         steps = self.steps
         self.falling.price(prices)

@@ -96,8 +96,10 @@ class SymmetricHubPathPricer:
         return SteinerTreeDP.fits(network, ()) and len({(r.src, r.dst) for r in network.routes}) == len(network.routes)
 
     def price(self, prices: np.ndarray) -> list[SymmetricHubPath]:
-        """Return all paths at ``prices[route, step - 1]``, a cheapest first. `tree` reads one off until the next
-        call."""
+        """Return all paths at ``prices[route, step - 1]``, a cheapest first.
+
+        The next call overwrites the tables from which `tree` reads the sends of a path.
+        """
         steps = self.steps
         self.falling.price(prices)
         self.rising.price(prices[:, ::-1])

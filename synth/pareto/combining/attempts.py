@@ -12,7 +12,7 @@ from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.fork_server import ChildCall
+from synth.solvers.processes.fork_server import ProcessJob
 
 MODULES = (
     "synth.pareto.combining.attempts",
@@ -149,7 +149,7 @@ class AttemptPool:
 
         Closing the generator kills the attempts that still run.
         """
-        running: dict[Attempt, ChildCall] = {}
+        running: dict[Attempt, ProcessJob] = {}
         try:
             while True:
                 while len(running) < self.jobs and not deadline.over:
@@ -167,7 +167,7 @@ class AttemptPool:
         finally:
             pool.end(list(running.values()))
 
-    def _outcome(self, job: ChildCall) -> AttemptOutcome:
+    def _outcome(self, job: ProcessJob) -> AttemptOutcome:
         """Return the outcome of a job that has answered or ended."""
         outcome = pool.outcome(job)
         if not isinstance(outcome, AttemptOutcome):

@@ -26,7 +26,7 @@ from synth.pareto.portfolio.members import Member, MemberResult, run_member
 from synth.pareto.portfolio.selection import QUICK, select_members, size
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Budget
-from synth.solvers.processes.fork_server import ChildCall
+from synth.solvers.processes.fork_server import ProcessJob
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ SETTINGS = PortfolioSettings()
 
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
-    on_event: Callable[[str], None] | None = None, beside: ChildCall | None = None,
+    on_event: Callable[[str], None] | None = None, beside: ProcessJob | None = None,
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Verdict:  # fmt: skip
     """Decide whether a schedule with these chunks, steps and rounds exists.
@@ -124,7 +124,7 @@ class _MemberRun:
     member: Member
     generators: tuple
     start_delay: float  # CPU seconds that others may use first
-    job: ChildCall | None = None
+    job: ProcessJob | None = None
     running: bool = False
     ran: float = 0.0
     seen: float = 0.0
@@ -160,7 +160,7 @@ class _PortfolioRun:
         members: list[tuple[Member, tuple]],
         budget: Budget,
         progress: Callable[[str], None],
-        beside: ChildCall | None = None,
+        beside: ProcessJob | None = None,
     ) -> None:
         self.problem, self.budget, self.progress, self.beside = problem, budget, progress, beside
         delays = _start_delays([member for member, _ in members], problem)
@@ -208,7 +208,7 @@ class _PortfolioRun:
         return None
 
     @property
-    def _jobs_beside(self) -> list[ChildCall]:
+    def _jobs_beside(self) -> list[ProcessJob]:
         """The job beside the portfolio, while it runs."""
         return [self.beside] if self.beside and not self.beside.done else []
 

@@ -17,7 +17,7 @@ def waits(
 ) -> list[tuple[int, tuple[str, Any] | None] | None]:
     """Return, for each block, the op at which it was cut short and its wait; None for a block that ended.
 
-    A wait is (kind, object) as in the reference executor's `Wait`; None where the block was working.
+    A wait is (kind, object) as in the reference executor's `WaitReason`; None where the block was working.
     """
     result: list[tuple[int, tuple[str, Any] | None] | None] = []
     for row in status:

@@ -130,10 +130,11 @@ def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
 
 
 def with_smaller_slices(cut: Slicing, most: int) -> Slicing:
-    """Return `cut` with slices of at most `most` elements of a chunk (at least 1).
+    """Return `cut` with slices of at most `most` elements of a chunk (at least 1), unless that makes too many slices.
 
-    The new slices are multiples of 64 elements where `most` is at least 64. The parts of an op stay the same, so each
-    slice waits for the same messages: a program that cannot deadlock with `cut` cannot with the result.
+    The new slices have a multiple of 64 elements where `most` is at least 64. Where a chunk would have more than
+    `MAX_SLICES` slices they are as much longer as that needs. The parts of an op stay the same, so each slice waits
+    for the same messages: a program that cannot deadlock with `cut` cannot with the result.
     """
     step = max((high - low for low, high in cut.bounds), default=0)
     if step <= most:

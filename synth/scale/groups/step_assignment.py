@@ -26,9 +26,9 @@ class StepAssignmentSettings:
 
     Attributes:
         maximum_sends: Sends that a schedule may have.
-        default_sends: Sends that the default number of chunks makes, about, at least.
-        default_sends_per_rank: Sends for each rank that it makes, about, at least.
-        maximum_chunks: Chunks a unit that the default may choose.
+        default_sends: The default number of chunks makes about this many sends in all, or more for many ranks.
+        default_sends_per_rank: It makes about this many sends for each rank where that is more.
+        maximum_chunks: Most chunks a unit that the default chooses.
         maximum_rounds: Maximum rounds of a step that are tried: steps of many rounds are fewer, steps of few
             rounds fill pipelines sooner.
     """

@@ -57,7 +57,7 @@ class FractionalPacking:
 
 
 class RouteCapacities:
-    """Capacities that chunks on routes take: the caps, and the routes that no cap keeps as narrow.
+    """Resources that chunks on routes take: the caps, and each route with fewer units than any of its caps.
 
     `capacity[k]`: units of resource k. `of[i]`: the resources of route i.
     """

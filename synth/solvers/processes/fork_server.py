@@ -57,7 +57,7 @@ MOST_TOGETHER = 32 << 30
 
 
 @dataclass
-class ChildCall:
+class ProcessJob:
     """A call, of the function `name`, that runs in a child and may use `memory` bytes (None: no limit).
 
     `result` is None until the child has answered, then ``("ok", value)`` or ``("error", exception)``. `ended`: the
@@ -157,13 +157,13 @@ class ForkServer:
         )
         theirs.close()
         self.dead = False
-        self.jobs: dict[int, ChildCall] = {}
+        self.jobs: dict[int, ProcessJob] = {}
         self._partial = b""
 
-    def start(self, number: int, call: Callable, arguments: tuple, memory: int | None) -> ChildCall:
+    def start(self, number: int, call: Callable, arguments: tuple, memory: int | None) -> ProcessJob:
         """Begin ``call(*arguments)`` in a child that may use `memory` bytes (None: no limit); return it as a job."""
         ours, theirs = socket.socketpair()
-        job = ChildCall(number, self, ours, getattr(call, "__name__", ""), memory)
+        job = ProcessJob(number, self, ours, getattr(call, "__name__", ""), memory)
         self.jobs[number] = job
         data = pickle.dumps((call, arguments), protocol=pickle.HIGHEST_PROTOCOL)
         try:

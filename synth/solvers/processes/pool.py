@@ -1,6 +1,6 @@
 """The pool of supervised solver processes: calls in processes that can be suspended and killed.
 
-    submit                 begin a call; returns a `ChildCall`
+    submit                 begin a call; returns a `ProcessJob`
     wait                   wait for the first of several jobs; the jobs continue
     result, outcome        wait for one job and decode what came of it
     end                    kill jobs that are not needed
@@ -24,7 +24,7 @@ from synth.errors import SynthError, UndecidedError
 from synth.model.outcome import Unknown
 from synth.solvers.processes import deadline as ambient
 from synth.solvers.processes.deadline import MEMORY, NEVER, Deadline, OutOfMemory, TimeUp
-from synth.solvers.processes.fork_server import PATIENCE, ChildCall, ForkServer
+from synth.solvers.processes.fork_server import PATIENCE, ProcessJob, ForkServer
 
 Result = TypeVar("Result")
 
@@ -65,7 +65,7 @@ def stop() -> None:
 atexit.register(stop)
 
 
-def submit(imports: tuple[str, ...], call: Callable, arguments: tuple, memory: int | None = MEMORY) -> ChildCall:
+def submit(imports: tuple[str, ...], call: Callable, arguments: tuple, memory: int | None = MEMORY) -> ProcessJob:
     """Begin ``call(*arguments)`` in a process that may use `memory` bytes (None: no limit), with `imports` imported.
 
     Every job must be passed to `result`, `outcome` or `end`.
@@ -74,13 +74,13 @@ def submit(imports: tuple[str, ...], call: Callable, arguments: tuple, memory: i
         return _server(imports).start(next(_numbers), call, arguments, memory)
 
 
-def wait(jobs: Sequence[ChildCall], deadline: Deadline = NEVER) -> None:
+def wait(jobs: Sequence[ProcessJob], deadline: Deadline = NEVER) -> None:
     """Wait until the first of `jobs` has answered or ended, or until the deadline. The jobs continue."""
     with TURN:
         _watch(jobs, deadline, lambda job: job.done)
 
 
-def result(job: ChildCall, deadline: Deadline = NEVER) -> Any:
+def result(job: ProcessJob, deadline: Deadline = NEVER) -> Any:
     """Wait for the result of the call of a job, and return it. A job that has not answered at the deadline is killed.
 
     Raises what the call raised, TimeUp at the deadline, OutOfMemory where it needed more memory than it may use, and
@@ -109,7 +109,7 @@ def result(job: ChildCall, deadline: Deadline = NEVER) -> Any:
     raise ProcessDied(f"the process of {job.name} died; allow it more memory, or time")
 
 
-def outcome(job: ChildCall, deadline: Deadline = NEVER, *, errors_crash: bool = False) -> Any:
+def outcome(job: ProcessJob, deadline: Deadline = NEVER, *, errors_crash: bool = False) -> Any:
     """Return the result of the call of a job as `result` does, or Unknown with the reason why there is none.
 
     Raises what the call raised. With `errors_crash` an error that is no SynthError counts as a crash instead.
@@ -130,7 +130,7 @@ def outcome(job: ChildCall, deadline: Deadline = NEVER, *, errors_crash: bool = 
         return Unknown("crash", f"{type(error).__name__}: {error}")
 
 
-def end(jobs: Sequence[ChildCall]) -> None:
+def end(jobs: Sequence[ProcessJob]) -> None:
     """Kill the jobs that have not ended, and wait for their ends, `ENDING_SECONDS` at most."""
     with TURN:
         for job in jobs:
@@ -174,7 +174,7 @@ def _server(modules: tuple[str, ...]) -> ForkServer:
     return server
 
 
-def _watch(jobs: Sequence[ChildCall], deadline: Deadline, ready: Callable[[ChildCall], bool]) -> None:
+def _watch(jobs: Sequence[ProcessJob], deadline: Deadline, ready: Callable[[ProcessJob], bool]) -> None:
     """Receive from jobs and their fork servers until a job is `ready` or the deadline. The caller holds `TURN`."""
     with selectors.DefaultSelector() as selector:
         for server in {id(job.server): job.server for job in jobs}.values():
@@ -188,5 +188,5 @@ def _watch(jobs: Sequence[ChildCall], deadline: Deadline, ready: Callable[[Child
         while not any(map(ready, jobs)) and not deadline.over:
             for key, _ in selector.select(deadline.remaining() if deadline.limited else None):
                 key.data.receive()
-                if isinstance(key.data, ChildCall) and key.data.channel.fileno() < 0:
+                if isinstance(key.data, ProcessJob) and key.data.channel.fileno() < 0:
                     selector.unregister(key.fileobj)

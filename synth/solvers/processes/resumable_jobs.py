@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.fork_server import ChildCall
+from synth.solvers.processes.fork_server import ProcessJob
 
 # Maximum number of ranks up to which bounds are computed in this process: they take less time than the start of
 # another.
@@ -28,7 +28,7 @@ class ResumableJobs:
 
     memory: int | None
     imports: tuple[str, ...]
-    jobs: dict[Hashable, ChildCall] = field(default_factory=dict)
+    jobs: dict[Hashable, ProcessJob] = field(default_factory=dict)
     results: dict[Hashable, object] = field(default_factory=dict)
 
     def begin(self, key: Hashable, call: Callable, *arguments: object) -> None:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
-from synth.solvers.processes.fork_server import ChildCall, ForkServer
+from synth.solvers.processes.fork_server import ProcessJob, ForkServer
 
 # The modules that nearly every task needs; imported once, before the first fork.
 MODULES = (
@@ -29,7 +29,7 @@ MODULES = (
 @dataclass
 class _Running:
     call: WorkCall
-    job: ChildCall
+    job: ProcessJob
     began: float = field(default_factory=time.monotonic)
 
     @property
