@@ -85,11 +85,13 @@ def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule, proo
         return check_document(given, proof, _named_machine)
     if isinstance(given, Schedule):
         return check_document(given.to_json(), proof, _named_machine)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         if isinstance(given, SynchronousSchedule):
             file = folder / f"schedule{given.suffix}"
             given.save(file)
             return check_document(file, proof, _named_machine)
-        files = {i: file for i, file in save_schedules(given, folder) if i is not None} if given.in_files else {}
+        files: dict[int, str] = {}
+        if given.in_files:
+            files = {i: name for i, name in save_schedules(given, folder) if i is not None}
         return check_document(frontier_document(given, files), proof, _named_machine, folder)

@@ -119,8 +119,8 @@ def _chunks(block: Block) -> int:
 def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[str, float], dict[str, float]]:
     """Return the terms by name of a call of `size` bytes: those of its chain, and those of its links.
 
-    The chain and the links take the sum of their terms times the coefficients of a `TimeModel`. The call takes the longer
-    of the two.
+    The chain and the links take the sum of their terms times the coefficients of a `TimeModel`. The call takes the
+    longer of the two.
     """
     chunk = float(size * found.share)
     slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))

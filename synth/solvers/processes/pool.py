@@ -24,7 +24,7 @@ from synth.errors import SynthError, UndecidedError
 from synth.model.outcome import Unknown
 from synth.solvers.processes import deadline as ambient
 from synth.solvers.processes.deadline import MEMORY, NEVER, Deadline, OutOfMemory, TimeUp
-from synth.solvers.processes.fork_server import PATIENCE, ProcessJob, ForkServer
+from synth.solvers.processes.fork_server import PATIENCE, ForkServer, ProcessJob
 
 Result = TypeVar("Result")
 

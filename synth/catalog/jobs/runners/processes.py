@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
-from synth.solvers.processes.fork_server import ProcessJob, ForkServer
+from synth.solvers.processes.fork_server import ForkServer, ProcessJob
 
 # The modules that nearly every task needs; imported once, before the first fork.
 MODULES = (
