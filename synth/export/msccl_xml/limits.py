@@ -25,7 +25,7 @@ FEWER = "fewer --instances, or a point with fewer chunks"
 def check(program: Program, runtime: Runtime, target: Target) -> None:
     """Raise SynthError for the first limit of `runtime` that the program exceeds."""
     _dispatched(program, runtime)
-    check_root(program, runtime, target)
+    check_root(program, target)
     _protocol(program, runtime, target)
     _sizes(program, runtime)
     if program.ranks > MAX_RANKS:
@@ -89,7 +89,7 @@ def root_warning(program: Program) -> str | None:
     )
 
 
-def check_root(program: Program, runtime: Runtime, target: Target) -> None:
+def check_root(program: Program, target: Target) -> None:
     """Raise SynthError for a rooted collective unless the request's `assume_root` is its root.
 
     No runtime compares the root of a call with that of the file.

@@ -28,7 +28,6 @@ from synth.export.mscclpp.thread_block import block_document
 from synth.export.request import Target
 from synth.program import plan_limits as limits
 from synth.program.program import ONE_SIDED, Gpu, Program
-from synth.program.runtimes import RUNTIMES
 from synth.program.thread_joins import with_joins
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
@@ -44,7 +43,7 @@ class Mscclpp:
 
     def emit(self, program: Program, target: Target) -> str:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
-        check_root(program, RUNTIMES["mscclpp"], target)
+        check_root(program, target)
         return json.dumps(document(program), indent=1) + "\n"
 
     def remarks(self, program: Program) -> tuple[str, ...]:

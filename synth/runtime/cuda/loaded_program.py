@@ -226,7 +226,7 @@ class CudaMachine(Buffers):
             self.state.synchronize()
             status = self.state.statuses()
             self.state.clear()
-            raise diagnose(halted_state(self.code, self.cut, waits(self.code, self.tables, status)))
+            raise diagnose(halted_state(self.code, self.cut, waits(self.tables, status)))
         if self.clock is not None:
             with self.cupy.cuda.Device(self.devices[0]):
                 self.timed = self.clock.read(self._hands.get())._replace(stretch=self._stretch)

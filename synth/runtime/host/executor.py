@@ -152,7 +152,7 @@ class HostProgram:
                 f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)"
             )
         if stopped:
-            raise diagnose(halted_state(self.code, self.cut, waits(self.code, self.tables, self.status)))
+            raise diagnose(halted_state(self.code, self.cut, waits(self.tables, self.status)))
         if self.clock is not None:
             self.timed = self.clock.read(image)._replace(stretch=stretch)
 

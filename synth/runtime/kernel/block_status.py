@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 
 from synth.runtime.kernel import tables as flat
-from synth.runtime.reference.op_tables import CompiledProgram
 
 _WAITS = {flat.WAITS_DATA: "data", flat.WAITS_CREDIT: "credit", flat.WAITS_ENTRY: "entry", flat.WAITS_TURN: "turn"}
 
 
-def waits(
-    code: CompiledProgram, tables: flat.Tables, status: np.ndarray
-) -> list[tuple[int, tuple[str, Any] | None] | None]:
+def waits(tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str, Any] | None] | None]:
     """Return, for each block, the op at which it was cut short and its wait; None for a block that ended.
 
     A wait is (kind, object) as in the reference executor's `WaitReason`; None where the block was working.

@@ -101,10 +101,9 @@ def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compil
     steps = []
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
-            number = first[gpu.rank] + b
             rows = []
             for i, op in enumerate(block.ops):
-                rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number))
+                rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op))
             steps.append(tuple(rows))
     return CompiledProgram(program, place, tuple(steps), wires, into, out)
 
@@ -162,7 +161,7 @@ class _OpCompiler(NamedTuple):
     index: int
     in_place: bool
 
-    def step(self, op: Op, number: int) -> CompiledOp:
+    def step(self, op: Op) -> CompiledOp:
         self._shape(op)
         gpu = self.program.gpus[self.rank]
         for dep in op.deps:

@@ -12,9 +12,6 @@ from synth.model.topology import Topology
 from synth.scale.composition.phases import Phase
 from synth.scale.forests.pipelining import group_order, link_orbits
 
-# Maximum number of ranks of a machine with switches, for which a path is kept for each pair of ranks.
-MOST_SWITCHED_RANKS = 256
-
 
 class PathIndex:
     """A path for each pair of ranks that a link joins, or links through switches: the shortest, of these the widest.
