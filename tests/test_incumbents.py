@@ -67,7 +67,7 @@ def test_seeds_do_the_collective(name, coll):
 
 def test_there_are_none_where_nothing_applies(monkeypatch):
     assert seeds("torus:3x3", "scan") == ()
-    monkeypatch.setattr(incumbents, "MAX_SENDS", 10)
+    monkeypatch.setattr(incumbents, "SETTINGS", replace(incumbents.SETTINGS, max_sends=10))
     assert seeds("torus:3x3", "allgather") == ()
 
 

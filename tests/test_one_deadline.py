@@ -43,7 +43,7 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     monkeypatch.setattr(engine_choice, "find_incumbents", slow)
     options = Options(time_limit=100, max_steps=2, jobs=1)
     found = engine_choice.synthesize(engine_choice.Query(MACHINE, TASK, options, log=tmp_path / "log"))
-    assert 0 < shares[0] <= 100 * engine_choice.INCUMBENT_SHARE
+    assert 0 < shares[0] <= 100 * engine_choice.SETTINGS.incumbent_share
     assert found.seconds >= 0.2
 
 
@@ -212,5 +212,5 @@ def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):
     options = Options(time_limit=100)
     engine_choice.synthesize(engine_choice.Query(MACHINE, TASK, options, log=tmp_path / "log"))
     ((searches, limit),) = ends
-    assert limit - 100 * (engine_choice.ENTRY_SHARE + engine_choice.LAST_SHARE) <= searches
-    assert searches < limit - 100 * engine_choice.LAST_SHARE
+    assert limit - 100 * (engine_choice.SETTINGS.entry_share + engine_choice.SETTINGS.last_share) <= searches
+    assert searches < limit - 100 * engine_choice.SETTINGS.last_share

@@ -74,7 +74,7 @@ def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
     monkeypatch.setattr(rerooting, "reroot", worse)
     built = build.build(graph, "broadcast")
     assert built.forest.method == "packing" and not built.gap  # packing meets the bound
-    monkeypatch.setattr(build, "MOST_SWITCHED_WORK", 0)
+    monkeypatch.setattr(build, "SETTINGS", replace(build.SETTINGS, most_switched_work=0))
     built = build.build(graph, "broadcast")
     assert built.forest.method == "re-rooted" and built.gap == Fraction(1, 2)
     monkeypatch.setattr(rerooting, "reroot", lambda *given: None)

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING
 from synth import bounds
 from synth.errors import InfeasibleError, UsageError
 from synth.frontiers.incumbents import (
-    MAX_WRITTEN_SENDS,
-    SECONDS_PER_SEND,
     Incumbents,
     announce,
     find_incumbents,
     scale_search,
     with_written_points,
 )
+from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.documents.int_ranges import runs
@@ -48,21 +47,6 @@ if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
 
 ENGINES = ("auto", "exact", "flow")
-# Above this many ranks "auto" means flow methods: exact synthesis would spend its budget without an end.
-EXACT_RANKS = 64
-# The same number for collectives whose units are pairs of ranks. Above it flow methods have bounds and points that are
-# no worse, in seconds.
-EXACT_PAIRED = {"alltoall": 40}
-# Share of a time limit for incumbents. They reach to both ends of the frontier; the sweep after them improves on the
-# end of few steps.
-INCUMBENT_SHARE = 0.4
-# Up to this many ranks exact synthesis often closes the frontier within the seconds that the slower scale methods take.
-# Above, all scale methods come first.
-QUICK_RANKS = 16
-# The least share of a time limit, and the least seconds, for what follows the sweep, even where that used up the time.
-LAST_SHARE, LAST_SECONDS = 0.1, 1.0
-# The greatest share of a time limit for entering incumbents that the sweep has not come to.
-ENTRY_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -126,7 +110,7 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
         search = scale_search(machine, task, lambda text: listener(Event("query", text)), options.same_bits)
         try:
             if query.names_no_engine:
-                incumbents = first_rows(query, search, deadline.share(INCUMBENT_SHARE), listener)
+                incumbents = first_rows(query, search, deadline.share(SETTINGS.incumbent_share), listener)
             frontier = synthesize_exact(query, log, incumbents, deadline, listener)
         except InfeasibleError as error:
             log.close(finished=True)
@@ -164,7 +148,7 @@ def last_part(deadline: Deadline, options: Options) -> Deadline:
     """Return the deadline of what follows the sweep, which has a little time even where the sweep used it up."""
     if options.time_limit is None:
         return deadline
-    return deadline.at_least(max(options.time_limit * LAST_SHARE, LAST_SECONDS))
+    return deadline.at_least(max(options.time_limit * SETTINGS.last_share, SETTINGS.last_seconds))
 
 
 def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, listener: Listener) -> Incumbents:
@@ -195,9 +179,9 @@ def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents
     latest: Incumbents | None = None
     for latest in find_incumbents(network, task, search, query.options.deterministic):
         yield latest
-    if latest is not None and search is not None and network.ranks > QUICK_RANKS and query.engine != "exact":
+    if latest is not None and search is not None and network.ranks > SETTINGS.quick_ranks and query.engine != "exact":
         search.advance()
-        yield from with_written_points(latest, search, network, task, MAX_WRITTEN_SENDS)
+        yield from with_written_points(latest, search, network, task, SETTINGS.max_written_sends)
     if search is not None and search.state.interrupted:
         raise KeyboardInterrupt
 
@@ -219,7 +203,7 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
 
 def exact_ranks(name: str) -> int:
     """Return the maximum ranks for which "auto" means exact synthesis of a collective that flow methods know."""
-    return EXACT_PAIRED.get(name, EXACT_RANKS)
+    return SETTINGS.exact_paired_ranks if name == "alltoall" else SETTINGS.exact_ranks
 
 
 def flow_collective(
@@ -301,8 +285,8 @@ def _reserve(query: Query, incumbents: Incumbents) -> float:
     entries = 0.0
     if task.reversible or not task.combining:
         sends = sum(len(step.sends) for _, schedule in incumbents.schedules for step in schedule.steps)
-        entries = min(limit * ENTRY_SHARE, SECONDS_PER_SEND * sends)
-    return entries + limit * LAST_SHARE
+        entries = min(limit * SETTINGS.entry_share, SETTINGS.seconds_per_send * sends)
+    return entries + limit * SETTINGS.last_share
 
 
 def frontier_from_log(query: Query, why: str) -> Frontier:

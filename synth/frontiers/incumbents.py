@@ -19,6 +19,7 @@ from synth.bounds import steps
 from synth.checker.schedule import replay
 from synth.errors import SynthError, UndecidedError
 from synth.frontiers.direct_sends import direct_schedule
+from synth.frontiers.settings import SETTINGS
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -31,15 +32,6 @@ from synth.solvers.processes.deadline import current_deadline
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
-
-# Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
-FEW_RANKS = 8
-# Maximum number of sends of such a schedule, which is written out and replayed in this process.
-MAX_SENDS = 40_000
-# The same for a schedule that is written out after exact synthesis.
-MAX_WRITTEN_SENDS = 200_000
-# Seconds, about, to write out and replay one send.
-SECONDS_PER_SEND = 1.5e-5
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,7 @@ def scale_search(
         fabric(machine.live())
     except SynthError:
         return None
-    return ScaleSearch(machine, task.name, root, progress, most_sends=MAX_WRITTEN_SENDS, same_bits=same_bits)
+    return ScaleSearch(machine, task.name, root, progress, most_sends=SETTINGS.max_written_sends, same_bits=same_bits)
 
 
 def find_incumbents(
@@ -147,14 +139,14 @@ def find_incumbents(
     if parts is not None and parts.value > incumbents.bound.value:
         incumbents = replace(incumbents, bound=parts)
         yield incumbents
-    if search is None or not (network.ranks > FEW_RANKS or _has_boxes(search.topology)):
+    if search is None or not (network.ranks > SETTINGS.few_ranks or _has_boxes(search.topology)):
         return
     search.advance(quick=True)
     if search.state.side:
         everyone = frozenset(range(network.ranks))
         bound = single_cut_bound(network, task, (search.state.side, everyone - search.state.side))
         incumbents = replace(incumbents, bound=max(incumbents.bound, bound, key=lambda b: b.value))
-    yield from with_written_points(incumbents, search, network, task, MAX_SENDS)
+    yield from with_written_points(incumbents, search, network, task, SETTINGS.max_sends)
 
 
 def allreduce_parts_bound(machine: Topology, network: Network, task: Collective) -> LowerBound | None:
@@ -187,11 +179,11 @@ def _schedules(
     network: Network, task: Collective, bound: LowerBound, deterministic: bool
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of the methods that need no search at scale."""
-    if sum(map(len, (*task.pre, *task.post))) <= MAX_SENDS:
+    if sum(map(len, (*task.pre, *task.post))) <= SETTINGS.max_sends:
         direct = direct_schedule(network, task)
         if direct is not None:
             yield "direct sends", direct
-        if network.ranks > FEW_RANKS:
+        if network.ranks > SETTINGS.few_ranks:
             from synth.frontiers.balanced_paths import balanced_schedules
 
             known = () if direct is None else (direct,)
@@ -227,7 +219,7 @@ def with_written_points(
         point = max(points, key=gain)
         points.remove(point)
         sends = least_sends(point, task)
-        if gain(point) <= 0 or sends > max_sends or deadline.remaining() <= SECONDS_PER_SEND * sends:
+        if gain(point) <= 0 or sends > max_sends or deadline.remaining() <= SETTINGS.seconds_per_send * sends:
             continue
         with suppress(SynthError):
             schedule = written_out(point, network, task, max_sends)

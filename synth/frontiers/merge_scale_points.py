@@ -13,7 +13,8 @@ from fractions import Fraction
 
 from synth.checker.certificates import cuts
 from synth.errors import SynthError
-from synth.frontiers.incumbents import MAX_WRITTEN_SENDS, SECONDS_PER_SEND, Incumbents, least_sends, written_out
+from synth.frontiers.incumbents import Incumbents, least_sends, written_out
+from synth.frontiers.settings import SETTINGS
 from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.rational import show
@@ -23,8 +24,6 @@ from synth.pareto.notes import drop_unproven_bound
 from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import NEVER, Deadline
 
-# Share of the time that the remaining stages of the search may take; the rest is for writing out their points.
-SEARCH_SHARE = 0.5
 LABEL = "flow: "
 ANY = Options()
 
@@ -46,11 +45,11 @@ def merge_scale_points(
     for _, schedule in incumbents.schedules if incumbents is not None else ():
         known[len(schedule.steps), schedule.rounds_per_chunk] = schedule
     try:
-        search.advance(deadline.share(SEARCH_SHARE))
+        search.advance(deadline.share(SETTINGS.search_share))
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
     points, interrupted = list(found.points), search.state.interrupted
-    pace = SECONDS_PER_SEND  # slower on a busy machine
+    pace = SETTINGS.seconds_per_send  # slower on a busy machine
     late, long = list[Point](), list[Point]()  # improvements that are not written out
     try:
         for candidate in search.state.points():
@@ -60,7 +59,7 @@ def merge_scale_points(
                 continue
             schedule = known.get((candidate.steps, candidate.rounds_per_chunk))
             sends = least_sends(candidate, found.collective)
-            if schedule is None and sends > MAX_WRITTEN_SENDS:
+            if schedule is None and sends > SETTINGS.max_written_sends:
                 long.append(candidate)
                 continue
             if schedule is None and points and deadline.remaining() <= pace * sends:
@@ -70,7 +69,7 @@ def merge_scale_points(
                 search.state.progress(f"writing out {candidate.construction}")
                 began = time.monotonic()
                 schedule = _schedule(candidate, found)
-                pace = max(SECONDS_PER_SEND, (time.monotonic() - began) / max(1, sends))
+                pace = max(SETTINGS.seconds_per_send, (time.monotonic() - began) / max(1, sends))
             if schedule is None:
                 long.append(candidate)
                 continue
@@ -107,7 +106,7 @@ def _noted(frontier: Frontier, late: list[Point], long: list[Point]) -> Frontier
 def _schedule(candidate: Point, found: Frontier) -> Schedule | None:
     """Return the replayed schedule of the candidate, or None where it is too long to write out."""
     try:
-        return written_out(candidate, found.network, found.collective, MAX_WRITTEN_SENDS)
+        return written_out(candidate, found.network, found.collective, SETTINGS.max_written_sends)
     except SynthError:
         return None
 

@@ -6,18 +6,12 @@ from fractions import Fraction
 
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
+from synth.frontiers.settings import SETTINGS
 from synth.model.frontier import LowerBound
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.pareto.events import Event, Listener
 from synth.scale.candidate import Candidate
-
-# Maximum number of ranks of machines whose rows are announced before the end. Larger ones would take long to replay.
-MOST_RANKS = 512
-# Maximum number of chunks times ranks of such a row, of which each rank receives a chunk at least once.
-MOST_RECEIVED = 100_000
-# A further row has at least this fraction fewer rounds per chunk than those with no more steps.
-WORTH = Fraction(1, 20)
 
 
 class ScaleRows:
@@ -30,16 +24,16 @@ class ScaleRows:
 
     def announce(self, bound: LowerBound, candidate: Candidate) -> None:
         """Send the bound and the candidate's point to the listener where they improve. Raises VerificationError."""
-        if self.machine.ranks > MOST_RANKS:
+        if self.machine.ranks > SETTINGS.announced_ranks:
             return
         if bound.value > self.bound:
             self.bound = checked_bound(bound.certificate, self.machine)
             text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
             self.listener(Event("bound", text, None, self.bound))
         known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
-        if known and candidate.rounds_per_chunk > min(known) * (1 - WORTH):
+        if known and candidate.rounds_per_chunk > min(known) * (1 - SETTINGS.worth):
             return
-        if candidate.chunks * self.machine.ranks > MOST_RECEIVED and self.rates:
+        if candidate.chunks * self.machine.ranks > SETTINGS.most_received and self.rates:
             return
         point = candidate.point(bound)
         replay(point.schedule)

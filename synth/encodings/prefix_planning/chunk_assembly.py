@@ -20,8 +20,9 @@ import numpy as np
 
 from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.plan_cells import PlanningFailed
-from synth.encodings.prefix_planning.prefix_rules import NEAR, Prefixes, Rule, rules
+from synth.encodings.prefix_planning.prefix_rules import Prefixes, Rule, rules
 from synth.encodings.prefix_planning.prioritized_planner import Planner
+from synth.encodings.prefix_planning.settings import SETTINGS as PLANNING_SETTINGS
 from synth.errors import VerificationError
 from synth.model.collective import Collective
 from synth.model.dead_sends import prune
@@ -169,7 +170,7 @@ class ChunkAssembly:
 
     def _planned(self) -> Iterator[ChunkPlan]:
         """Yield at most `SETTINGS.enough` plans: every rule with every guard, then again with other seeds."""
-        is_large = self.diameter > NEAR
+        is_large = self.diameter > PLANNING_SETTINGS.near
         all_rules = list(rules(self.network.ranks, self.diameter))
         # On a large network the first rules are tried with every guard before the others.
         groups = (all_rules[: SETTINGS.first], all_rules[SETTINGS.first :]) if is_large else (all_rules,)
@@ -200,7 +201,7 @@ class ChunkAssembly:
                 reach,
                 guard=guard,
                 latest_first=latest_first,
-                allow_detours=self.diameter > NEAR,
+                allow_detours=self.diameter > PLANNING_SETTINGS.near,
                 poll=check_deadline,
             )
             try:

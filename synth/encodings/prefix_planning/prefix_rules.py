@@ -26,11 +26,9 @@ from itertools import pairwise
 from random import Random
 
 from synth.encodings.prefix_planning.plan_cells import Decomposition
+from synth.encodings.prefix_planning.settings import SETTINGS
 from synth.model.collective import Collective
 from synth.model.topology import Network
-
-ALTERNATIVES = 6  # maximum number of further decompositions for one sum, beside the one of the rule
-NEAR = 2  # maximum diameter of the network, in steps, at which blocked rules are tried: beyond it they rarely find room
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def rules(ranks: int, diameter: int) -> Iterator[Rule]:
     """Yield the rules worth trying for `ranks` ranks on a network of `diameter` steps, the most promising of every
     kind first."""
     sizes = sorted({round(ranks**0.5), *(2**k for k in range(2, ranks.bit_length()) if 2**k < ranks)})
-    blocked_sizes = sizes if diameter <= NEAR else []
+    blocked_sizes = sizes if diameter <= SETTINGS.near else []
     yield from (Rule("sklansky"), Rule("nearest"), Rule("chain"))
     yield from (Rule("chain", size) for size in sizes)
     yield from (Rule("blocked", size, ranks) for size in blocked_sizes)
@@ -138,7 +136,7 @@ class Prefixes:
         else:
             contained = [t for t in reversed(self._sums) if t != total and t & ~total == 0][:1]
         self.rng.shuffle(contained)
-        del contained[ALTERNATIVES:]
+        del contained[SETTINGS.alternatives :]
         if not choices and not contained:
             contained = [0]
         choices += [self._decomposition(total, t) for t in contained]

@@ -20,13 +20,10 @@ from functools import cached_property
 from random import Random
 
 from synth.encodings.prefix_planning.plan_cells import Cell, Decomposition, PlanningFailed, Slot
+from synth.encodings.prefix_planning.settings import SETTINGS
 from synth.encodings.prefix_planning.steiner_growth import SteinerGrowth
 from synth.model.schedule import Send
 from synth.model.topology import Network
-
-BUSY = 2.0  # additional cost of a send for each round's worth of load on its link in the same step; a free send costs 1
-EARLIER = 30  # maximum number of steps by which a sum may be complete before its demand
-DEMANDS = 12  # maximum number of demands per rank before a plan is given up, so that loops of detours end
 
 
 @dataclass
@@ -135,7 +132,7 @@ class Planner:
                 break
             until_demand.append((rank, t))
         since_held = [slot]
-        for t in range(time - 1, time - 1 - EARLIER, -1):
+        for t in range(time - 1, time - 1 - SETTINGS.earlier, -1):
             if (rank, t) in self.sums:
                 if self.sums[rank, t] == total:
                     return since_held
@@ -201,13 +198,13 @@ class Planner:
         """
         rank, due = demand
         self.planned_demands += 1
-        if self.planned_demands > DEMANDS * self.network.ranks:
+        if self.planned_demands > SETTINGS.demands * self.network.ranks:
             raise PlanningFailed
         neighbours = list(dict.fromkeys(self.network.routes[r].src for r in self.network.into[rank]))
         self.rng.shuffle(neighbours)
         at_neighbours = [Decomposition(((total, u),), ()) for u in neighbours]
         for choices in (self.decompositions(total, rank), at_neighbours):
-            for time in range(due, due - EARLIER, -1):
+            for time in range(due, due - SETTINGS.earlier, -1):
                 if time < due and self.sums.get((rank, time)) == total:
                     self._keep(rank, time + 1, due, total)
                     return
@@ -226,7 +223,7 @@ class Planner:
 
     def send_cost(self, route: int, time: int) -> float:
         """Return the cost of a send over `route` in the step that ends at `time`."""
-        return 1.0 + BUSY * self.loads.get((route, time), 0) / self.network.routes[route].units
+        return 1.0 + SETTINGS.busy_cost * self.loads.get((route, time), 0) / self.network.routes[route].units
 
     def _sends(self) -> dict[int, list[Send]]:
         sends_at: dict[int, list[Send]] = {}

@@ -8,12 +8,11 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from synth.encodings.prefix_planning.plan_cells import Cell, Decomposition, PlanningFailed, Slot
+from synth.encodings.prefix_planning.settings import SETTINGS
 
 if TYPE_CHECKING:
     from synth.encodings.prefix_planning.prioritized_planner import Planner
 
-DETOUR = 3.0  # cost of moving a waiting sum out of a slot; it takes two sends, and is worth avoiding
-EFFORT = 600_000  # maximum number of moves between slots that one plan examines before it is given up
 
 Source = tuple[int, int]  # (rank, sum), sum 0 for the plain input of the rank
 
@@ -67,7 +66,7 @@ class SteinerGrowth:
         network, planner = self.planner.network, self.planner
         planner.poll()
         planner.examined_moves += sum(len(network.into[slot[0]]) for slot in front)
-        if planner.examined_moves > EFFORT:
+        if planner.examined_moves > SETTINGS.effort:
             raise PlanningFailed
         for slot in front:
             rank, time = slot
@@ -80,7 +79,7 @@ class SteinerGrowth:
                 if not planner.is_free(before):
                     if not planner.allow_detours or not planner.detours(before):
                         continue
-                    offer = (self.cost[slot] + step_cost + DETOUR, *offer[1:])
+                    offer = (self.cost[slot] + step_cost + SETTINGS.detour_cost, *offer[1:])
                 if before not in cheapest or offer[:2] < cheapest[before][:2]:
                     cheapest[before] = offer
         for before, (cost, _, slot, step_cost, route) in cheapest.items():

@@ -24,12 +24,25 @@ from synth.solvers.column_generation import generate_columns
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, check_deadline
 
-# Rounds of column generation.
-MAXIMUM_ROUNDS = 40
-# Shares below this are dropped, and plans that improve the master program relatively less than this are not added.
-TOLERANCE = 1e-6
-# Cost of one hop of a plan's depth relative to the load, so that of equal packings the shallow one is chosen.
-DEPTH_COST = 1e-5
+
+@dataclass(frozen=True)
+class TreeColumnSettings:
+    """Limits and tolerances of the packing of trees of several groups.
+
+    Attributes:
+        maximum_rounds: Rounds of column generation.
+        tolerance: Shares below this are dropped, and plans that improve the master program relatively less than
+            this are not added.
+        depth_cost: Cost of one hop of a plan's depth relative to the load, so that of equal packings the
+            shallow one is chosen.
+    """
+
+    maximum_rounds: int = 40
+    tolerance: float = 1e-6
+    depth_cost: float = 1e-5
+
+
+SETTINGS = TreeColumnSettings()
 
 
 class Hop(NamedTuple):
@@ -145,7 +158,7 @@ class _Master:
         price out no column, the duals themselves are tried.
         """
         pricers = [lambda: self._add_cheap(self.mean_lengths), lambda: self._add_cheap(self.lengths)]
-        generate_columns(self._solve_duals, lambda: False, pricers, MAXIMUM_ROUNDS + 1)
+        generate_columns(self._solve_duals, lambda: False, pricers, SETTINGS.maximum_rounds + 1)
 
     def _solve_duals(self) -> bool:
         """Solve the master program over all columns: sets its duals, and the mean of lengths. Raises TimeUp."""
@@ -164,7 +177,7 @@ class _Master:
         """The packing of an answer of the master program."""
         plans: list[list[tuple[float, tuple[Plan, ...]]]] = [[] for _ in self.commodities]
         for x, column in zip(answer[:-1], self.columns, strict=False):
-            if x > TOLERANCE:
+            if x > SETTINGS.tolerance:
                 share = x / len(column.options)
                 plans[column.commodity] += [(share, option) for option in column.options]
         return FractionalPacking(tuple(self.commodities), tuple(map(tuple, plans)), float(answer[-1]))
@@ -184,7 +197,7 @@ class _Master:
         one = sparse.coo_matrix((np.ones(count), (commodity, np.arange(count))), shape=shape).tocsr()
         first_bytes = sum(column.load.sum() for column in columns[: len(self.commodities)])
         scale = max(float(first_bytes / self.capacity.sum()), 1e-9)
-        depth_cost = [DEPTH_COST * scale * column.depth / len(self.commodities) for column in columns]
+        depth_cost = [SETTINGS.depth_cost * scale * column.depth / len(self.commodities) for column in columns]
         solution = linear(
             np.array([*depth_cost, 1.0]),
             A_ub=loads,
@@ -239,7 +252,7 @@ class _Master:
             if duals is not None:
                 lengths, worth = duals
                 cost = sum(lengths[k] for plan in option for hop in plan for k in self.resources.of[hop.route])
-                if cost * float(self.groups[g].part) > worth[j] * (1 - TOLERANCE) - 1e-15:
+                if cost * float(self.groups[g].part) > worth[j] * (1 - SETTINGS.tolerance) - 1e-15:
                     continue
             added |= self._add(j, [option])
         return added

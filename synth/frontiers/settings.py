@@ -1,0 +1,54 @@
+"""The numbers that tune one frontier from several engines: shares of its time, and sizes up to which methods run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class FrontierSettings:
+    """Shares of time and sizes that decide between the engines of one frontier.
+
+    Attributes:
+        exact_ranks: "auto" means flow methods above this many ranks: exact synthesis would spend its budget
+            without an end.
+        exact_paired_ranks: The same for an alltoall, whose units are pairs of ranks. Above it flow methods have
+            bounds and points that are no worse, in seconds.
+        incumbent_share: Share of a time limit for incumbents. They reach to both ends of the frontier; the
+            sweep after them improves on the end of few steps.
+        quick_ranks: Up to this many ranks exact synthesis often closes the frontier within the seconds that the
+            slower scale methods take. Above, all scale methods come first.
+        last_share: Least share of a time limit for the work after the sweep, even where that used up the time.
+        last_seconds: Least wall seconds for that work.
+        entry_share: Greatest share of a time limit for entering incumbents that the sweep has not come to.
+        search_share: Share of the time after exact synthesis that the remaining stages of the scale search may
+            take; the rest is for writing out their points.
+        few_ranks: Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
+        max_sends: Most sends of an incumbent that is written out and replayed in this process.
+        max_written_sends: The same for a schedule that is written out after exact synthesis.
+        seconds_per_send: Seconds, about, to write out and replay one send.
+        announced_ranks: Most ranks of machines whose rows are announced before the end. Larger ones would take
+            long to replay.
+        most_received: Most chunks times ranks of such a row, of which each rank receives a chunk at least once.
+        worth: A further row has at least this fraction fewer rounds per chunk than those with no more steps.
+    """
+
+    exact_ranks: int = 64
+    exact_paired_ranks: int = 40
+    incumbent_share: float = 0.4
+    quick_ranks: int = 16
+    last_share: float = 0.1
+    last_seconds: float = 1.0
+    entry_share: float = 0.25
+    search_share: float = 0.5
+    few_ranks: int = 8
+    max_sends: int = 40_000
+    max_written_sends: int = 200_000
+    seconds_per_send: float = 1.5e-5
+    announced_ranks: int = 512
+    most_received: int = 100_000
+    worth: Fraction = Fraction(1, 20)
+
+
+SETTINGS = FrontierSettings()
