@@ -1,6 +1,7 @@
 """The worth of each engine and heuristic of synthesis: it is switched off, and all that changes is printed.
 
-    python -m bench.ablation                      every problem as it is, then with each engine off
+    python -m bench.ablation --fresh              every problem as it is, then with each engine off
+    python -m bench.ablation --minutes N          go on with the runs that are missing, for N minutes of CPU
     python -m bench.ablation --only NAME          one switch ('a|b' for two), or "none"
     python -m bench.ablation --problems TEXT      the problems whose name contains TEXT
     python -m bench.ablation --before FILE        the result of an earlier commit, to compare with
@@ -13,6 +14,12 @@ jobs and seed 0. CPU seconds are those of the process and of all helpers that it
 A switch replaces attributes of modules, most of them fields of an engine's settings, in the process and in its
 helpers. It is tried only on problems that reach its engine (`Switch.engines`, compared with the calls of the run as it
 is): elsewhere it can change nothing.
+
+``results/ablation.json`` has the runs of today, ``results/ablation_deletions.json`` those by which the engines in
+`DELETED` were judged (``--table -o`` prints either).
+
+All runs together take more than an hour of CPU, so each is kept as soon as it ends, and none that is there is made
+again: the command may be ended at any time. The quick problems come first, each with all switches.
 """
 
 from __future__ import annotations
@@ -26,9 +33,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -445,21 +453,31 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="NAME", help="switches of these names; 'a|b' for a or b")
     parser.add_argument("--problems", default="", metavar="TEXT", help="problems whose name contains TEXT; 'a|b'")
     parser.add_argument("--before", type=Path, metavar="FILE.json", help="the result of an earlier commit")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin no run after N minutes of CPU")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "ablation.json", metavar="FILE.json")
     given = parser.parse_args(arguments)
-    document: dict = {"setting": where(), "jobs": JOBS, "seed": 0, "rows": {}}
+    document: dict = {"setting": where(), "commits": [], "jobs": JOBS, "seed": 0, "rows": {}}
     if given.output.exists():
-        earlier = json.loads(given.output.read_text(encoding="utf-8"))
-        document |= earlier | ({} if given.table else {"setting": where()})
+        document |= json.loads(given.output.read_text(encoding="utf-8"))
+    if given.fresh:
+        document = {"setting": where(), "commits": [], "jobs": JOBS, "seed": 0, "rows": {}}
     if given.before:
         document["before"] = _without_calls(json.loads(given.before.read_text(encoding="utf-8")))
     if not given.table:
         _load()
+        document["setting"] = where()
+        commits = document["commits"]
+        left = inf if given.minutes is None else given.minutes * 60
         chosen = [p for p in problems() if any(part in p.name for part in given.problems.split("|"))]
-        for problem, switch in _runs(chosen, given.only.split("|") if given.only else [], document["rows"]):
+        for problem, switch in runs(chosen, given.only.split("|") if given.only else [], document["rows"]):
+            if left <= 0:
+                break
             found = run(problem, switch)
+            left -= found["cpu"]
             document["rows"].setdefault(problem.name, {})[switch.name] = found
+            commits += [] if document["setting"]["commit"] in commits else [document["setting"]["commit"]]
             print(problem.name, switch.name, found["cpu"], found["wall"], found.get("error", ""), file=sys.stderr)
             given.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         keep(document, table(document), given.output)
@@ -484,17 +502,26 @@ def _load() -> None:
     import synth.scale.search  # noqa: F401
 
 
-def _runs(chosen: list[Problem], names: list[str], rows: dict) -> Iterator[tuple[Problem, Switch]]:
-    """Yield the runs: each problem as it is, where that is not known, then each switch that can change it."""
+def runs(chosen: Sequence[Problem], names: Sequence[str], rows: Mapping) -> Iterator[tuple[Problem, Switch]]:
+    """Yield the runs that `rows` lack: each problem as it is, then the switches that can change it.
+
+    `rows` must have each run when the next one is asked for. The problems that took the least CPU come first.
+    """
     none = Switch("none", {})
     for problem in chosen:
         if "none" not in rows.get(problem.name, {}):
             yield problem, none
-    for switch in [by_name(name) for name in names if name != "none"] or SWITCHES:
-        for problem in chosen:
-            calls = rows[problem.name]["none"].get("calls", {})
-            if not switch.engines or any(call.startswith(switch.engines) for call in calls):
+    switches = SWITCHES if not names else [by_name(name) for name in names if name != "none"]
+    for problem in sorted(chosen, key=lambda one: rows[one.name]["none"]["cpu"]):
+        known = rows[problem.name]
+        for switch in switches:
+            if switch.name not in known and reaches(known["none"], switch):
                 yield problem, switch
+
+
+def reaches(run: Mapping, switch: Switch) -> bool:
+    """Return True if a run as it is calls an engine of `switch`."""
+    return not switch.engines or any(call.startswith(switch.engines) for call in run.get("calls", {}))
 
 
 def table(document: dict) -> str:
@@ -505,6 +532,7 @@ def table(document: dict) -> str:
         "# The worth of each engine and heuristic\n",
         f"{len(none)} problems, {total} CPU seconds as they are. An R/C above 1.01 times that before,"
         f" a lost proof or a lost answer is worse. {setting(document['setting'])}\n",
+        *([f"Runs of the commits {', '.join(document['commits'])}.\n"] if len(document["commits"]) > 1 else []),
         *([document["remark"] + "\n"] if "remark" in document else []),
     ]
     if "before" in document:
@@ -515,6 +543,7 @@ def table(document: dict) -> str:
         pairs = {p: (row["none"], row[name]) for p, row in document["rows"].items() if name in row}
         rows.append((name, *_compared(pairs)))
     head = ("switched off", "problems>", "worse>", "better>", "CPU ×>", "what is worse")
+    lines += ["## Deleted\n", markdown(("deleted", "why"), DELETED), "Rings: " + RINGS + "\n"]
     lines += ["## One switched off at a time, on problems that reach it\n", markdown(head, rows), _calls(none)]
     return "\n".join(lines)
 
@@ -534,8 +563,6 @@ def _together(before: dict, none: dict[str, dict]) -> list[str]:
         f"Against commit {before['commit']}. Scans are judged apart: there a simple search matters more than"
         " the last per cent.\n",
         markdown(head, [("scans", *_compared(combining)), ("all others", *_compared(others))]),
-        markdown(("deleted", "why"), DELETED),
-        "Rings: " + RINGS + "\n",
         markdown(("scan", "before", "now"), intervals),
     ]
 
