@@ -123,4 +123,8 @@ def test_fewer_rounds_than_steps_are_not_asked_for() -> None:
     """One link, more steps than are needed: the fractions leave steps idle."""
     network = topology("line:2").network()
     for steps in (1, 2, 3):
-        fractional_chunks.search_mixture(network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ())
+        found = fractional_chunks.search_mixture(
+            network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ()
+        )
+        schedule = made(found)
+        assert schedule.rounds >= schedule.step_count > 0 and schedule.rounds_per_chunk == 1
