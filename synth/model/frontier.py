@@ -181,7 +181,7 @@ class ParetoFrontier(ABC):
     points, notes, seconds, complete: as in `Frontier`.
     in_files: True where the document names files of its schedules, False where it holds them.
     open: intervals between a bound and a point.
-    bounds: pairs (S, lower bound on R/C at S steps); S None: for any number of steps.
+    bounds: pairs (S, lower bound on R/C at S steps) beside those of the points; S None: for any number of steps.
     unfinished: work that a time limit or Ctrl-C cut short, in words.
     machine: its network or topology.
     network, collective: the problem as exact synthesis has it; at scale made when they are asked for.
