@@ -79,7 +79,8 @@ def frontier(
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     With `multicast` the frontier of schedules in which the machine's switches multicast and reduce stands beside it, in
-    its attribute `multicast`, where a switch has ports for all ranks (`synth.frontiers.multicast`).
+    its attribute `multicast`, where a switch has ports for all ranks, or for those of a box and the collective is
+    allreduce, broadcast or reduce (`synth.frontiers.multicast`).
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `ScaleFrontier`, every point with its certified gap),
     or "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below
@@ -119,7 +120,7 @@ def frontier(
             )
         name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
         large = _flow(machine, (name, root), on_event, time_limit, max_steps, max_chunks)
-        limits = Options(max_steps, max_chunks, same_bits=same_bits)
+        limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
         return _with_multicast(large, machine, name, large.roots, limits) if multicast else large
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
@@ -143,16 +144,22 @@ def frontier(
 def _with_multicast(
     found: F, machine: Topology, collective: str | Collective, roots: Sequence[int], options: Options
 ) -> F:
-    """Return `found` with the frontier beside it in which the machine's switches multicast, if there is one."""
+    """Return `found` with the frontier beside it in which the machine's switches multicast, if there is one.
+
+    Raises SweepInterrupted, with what there is of both, on Ctrl-C.
+    """
     from synth.frontiers.multicast import multicast_frontier
 
     if not machine.multicast or machine.ranks > MOST_RANKS:
         return found
-    beside = multicast_frontier(machine, task_of(collective, machine.ranks, roots), found, options)
-    if beside is None:
-        return found
     notes = tuple(note for note in found.notes if note != MULTICAST_NOTE)
-    return replace(found, multicast=beside, notes=notes)
+    try:
+        beside = multicast_frontier(machine, task_of(collective, machine.ranks, roots), found, options)
+    except SweepInterrupted as stop:
+        raise SweepInterrupted(replace(found, multicast=stop.frontier, notes=notes), None) from None
+    except KeyboardInterrupt:
+        raise SweepInterrupted(found, None) from None
+    return found if beside is None else replace(found, multicast=beside, notes=notes)
 
 
 def _flow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from synth.bounds.partition import partition_bound
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates.cuts import check
 from synth.model.collective import Collective
@@ -11,11 +12,12 @@ from synth.model.topology import Network
 
 
 def multicast_bound(network: Network, collective: Collective) -> LowerBound:
-    """Return the greatest bound on R/C by a cut or by the count of operations, on a network with multicast.
+    """Return the greatest bound on R/C by a cut, by a partition or by the count of operations, with multicast.
 
     Raises InfeasibleError where data cannot reach a rank.
     """
     bounds = [single_cut_bound(network, collective), operations_bound(network, collective)]
+    bounds.append(parts_bound(network, collective))
     return max((bound for bound in bounds if bound is not None), key=lambda bound: bound.value)
 
 
@@ -24,9 +26,7 @@ def operations_bound(network: Network, collective: Collective) -> LowerBound | N
 
     The issuer's own data use its port, the ports of all ranks are limits of their own, and every route uses two.
     """
-    everyone = frozenset(range(network.ranks))
-    sums = collective.combining and collective.wants is None
-    if not sums or any(pre != everyone or post != everyone for pre, post in _units(collective)):
+    if not _is_allreduce(network, collective):
         return None
     if len(network.multicast) != 1 or network.multicast[0].own != "through" or network.ranks < 2:
         return None
@@ -47,5 +47,26 @@ def operations_bound(network: Network, collective: Collective) -> LowerBound | N
     return LowerBound(check(certificate, network.document, collective.document), certificate)
 
 
-def _units(collective: Collective) -> list[tuple[frozenset[int], frozenset[int]]]:
-    return list(zip(map(frozenset, collective.pre), map(frozenset, collective.post), strict=True))
+def parts_bound(network: Network, collective: Collective) -> LowerBound | None:
+    """Return the bound of one allreduce by what is sent between parts; None for other problems, and for one part.
+
+    Ranks with ports at one switch that multicasts are in one part. Each other rank is a part.
+    """
+    if not _is_allreduce(network, collective) or collective.units != 1:
+        return None
+    part = list(range(network.ranks))
+    for switch in network.multicast:
+        joined = {part[port.rank] for port in switch.ports}
+        for rank, label in enumerate(part):
+            part[rank] = min(joined) if label in joined else label
+    members: dict[int, list[int]] = {}
+    for rank, label in enumerate(part):
+        members.setdefault(label, []).append(rank)
+    return partition_bound(network, collective, list(members.values())) if len(members) > 1 else None
+
+
+def _is_allreduce(network: Network, collective: Collective) -> bool:
+    everyone = frozenset(range(network.ranks))
+    units = zip(map(frozenset, collective.pre), map(frozenset, collective.post), strict=True)
+    sums = collective.combining and collective.wants is None
+    return sums and all(pre == everyone and post == everyone for pre, post in units)

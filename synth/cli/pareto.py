@@ -130,7 +130,7 @@ def pareto(**flags: Any) -> int:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
     code = code or saved.code
-    if code == 0 and (frontier.unfinished or any(interval.reason in BUDGET for interval in frontier.open)):
+    if code == 0 and (frontier.unfinished or _stopped(frontier)):
         code = UNDECIDED
     if frontier.points or frontier.unfinished or interrupted is None:
         size = flags["size"]
@@ -147,6 +147,12 @@ def pareto(**flags: Any) -> int:
         outcome = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
         note(f"interrupted; {points}{outcome}")
     return code
+
+
+def _stopped(frontier: ParetoFrontier) -> bool:
+    """Return True if more time or memory could decide more, with switches that multicast or without."""
+    beside = () if frontier.multicast is None else frontier.multicast.open
+    return any(interval.reason in BUDGET for interval in (*frontier.open, *beside))
 
 
 def _times_at(frontier: ParetoFrontier, flags: dict[str, Any]) -> list[AlgorithmTime] | None:

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from synth.bounds.distance import steps as least_steps
 from synth.bounds.multicast import multicast_bound
 from synth.checker.schedule import replay
 from synth.encodings import multicast_pipelining
+from synth.errors import SynthError
+from synth.frontiers.incumbents import MAX_SENDS, least_sends, written_out
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, ParetoFrontier, Point
+from synth.model.frontier import Frontier, LowerBound, Open, ParetoFrontier, Point
 from synth.model.schedule import Schedule
-from synth.model.topology import Topology
-from synth.pareto.events import Options
+from synth.model.topology import Network, Topology
+from synth.pareto.events import Options, SweepInterrupted
+from synth.scale.composition.switch_pipelining import SwitchPipelining
+from synth.scale.composition.switch_templates import COLLECTIVES, switch_parts, switch_templates
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
-# Numbers of steps of pipelined schedules. The last one comes within 3% of the bound for any number of steps.
+# Numbers of steps of pipelined schedules through one switch. The last one comes within 3% of the bound for any number.
 STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+# The same where several parts of the machine have a switch each. Few steps have the largest differences.
+STEPS_OF_PARTS = (*range(3, 9), 10, 12, 16, 24, 32, 48, 64)
+# Seconds for schedules of several parts at least, after a time limit that the first frontier used up.
+LEAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A schedule that is made when it is asked for; `make` returns None where it is too long to write out."""
+
+    steps: int
+    rounds_per_chunk: Fraction
+    construction: str
+    make: Callable[[], Schedule | None]
+
+    @staticmethod
+    def of(schedule: Schedule, construction: str) -> _Candidate:
+        return _Candidate(schedule.step_count, schedule.rounds_per_chunk, construction, lambda: schedule)
 
 
 def multicast_frontier(
@@ -26,49 +50,121 @@ def multicast_frontier(
 ) -> Frontier | None:
     """Return the frontier with switch sends: pipelined schedules, and the points of `plain` that they do not beat.
 
-    None where no switch of `machine` that multicasts has ports for all ranks. Every schedule is replayed, and its bound
-    holds for any number of steps. Limits on steps, chunks and bits of `options` count. Raises InfeasibleError.
+    One switch of `machine` that multicasts has ports for all ranks, or parts of the machine have one each, and the
+    collective is of `switch_templates.COLLECTIVES`; else the answer is None. Every schedule is replayed, and its bound
+    holds for any number of steps. Limits on steps, chunks and bits of `options` count, and of its time limit what
+    `plain` left. Raises InfeasibleError, and SweepInterrupted with the frontier so far on Ctrl-C.
     """
     start = time.monotonic()
     network = machine.multicast_network()
-    if multicast_pipelining.whole_switch(network) is None:
+    whole = multicast_pipelining.whole_switch(network) is not None
+    if not whole and (not network.multicast or collective.name not in COLLECTIVES):
         return None
     steps = least_steps(network, collective)
     if not steps.value:
         return None
     bound = multicast_bound(network, collective)
-    found: list[tuple[Schedule, str]] = []
-    if isinstance(plain, Frontier):
-        for point in plain.points:
-            found.append((replace(point.schedule, network=network), point.construction))
-    if collective.name in multicast_pipelining.COLLECTIVES:
-        wanted = (s for s in STEPS if options.max_steps is None or s <= options.max_steps)
-        for schedule in multicast_pipelining.schedules(network, collective, wanted, options.max_chunks):
-            found.append((schedule, "switch multicast"))
-    points = _points(found, bound, options)
+    candidates = list(_plain_candidates(plain, network, collective))
+    stopped, reason = None, ""
+    try:
+        if whole:
+            candidates += _of_one_switch(network, collective, options)
+        else:
+            for count, schedule, construction in _of_parts(machine, network, collective, options, plain.seconds):
+                stopped = count
+                if schedule is not None:
+                    candidates.append(_Candidate.of(schedule, construction))
+            stopped = None
+    except TimeUp:
+        reason = "time"
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    points = _points(candidates, bound, options)
     value = points[-1].rounds_per_chunk if points else None
     complete = len(points) == 1 and value == bound.value and points[0].steps == steps.value
-    return Frontier(
+    undecided: tuple[Open, ...] = ()
+    if reason and stopped is not None and value != bound.value:
+        best = min((point.rounds_per_chunk for point in points if point.steps <= stopped), default=None)
+        undecided = (Open(stopped, bound.value, best, reason, bound.certificate),)
+    found = Frontier(
         network,
         collective,
         points,
+        undecided,
         complete=complete,
         bounds=((0, steps), (None, bound)),
         labels=machine.labels,
         seconds=time.monotonic() - start,
     )
+    if reason == "interrupted":
+        raise SweepInterrupted(found, None)
+    return found
 
 
-def _points(found: Iterable[tuple[Schedule, str]], bound: LowerBound, options: Options) -> tuple[Point[Schedule], ...]:
+def _plain_candidates(plain: ParetoFrontier, network: Network, collective: Collective) -> Iterator[_Candidate]:
+    """Yield the points of `plain`. Those at scale have to be short enough to be written out."""
+    for point in plain.points:
+
+        def make(point: Point = point) -> Schedule | None:
+            if isinstance(plain, Frontier):
+                return replace(point.schedule, network=network)
+            try:
+                return written_out(point, network, collective, MAX_SENDS)
+            except SynthError:
+                return None
+
+        if isinstance(plain, Frontier) or least_sends(point, collective) <= MAX_SENDS:
+            yield _Candidate(point.steps, point.rounds_per_chunk, point.construction, make)
+
+
+def _of_one_switch(network: Network, collective: Collective, options: Options) -> Iterator[_Candidate]:
+    """Yield the schedules through the switch that all ranks have ports at."""
+    if collective.name in multicast_pipelining.COLLECTIVES:
+        wanted = (s for s in STEPS if options.max_steps is None or s <= options.max_steps)
+        for schedule in multicast_pipelining.schedules(network, collective, wanted, options.max_chunks):
+            yield _Candidate.of(schedule, "switch multicast")
+
+
+def _of_parts(
+    machine: Topology, network: Network, collective: Collective, options: Options, seconds: float
+) -> Iterator[tuple[int, Schedule | None, str]]:
+    """Yield for each number of steps a composed schedule, or None where none is better, and its construction.
+
+    Before each number of steps the number itself is yielded with None. `seconds` of the time limit are used up. Raises
+    TimeUp.
+    """
+    deadline = Deadline()
+    if options.time_limit is not None:
+        deadline = deadline.within(options.time_limit - seconds).at_least(LEAST_SECONDS)
+    parts = switch_parts(network, machine.nodes)
+    root = collective.roots[0] if collective.roots else 0
+    templates = switch_templates(machine.live(), parts, collective.name, root)
+    composition = SwitchPipelining(network, collective, templates, options.max_chunks)
+    best: Fraction | None = None
+    with time_limited(deadline):
+        for count in STEPS_OF_PARTS:
+            if options.max_steps is not None and count > options.max_steps:
+                return
+            yield count, None, ""
+            found = composition.at_steps(count)
+            if found is not None and (best is None or found[0].rounds_per_chunk < best):
+                best = found[0].rounds_per_chunk
+                yield count, found[0], f"boxes: {found[1]}"
+
+
+def _points(candidates: Iterable[_Candidate], bound: LowerBound, options: Options) -> tuple[Point[Schedule], ...]:
     """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps."""
     points: list[Point[Schedule]] = []
-    for schedule, construction in sorted(found, key=lambda row: (len(row[0].steps), row[0].rounds_per_chunk)):
-        if points and schedule.rounds_per_chunk >= points[-1].rounds_per_chunk:
+    for candidate in sorted(candidates, key=lambda row: (row.steps, row.rounds_per_chunk)):
+        if points and candidate.rounds_per_chunk >= points[-1].rounds_per_chunk:
+            continue
+        schedule = candidate.make()
+        if schedule is None:
             continue
         alike = same_bits(schedule)
         if options.same_bits and not alike:
             continue
         replay.schedule(schedule)
         status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
-        points.append(Point.of(schedule, bound, status, construction, alike))
+        points.append(Point.of(schedule, bound, status, candidate.construction, alike))
     return tuple(points)

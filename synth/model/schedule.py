@@ -74,6 +74,11 @@ class SwitchSend(NamedTuple):
         kind = "copy" if self.kind == "multicast" else "reduce"
         return tuple(Send(self.chunk, self.rank, rank, kind) for rank in others)
 
+    def reversed(self) -> SwitchSend:
+        """Return the time reversal of a multicast or a fetched sum: the other one of the two."""
+        turned = {"multicast": "fetch-reduce", "fetch-reduce": "multicast"}
+        return self._replace(kind=turned[self.kind])
+
 
 class Step(NamedTuple):
     """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends.
@@ -224,12 +229,25 @@ class Schedule(SynchronousSchedule):
 
     @property
     def latency(self) -> Fraction:
-        """The sum over the steps of the greatest latency of a route that the step uses, µs."""
+        """The sum over the steps of the greatest latency of a route that the step uses, µs.
+
+        A switch send takes that of the routes through its switch.
+        """
         latencies = {(route.src, route.dst, route.via): route.latency for route in self.network.routes}
+        through: dict[tuple[int, int, str], Fraction] = {}
+        for route in self.network.routes if self.uses_multicast else ():
+            for switch in route.via or ("",):
+                through.setdefault((route.src, route.dst, switch), route.latency)
         total = Fraction(0)
         for step in self.steps:
             used = {(send.src, send.dst, send.via) for send in step.sends if not send.local}
-            total += max((latencies[route] for route in used if route in latencies), default=Fraction(0))
+            times = [latencies[route] for route in used if route in latencies]
+            pairs = set()
+            for switch_send in step.switch_sends:
+                pairs |= {(send.src, send.dst, switch_send.switch) for send in switch_send.expanded()}
+            for src, dst, switch in pairs:
+                times.append(through.get((src, dst, switch), through.get((src, dst, ""), Fraction(0))))
+            total += max(times, default=Fraction(0))
         return total
 
     @property
@@ -240,11 +258,10 @@ class Schedule(SynchronousSchedule):
     def reversed(self) -> Schedule:
         """Return the time reversal of a non-combining schedule: copies become reductions, the last step is first."""
         kind = {"copy": "reduce", "reduce": "copy"}
-        turned = {"multicast": "fetch-reduce", "fetch-reduce": "multicast"}
         steps = []
         for step in reversed(self.steps):
             sends = sorted(Send(s.chunk, s.dst, s.src, kind[s.kind], s.via[::-1]) for s in step.sends)
-            switch_sends = tuple(send._replace(kind=turned[send.kind]) for send in step.switch_sends)
+            switch_sends = tuple(send.reversed() for send in step.switch_sends)
             steps.append(Step(step.rounds, tuple(sends), switch_sends))
         return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, tuple(steps))
 

@@ -159,6 +159,18 @@ class MulticastSwitch:
     own: str
     ports: tuple[SwitchPort, ...]
 
+    def caps(self, rank: int, group: Sequence[int], *, fetches: bool) -> list[int]:
+        """Return the caps that a multicast of `rank` to `group` counts against, each as often as it counts.
+
+        With `fetches` those of a sum that `rank` fetches from `group`.
+        """
+        ports = {port.rank: port for port in self.ports}
+        counted = list(ports[rank].down if fetches else ports[rank].up)
+        for member in group:
+            if member != rank or self.own == "through":
+                counted += ports[member].up if fetches else ports[member].down
+        return counted
+
 
 @dataclass(frozen=True)
 class Network:

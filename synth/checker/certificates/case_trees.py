@@ -103,7 +103,8 @@ def crossings(packing: PricedCuts, parts: list, weight: int) -> int:
 
     The parts hold each rank once. A send between parts is a message of one way. The first part to hold all
     contributions needs one out of every other part, and afterwards every other part must still be entered. `weight`:
-    the least price of a send between parts. Raises VerificationError.
+    the least price of a send between parts. The ranks of a switch that multicasts are in one part, so that no switch
+    send is between parts. Raises VerificationError.
     """
     p, home = packing.problem, dict[int, int]()
     need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
@@ -114,6 +115,8 @@ def crossings(packing: PricedCuts, parts: list, weight: int) -> int:
             home[rank] = k
         need(any(rank in p.pre[0] for rank in part), "holds no rank of the allreduce", place)
     need(len(home) == p.ranks, f"hold {len(home)} of {p.ranks} ranks", "parts")
+    for switch in p.switches:
+        need(len({home[rank] for rank in switch.up}) == 1, "divide the ranks of a switch that multicasts", "parts")
     number(weight, "weight", 1)
     for i, (u, v, _) in enumerate(p.links):
         need(home[u] == home[v] or weight <= packing.room[i][0], f"overload link {u} to {v}", "weight")

@@ -33,7 +33,9 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "switch-operations": ({"ports"}, set()),
 }
 # Kinds that hold for schedules with switch sends, too.
-WITH_SWITCHES = ("distance", "unreachable", "static-cuts", "deadline-cuts", "switch-operations")
+WITH_SWITCHES = (
+    "distance", "unreachable", "static-cuts", "deadline-cuts", "allreduce-partition", "switch-operations",
+)  # fmt: skip
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14  # maximum number of steps of a certificate with prices listed step by step
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from synth.model.schedule import SwitchSend
+
 Edge = tuple[int, int]
 
 
@@ -24,12 +26,15 @@ class Phase:
     """Sends `(i, source, destination)` of a chunk of `Template.blocks[i]`, all in the same step.
 
     `after`: indices of the phases that must be finished in earlier steps; all are less than the phase's own.
+    `switch_sends`: pairs (i, send through a switch that multicasts) in the same step; the chunk of the send says
+    nothing.
     """
 
     name: str
     sends: tuple[tuple[int, int, int], ...]
     reduces: bool
     after: tuple[int, ...]
+    switch_sends: tuple[tuple[int, SwitchSend], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class Template:
         for p in range(count - 1, -1, -1):
             phase = self.phases[p]
             sends = tuple((i, dst, src) for i, src, dst in phase.sends)
-            phases.append(Phase(phase.name, sends, not phase.reduces, tuple(sorted(later[p]))))
+            switch_sends = tuple((i, send.reversed()) for i, send in phase.switch_sends)
+            phases.append(Phase(phase.name, sends, not phase.reduces, tuple(sorted(later[p])), switch_sends))
         return replace(self, phases=tuple(phases))
 
     def same_bits(self) -> bool:
@@ -101,12 +107,16 @@ class TemplateBuilder:
         self.name, self.block = name, block
         self._phases: list[Phase] = []
 
-    def add(self, name: str, edges: Iterable[Edge], after: Sequence[int] = (), *, reduces: bool = False) -> list[int]:
-        """Add a phase of these edges; return its index in a list, or `after` where there are no edges."""
+    def add(
+        self, name: str, edges: Iterable[Edge], after: Sequence[int] = (), *, reduces: bool = False,
+        switch_sends: Iterable[SwitchSend] = (),
+    ) -> list[int]:  # fmt: skip
+        """Add a phase of these edges and switch sends; return its index in a list, or `after` where there are none."""
         sends = tuple((0, src, dst) for src, dst in edges if src != dst)
-        if not sends:
+        through = tuple((0, send) for send in switch_sends)
+        if not sends and not through:
             return list(after)
-        self._phases.append(Phase(name, sends, reduces, tuple(sorted(set(after)))))
+        self._phases.append(Phase(name, sends, reduces, tuple(sorted(set(after))), through))
         return [len(self._phases) - 1]
 
     def spread(self, name: str, levels: Sequence[Sequence[Edge]], after: Sequence[int] = ()) -> list[int]:
@@ -145,9 +155,10 @@ def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Templat
     while len(place) < len(after):
         name = next(name for name, earlier in after.items() if name not in place and earlier <= place.keys())
         sends = tuple((start + i, src, dst) for start, phase in phases[name] for i, src, dst in phase.sends)
+        through = tuple((start + i, send) for start, phase in phases[name] for i, send in phase.switch_sends)
         waits = tuple(sorted(place[earlier] for earlier in after[name]))
         place[name] = len(whole)
-        whole.append(Phase(name, sends, phases[name][0][1].reduces, waits))
+        whole.append(Phase(name, sends, phases[name][0][1].reduces, waits, through))
     blocks = tuple(block for template in templates for block in template.blocks)
     steps: dict[str, int] = {}
     for template in templates:
