@@ -154,7 +154,7 @@ class Machine:
             if not self.ops((rank, d.block))[d.op].flag:
                 raise Wrong(f"{key}: waits for an op without flag")
             self.open[key] |= self.released[rank, d.block, d.op]
-        if op.code in ("put", "cpy", "reduce"):
+        if op.code in ("put", "cpy", "reduce", "glres", "gstore"):
             self.move(key, op, ends)
         elif op.code == "signal":
             for me, peer, k, x in ends:
@@ -192,7 +192,7 @@ class Machine:
         event = self.bit()
         far = self.bit()  # where a port channel carries it: the transfer, after the op
         port = op.code == "put" and ends and ends[0][2] == "port"
-        if op.code != "put" and any(s.rank is not None for s in (*op.src, *op.dst)):
+        if op.code in ("cpy", "reduce") and any(s.rank is not None for s in (*op.src, *op.dst)):
             raise Wrong(f"{key} op {self.pc[key]}: {op.code} reaches another rank")
         if op.code == "put" and (
             len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))
@@ -283,6 +283,8 @@ MOVES = {
     "upkt": "cpy",
     "re": "reduce",
     "repkt": "reduce",
+    "glres": "glres",
+    "gstore": "gstore",
 }
 FROM_PACKETS, TO_PACKETS = ("rppkt", "upkt"), ("ppkt", "rppkt", "cpkt")
 
@@ -296,14 +298,19 @@ def decoded(plan, task, chunks):
 def gpu(plan, rank, task, chunks):
     mine = plan["gpus"][rank]
     ports, seen = {"memory": [], "port": []}, defaultdict(int)
+    switches = []  # (buffer, ranks) of each switch channel
     for channel in mine["channels"]:
+        if channel["channel_type"] == "switch":
+            switches += [(channel["buffer_type"], group["ranks"]) for group in channel["rank_groups"]]
+            continue
         for peer in channel["connected_to"]:
             kind = channel["channel_type"]
             ports[kind].append(Port(kind, peer, seen[kind, peer]))
             seen[kind, peer] += 1
     blocks = []
     for block in mine["threadblocks"]:
-        held = {c["channel_type"]: [ports[c["channel_type"]][i] for i in c["channel_ids"]] for c in block["channels"]}
+        listed = ports | {"switch": switches}
+        held = {c["channel_type"]: [listed[c["channel_type"]][i] for i in c["channel_ids"]] for c in block["channels"]}
         refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", ())}
         every = [port for kind in ports for port in held.get(kind, ())]
         blocks.append(
@@ -331,7 +338,10 @@ def op(raw, mine, held, refs, every):
         found = []
         for k, buff in enumerate(raw[side]):
             packet = packets or (name == "repkt" and side == "src_buff" and k > 0)
-            if "buffer_id" in buff:
+            if "switch_channel_id" in buff:
+                buffer, ranks = held["switch"][buff["switch_channel_id"]]
+                found += [Span(buffer, buff["index"], None if r == mine["id"] else r) for r in ranks]
+            elif "buffer_id" in buff:
                 remote = mine["remote_buffers"][refs[kind][buff["buffer_id"]]]
                 found.append(Span(remote["type"], buff["index"], remote["rank"], packet))
             else:

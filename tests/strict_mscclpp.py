@@ -33,6 +33,12 @@ def check(text):
         assert gpu["id"] == rank, "id is the place in the list"
         assert gpu["input_chunks"] >= 1 and gpu["output_chunks"] >= 1 and gpu["scratch_chunks"] >= 0
         for channel in gpu["channels"]:
+            if channel["channel_type"] == "switch":
+                assert channel["buffer_type"] in ("i", "o", "s")
+                for group in channel["rank_groups"]:
+                    assert len(group["ranks"]) == group["size"] > 1 and rank in group["ranks"]
+                    assert all(channel in gpus[member]["channels"] for member in group["ranks"]), "one object for all"
+                continue
             for peer in channel["connected_to"]:
                 assert 0 <= peer < len(gpus) and peer != rank
                 pairs[rank, peer, channel["channel_type"]] = pairs.get((rank, peer, channel["channel_type"]), 0) + 1
@@ -50,9 +56,13 @@ def check(text):
 
 def _gpu(gpu, gpus, packets, chunk, half):
     assert gpu["threadblocks"], "a kernel has a block"
-    channels = {"memory": 0, "port": 0}
+    channels = {"memory": 0, "port": 0, "switch": 0}
+    switches = []
     for channel in gpu["channels"]:
-        channels[channel["channel_type"]] += len(channel["connected_to"])
+        entries = "rank_groups" if channel["channel_type"] == "switch" else "connected_to"
+        channels[channel["channel_type"]] += len(channel[entries])
+        if channel["channel_type"] == "switch":
+            switches += [(channel["buffer_type"], group["ranks"]) for group in channel["rank_groups"]]
     used = {}
     for number, block in enumerate(gpu["threadblocks"]):
         assert block["id"] == number
@@ -61,14 +71,14 @@ def _gpu(gpu, gpus, packets, chunk, half):
         mine = {c["channel_type"]: c["channel_ids"] for c in block["channels"]}
         for kind, ids in mine.items():
             assert len(ids) <= 16 and all(0 <= i < channels[kind] for i in ids) and len(set(ids)) == len(ids)
-            for i in ids:
+            for i in ids if kind != "switch" else ():
                 assert used.setdefault((kind, i), number) == number, "two blocks count the signals of one channel"
         refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", [])}
         for kind, ids in refs.items():
             assert len(ids) <= 16
             assert all(kind in gpu["remote_buffers"][i]["access_channel_types"] for i in ids)
         for op in ops:
-            _op(op, gpu, gpus, mine, refs, packets, chunk, half)
+            _op(op, gpu, gpus, mine | {"groups": switches}, refs, packets, chunk, half)
         _joins(ops)
     acquired, released = [0] * len(gpu.get("semaphores", [])), [0] * len(gpu.get("semaphores", []))
     for block in gpu["threadblocks"]:
@@ -111,8 +121,13 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
         assert name not in ("put", "get"), "plain puts do not know which half of the scratch is in turn"
     for side, buffers in (("src", src), ("dst", dst)):
         for place, buff in enumerate(buffers):
-            assert ("type" in buff) != ("buffer_id" in buff)
-            if "buffer_id" in buff:
+            assert sum(key in buff for key in ("type", "buffer_id", "switch_channel_id")) == 1
+            assert ("switch_channel_id" in buff) == (name == "glres" or (name == "gstore" and side == "dst"))
+            if "switch_channel_id" in buff:
+                assert kind == "switch" and len(src) == len(dst) == 1 and not packets
+                where, ranks = mine["groups"][mine["switch"][buff["switch_channel_id"]]]
+                owner = min((gpus[member] for member in ranks), key=lambda g: g["input_chunks"] + g["output_chunks"])
+            elif "buffer_id" in buff:
                 remote = gpu["remote_buffers"][refs[kind][buff["buffer_id"]]]
                 owner, where = gpus[remote["rank"]], remote["type"]
             else:

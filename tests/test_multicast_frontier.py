@@ -218,13 +218,19 @@ def test_executors_emulate_switch_sends(tmp_path, name: str, steps: int, executo
     assert "right" in result.output
 
 
-@pytest.mark.parametrize("form", ["msccl-xml", "mscclpp"])
-def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "steps", "message"),
+    [
+        ("msccl-xml", 3, "hold no sends of switches that multicast"),
+        ("mscclpp", 1, "a rank uses a chunk in the step in which its sum is fetched"),
+    ],
+)
+def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str, steps: int, message: str) -> None:
     path = tmp_path / "schedule.json"
-    path.write_text(json.dumps(emulated("allreduce", 3).to_json()))
+    path.write_text(json.dumps(emulated("allreduce", steps).to_json()))
     result = CliRunner().invoke(root, ["export", str(path), "--to", form, "-o", str(tmp_path / "out")])
     assert result.exit_code != 0 and not (tmp_path / "out").exists()
-    assert "hold no sends of switches that multicast" in result.output
+    assert message in result.output
     assert len(result.output.splitlines()) == 1
 
 
@@ -235,3 +241,17 @@ def test_schedules_with_switch_sends_are_written_beside_the_others(tmp_path) -> 
     assert [name[3:] for name in names] == ["allreduce-S1-multicast.json", "allreduce-S3-multicast.json"]
     for name in names:
         api.verify(tmp_path / name)
+
+
+def test_the_report_has_a_sheet_for_each_frontier() -> None:
+    frontier = api.frontier("switch:4:multicast=through", "allreduce", max_steps=3)
+    page = api.report(frontier)
+    assert page.entries == 2 and not page.wrong
+    assert page.html.count("switches multicast and reduce") > 1
+
+
+def test_explain_says_what_nothing_exceeds_with_multicast() -> None:
+    rates = api.explain("switch:4:units=8,multicast=through", "allreduce").rates
+    assert rates[-1].name == "switches multicast and reduce"
+    assert rates[-1].units == Fraction(8 * 4, 5) and rates[0].units == Fraction(8 * 2, 3)
+    assert "multicast" not in api.explain("switch:4", "allreduce").rates[-1].name

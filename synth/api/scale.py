@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,7 +133,23 @@ def explain(
         apart = _apart(machine.network(), task)
         if apart is not None:
             raise with_machine_names(apart, machine)
-    return found
+    return _with_multicast(found, machine, task)
+
+
+def _with_multicast(found: Explanation, machine: Topology, task: Collective) -> Explanation:
+    """Return `found` with a rate that nothing exceeds where the machine's switches multicast, if they do."""
+    from synth.api.multicast import multicast_bounds
+    from synth.scale.baselines.comparison import MethodRate
+
+    beside = multicast_bounds(machine, task)
+    if beside is None:
+        return found
+    bound = next((bound for steps, bound in beside.bounds if steps is None), None)
+    if bound is None or not bound.value:
+        return found
+    remark = "a bound; `synth pareto` has schedules"
+    rate = MethodRate("switches multicast and reduce", 1 / (bound.value * task.unit_share), remark)
+    return replace(found, rates=(*found.rates, rate))
 
 
 def unreachable(topology: str | Path | Topology, collective: Collective) -> tuple[Network, dict] | None:

@@ -82,8 +82,12 @@ def value_sheets(
     match value:
         case Entry():
             yield _of_entry(value, context)
+            if value.frontier is not None and value.frontier.multicast is not None:
+                yield _of_multicast(value.frontier.multicast, value.id, _provenance_rows(value), context)
         case ParetoFrontier():
             yield _of_frontier(value, name, rows, context)
+            if value.multicast is not None:
+                yield _of_multicast(value.multicast, name, rows, context)
         case Plan():
             yield from _of_plan(value, name, rows, context)
         case Schedule():
@@ -103,6 +107,11 @@ def _of_frontier(
     root = roots[0] if len(roots) == 1 else None
     measured = attached + context.measurements_of(machine.name, collective, machine.ranks, root)
     return read(name, lambda: sheet(frontier, context.about(name, rows, measured, checked)))
+
+
+def _of_multicast(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
+    """Return the sheet of the frontier in which switches multicast and reduce, beside that of the frontier without."""
+    return _of_frontier(frontier, f"{name}, switches multicast and reduce", rows, context)
 
 
 def _check_exact(frontier: Frontier) -> None:

@@ -257,10 +257,10 @@ def _first(program: Program, runtime: str) -> str:
 
 
 def _lowered(schedule: Schedule, target: Target) -> Program:
-    if schedule.uses_multicast and target.request.runtime != "synth":
+    if schedule.uses_multicast and target.request.runtime not in ("synth", "mscclpp"):
         raise UsageError(
-            f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without, or "
-            "`synth run`, which emulates them"
+            f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without, "
+            "--to mscclpp, or `synth run`, which emulates them"
         )
     schedule = rank_map.relabelled(schedule, target.ranks) if target.ranks else schedule
     if target.links is not None:

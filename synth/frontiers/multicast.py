@@ -12,7 +12,8 @@ from synth.bounds.multicast import multicast_bound
 from synth.checker.schedule import replay
 from synth.encodings import multicast_pipelining
 from synth.errors import SynthError
-from synth.frontiers.incumbents import MAX_SENDS, least_sends, written_out
+from synth.frontiers.incumbents import least_sends, written_out
+from synth.frontiers.settings import SETTINGS as FRONTIER
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, ParetoFrontier, Point
@@ -23,12 +24,22 @@ from synth.scale.composition.switch_pipelining import SwitchPipelining
 from synth.scale.composition.switch_templates import COLLECTIVES, switch_parts, switch_templates
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
-# Numbers of steps of pipelined schedules through one switch. The last one comes within 3% of the bound for any number.
-STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-# The same where several parts of the machine have a switch each. Few steps have the largest differences.
-STEPS_OF_PARTS = (*range(3, 9), 10, 12, 16, 24, 32, 48, 64)
-# Seconds for schedules of several parts at least, after a time limit that the first frontier used up.
-LEAST_SECONDS = 1.0
+
+@dataclass(frozen=True)
+class MulticastSettings:
+    """Numbers of steps, and time.
+
+    `steps`: numbers of steps of pipelined schedules through one switch. The last one comes within 3% of the bound for
+    any number. `steps_of_parts`: the same where several parts of the machine have a switch each. `least_seconds`:
+    seconds for schedules of several parts at least, after a time limit that the first frontier used up.
+    """
+
+    steps: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+    steps_of_parts: tuple[int, ...] = (*range(3, 9), 10, 12, 16, 24, 32, 48, 64)
+    least_seconds: float = 1.0
+
+
+SETTINGS = MulticastSettings()
 
 
 @dataclass(frozen=True)
@@ -109,18 +120,18 @@ def _plain_candidates(plain: ParetoFrontier, network: Network, collective: Colle
             if isinstance(plain, Frontier):
                 return replace(point.schedule, network=network)
             try:
-                return written_out(point, network, collective, MAX_SENDS)
+                return written_out(point, network, collective, FRONTIER.max_sends)
             except SynthError:
                 return None
 
-        if isinstance(plain, Frontier) or least_sends(point, collective) <= MAX_SENDS:
+        if isinstance(plain, Frontier) or least_sends(point, collective) <= FRONTIER.max_sends:
             yield _Candidate(point.steps, point.rounds_per_chunk, point.construction, make)
 
 
 def _of_one_switch(network: Network, collective: Collective, options: Options) -> Iterator[_Candidate]:
     """Yield the schedules through the switch that all ranks have ports at."""
     if collective.name in multicast_pipelining.COLLECTIVES:
-        wanted = (s for s in STEPS if options.max_steps is None or s <= options.max_steps)
+        wanted = (s for s in SETTINGS.steps if options.max_steps is None or s <= options.max_steps)
         for schedule in multicast_pipelining.schedules(network, collective, wanted, options.max_chunks):
             yield _Candidate.of(schedule, "switch multicast")
 
@@ -135,14 +146,14 @@ def _of_parts(
     """
     deadline = Deadline()
     if options.time_limit is not None:
-        deadline = deadline.within(options.time_limit - seconds).at_least(LEAST_SECONDS)
+        deadline = deadline.within(options.time_limit - seconds).at_least(SETTINGS.least_seconds)
     parts = switch_parts(network, machine.nodes)
     root = collective.roots[0] if collective.roots else 0
     templates = switch_templates(machine.live(), parts, collective.name, root)
     composition = SwitchPipelining(network, collective, templates, options.max_chunks)
     best: Fraction | None = None
     with time_limited(deadline):
-        for count in STEPS_OF_PARTS:
+        for count in SETTINGS.steps_of_parts:
             if options.max_steps is not None and count > options.max_steps:
                 return
             yield count, None, ""

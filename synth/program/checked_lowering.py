@@ -2,8 +2,8 @@
 
 `lower` makes a two-sided program (synth.program.lowering.lower), `onesided` a one-sided one
 (synth.program.onesided.lower). The functions behind them trust their schedule. Beside their errors, these here raise
-VerificationError with the place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends. Sends of
-switches that multicast are emulated by sends from rank to rank.
+VerificationError with the place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends. Two-sided
+programs emulate the sends of switches that multicast by sends from rank to rank.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_sends(sends: int) -> None:
         )
 
 
-def _replayed(lowering: Lowering) -> Lowering:
+def _replayed(lowering: Lowering, *, emulates: bool) -> Lowering:
     @wraps(lowering)
     @collector_off()
     def checked(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Program:
@@ -53,7 +53,7 @@ def _replayed(lowering: Lowering) -> Lowering:
         except VerificationError as error:
             title = f"{schedule.collective.name} on {schedule.network.name}"
             raise VerificationError(f"{title}: no program is made of a wrong schedule: {error}") from None
-        if schedule.uses_multicast:
+        if emulates and schedule.uses_multicast:
             schedule = unicast(schedule)
             check_sends(schedule.sends)
         return lowering(schedule, options)
@@ -61,5 +61,5 @@ def _replayed(lowering: Lowering) -> Lowering:
     return checked
 
 
-lower = _replayed(two_sided.lower)
-onesided = _replayed(one_sided.onesided)
+lower = _replayed(two_sided.lower, emulates=True)
+onesided = _replayed(one_sided.onesided, emulates=False)

@@ -21,6 +21,10 @@ A program is one of two styles. *Two-sided* (MSCCL-IR): block (send, recv, chann
     get   dst ← src, src on another rank        wait     for one signal from the peer of each port
     reduce  dst.. ← src0 ⊕ src1 ⊕ ..            barrier  the blocks of `group` (this rank's) meet
     cpy   dst.. ← src                           flush    the ports' puts have left
+    glres   dst.. ← src0 ⊕ src1 ⊕ ..            gstore   dst.. ← src            through a switch that multicasts
+
+`glres` (group load-reduce-store) reads a span on each rank of a group, this rank among them, and writes one on each.
+`gstore` writes a span of this rank to one on each rank of a group. Spans on one side have one buffer and offset.
 
 An op starts when the op before it in its block has ended and every op of `deps` has. `flag`: others may wait for it.
 A span with `packet` carries its own flags: who reads it waits for the writer of this use of the span.
@@ -28,6 +32,7 @@ A span with `packet` carries its own flags: who reads it waits for the writer of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -37,9 +42,10 @@ from synth.model.collective import Collective
 SCHEMA = "synth.program/1"
 SENDING = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVING = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
-REDUCING = frozenset({"rrs", "rrc", "rrcs", "re", "reduce"})
+REDUCING = frozenset({"rrs", "rrc", "rrcs", "re", "reduce", "glres"})
 TWO_SIDED = frozenset({"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"})
-ONE_SIDED = frozenset({"put", "get", "reduce", "cpy", "signal", "wait", "flush", "barrier", "nop"})
+SWITCHED = frozenset({"glres", "gstore"})
+ONE_SIDED = SWITCHED | {"put", "get", "reduce", "cpy", "signal", "wait", "flush", "barrier", "nop"}
 CODES = TWO_SIDED | ONE_SIDED
 BUFFERS = ("i", "o", "s")
 PROTOCOLS = ("Simple", "LL", "LL128")
@@ -55,6 +61,14 @@ class Span(NamedTuple):
     offset: int
     rank: int | None = None
     packet: bool = False
+
+
+def owners(rank: int, spans: Iterable[Span]) -> list[int]:
+    """Return the rank on which each of `spans` lies, as an op of `rank` names them."""
+    found = []
+    for span in spans:
+        found.append(rank if span.rank is None else span.rank)
+    return found
 
 
 class Dep(NamedTuple):

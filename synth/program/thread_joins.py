@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from synth.program.buffer_layout import Layout
-from synth.program.program import Block, Dep, Gpu, Op, Program, Span
+from synth.program.program import SWITCHED, Block, Dep, Gpu, Op, Program, Span
 
 Key = tuple[str, int]  # one chunk of a rank's memory; input and output have the same keys where they are one memory
 Keys = Callable[[int, Span, int], tuple[Key, ...]]
-DATA = frozenset({"put", "get", "cpy", "reduce"})
+DATA = SWITCHED | {"put", "get", "cpy", "reduce"}
 JOINING = frozenset({"nop", "barrier"})
 
 

@@ -28,6 +28,8 @@ COLOURS = {
     "rrc": "#d99000",
     "re": "#d99000",
     "reduce": "#d99000",
+    "glres": "#d99000",
+    "gstore": "#1764ab",
     "cpy": "#777777",
 }
 OTHER = "#aaaaaa"

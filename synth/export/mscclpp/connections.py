@@ -1,13 +1,19 @@
-"""Connections of one rank of an MSCCL++ plan: channels, remote buffers, and semaphores between its thread blocks."""
+"""Connections of one rank of an MSCCL++ plan: channels, remote buffers, and semaphores between its thread blocks.
+
+A switch channel joins one buffer of all ranks of a group. Every rank of the group lists it, in the same order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from synth.errors import SynthError
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, Dep, Gpu, Op, Port, Span
+from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Dep, Gpu, Op, Port, Program, Span, owners
+
+# The ranks of the group, ascending, and the buffer.
+SwitchChannel = tuple[tuple[int, ...], str]
 
 
 @dataclass(frozen=True)
@@ -15,8 +21,8 @@ class Connections:
     """The numbered channels, remote buffers and semaphores of one rank; the number of each is its index here.
 
     `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
-    `semaphores`: (releasing block, acquiring block). `deps[block, op]`: the dependencies of an op that no earlier op of
-    its block has waited for. `barriers`: groups of blocks.
+    `switches`: the switch channels. `semaphores`: (releasing block, acquiring block). `deps[block, op]`: the
+    dependencies of an op that no earlier op of its block has waited for. `barriers`: groups of blocks.
     """
 
     channels: Mapping[str, tuple[Port, ...]]
@@ -25,10 +31,14 @@ class Connections:
     semaphores: tuple[tuple[int, int], ...]
     deps: Mapping[tuple[int, int], tuple[Dep, ...]]
     barriers: tuple[tuple[int, ...], ...]
+    switches: tuple[SwitchChannel, ...]
 
     @staticmethod
-    def of(gpu: Gpu) -> Connections:
-        """Return the connections of `gpu`. Raises SynthError if a plan cannot express them."""
+    def of(gpu: Gpu, switches: Iterable[SwitchChannel]) -> Connections:
+        """Return the connections of `gpu`. Raises SynthError if a plan cannot express them.
+
+        `switches`: the switch channels of the program; the rank has those that it is a member of.
+        """
         ports: dict[str, tuple[Port, ...]] = {}
         for kind in PORT_KINDS:
             kind_ports = {port for block in gpu.blocks for port in block.ports if port.kind == kind}
@@ -44,9 +54,8 @@ class Connections:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 kind = access_kind(gpu, b, i)
-                for span in (*op.src, *op.dst):
-                    if span.rank is not None:
-                        access.setdefault((span.rank, span.buffer), set()).add(kind)
+                for span in remote(op):
+                    access.setdefault((span.rank or 0, span.buffer), set()).add(kind)
         buffers = tuple(sorted(access, key=lambda item: (item[0], BUFFERS.index(item[1]))))
         deps = _deps(gpu)
         pairs = sorted({(dep.block, b) for (b, _), op_deps in deps.items() for dep in op_deps})
@@ -59,7 +68,8 @@ class Connections:
         kinds: dict[tuple[int, str], tuple[str, ...]] = {}
         for key, buffer_kinds in access.items():
             kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
-        return Connections(ports, buffers, kinds, tuple(pairs), deps, tuple(groups))
+        mine = tuple(channel for channel in switches if gpu.rank in channel[0])
+        return Connections(ports, buffers, kinds, tuple(pairs), deps, tuple(groups), mine)
 
     def channel_documents(self) -> list[dict]:
         """Return the field `channels` of the gpu."""
@@ -67,6 +77,9 @@ class Connections:
         for kind, ports in self.channels.items():
             if ports:
                 documents.append({"channel_type": kind, "connected_to": [port.peer for port in ports]})
+        for ranks, buffer in self.switches:
+            group = {"size": len(ranks), "ranks": list(ranks)}
+            documents.append({"channel_type": "switch", "buffer_type": buffer, "rank_groups": [group]})
         return documents
 
     def buffer_documents(self) -> list[dict]:
@@ -94,8 +107,28 @@ def place(gpu: Gpu, block: int, op: int) -> str:
 
 
 def remote(op: Op) -> list[Span]:
-    """Return the spans of `op` on other ranks."""
+    """Return the spans of `op` on other ranks that it reaches without a switch."""
+    if op.code in SWITCHED:
+        return []
     return [span for span in (*op.src, *op.dst) if span.rank is not None]
+
+
+def switch_channel(rank: int, spans: Sequence[Span]) -> SwitchChannel:
+    """Return the switch channel of the operands `spans` of an op of `rank`, one on each rank of the group."""
+    return tuple(sorted(owners(rank, spans))), spans[0].buffer
+
+
+def switch_channels(program: Program) -> list[SwitchChannel]:
+    """Return the switch channels of all ranks, in the order in which the ranks list them."""
+    channels: set[SwitchChannel] = set()
+    for gpu in program.gpus:
+        for block in gpu.blocks:
+            for op in block.ops:
+                if op.code == "glres":
+                    channels.add(switch_channel(gpu.rank, op.src))
+                if op.code in SWITCHED:
+                    channels.add(switch_channel(gpu.rank, op.dst))
+    return sorted(channels)
 
 
 def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[Dep, ...]]:

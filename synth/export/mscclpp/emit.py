@@ -6,6 +6,7 @@ Operations of a plan, and ops of the program:
     copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
     re res rre rres           reduce of plain chunks       rppkt   put of packets into packets
     repkt respkt recpkt ..    reduce of packets and, last, a plain chunk; to a plain chunk, own packets, others' packets
+    glres gstore              the same, over switch channels: one for each buffer that the ranks of a group reach so
     sem_release sem_acquire   `flag` and `deps` of a nop: one semaphore from block to block
 
 `flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. Wherever
@@ -17,13 +18,14 @@ the largest scratch of any.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
 
 from synth.errors import SynthError
 from synth.export.msccl_xml.limits import check_root, root_warning
-from synth.export.mscclpp.connections import Connections
+from synth.export.mscclpp.connections import Connections, SwitchChannel, switch_channels
 from synth.export.mscclpp.thread_block import block_document
 from synth.export.request import Target
 from synth.program import plan_limits as limits
@@ -55,6 +57,8 @@ class Mscclpp:
         ]
         if program.collective is not None and program.collective.combining:
             remarks.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
+        if switch_channels(program):
+            remarks.append("its switch channels (NVLS) need GPUs from sm_90 on, and buffers of MSCCL++'s own allocator")
         remarks += [warning] if (warning := root_warning(program)) else []
         return (*remarks, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
 
@@ -82,6 +86,7 @@ def document(program: Program) -> dict:
         # every second launch counts the offset of a packet on another rank from the middle of the sender's scratch
         scratch = max(gpu.scratch for gpu in program.gpus)
         program = replace(program, gpus=tuple(gpu._replace(scratch=scratch) for gpu in program.gpus))
+    switches = switch_channels(program)
     low, high = message_sizes(program)
     return {
         "name": program.name,
@@ -89,7 +94,7 @@ def document(program: Program) -> dict:
         "protocol": program.protocol,
         "inplace": program.in_place == "in",
         "reuse_resources": False,
-        "gpus": [_gpu(gpu, program) for gpu in program.gpus],
+        "gpus": [_gpu(gpu, switches) for gpu in program.gpus],
         "num_threads_per_block": THREADS,
         "use_double_scratch_buffer": packets,
         "buffer_alignment": limits.ALIGNMENT,
@@ -167,9 +172,9 @@ def select(algorithms, request):
 """
 
 
-def _gpu(gpu: Gpu, program: Program) -> dict:
+def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel]) -> dict:
     inputs, outputs = limits.chunk_counts(gpu)
-    wiring = Connections.of(gpu)
+    wiring = Connections.of(gpu, switches)
     blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
     return {
         "id": gpu.rank,

@@ -1,6 +1,6 @@
 """Reader of MSCCL++ execution plans from any source as Programs.
 
-Features without a counterpart in a Program are refused with their place: switch channels (multimem), pipelines,
+Features without a counterpart in a Program are refused with their place: packets through switches, pipelines,
 thread-block groups (an op dealt out over blocks), semaphores that several blocks share. `pws` on a port channel becomes
 put and signal; on a memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as
 `signal` and `wait`. A `flush` without destinations does nothing in the kernel and is omitted.
@@ -9,11 +9,13 @@ put and signal; on a memory channel the kernel never signals, so it is refused. 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
+from synth.export.mscclpp.connections import SwitchChannel
 from synth.export.mscclpp.emit import COLLECTIVE_NAMES, message_ratios
 from synth.export.mscclpp.json_fields import Node
 from synth.export.mscclpp.read_block import BlockReader
@@ -54,9 +56,11 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
         fields["buffer_alignment"].fail(f"is no multiple of {limits.ALIGNMENT}")
     if "num_threads_per_block" in fields:
         fields["num_threads_per_block"].whole(1, 1024)
-    gpus = [_Gpu(node, rank) for rank, node in enumerate(fields["gpus"].items(MAX_RANKS))]
+    nodes = fields["gpus"].items(MAX_RANKS)
+    gpus = [_Gpu(node, rank, len(nodes)) for rank, node in enumerate(nodes)]
     if not gpus:
         fields["gpus"].fail("is empty")
+    _check_switches(gpus, fields["gpus"])
     sizes = [gpu.sizes for gpu in gpus]
     _check_scratch(fields, protocol, any(size["s"] for size in sizes))
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
@@ -70,6 +74,16 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     least, greatest = message_ratios(program)
     top_bytes = None if high == UNLIMITED else int(high / greatest)
     return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)
+
+
+def _check_switches(gpus: list[_Gpu], node: Node) -> None:
+    """Refuse switch channels that a rank of their group does not list, or not as often as the others."""
+    listed = [Counter(gpu.switches) for gpu in gpus]
+    for rank, channels in enumerate(listed):
+        for (ranks, buffer), count in channels.items():
+            for member in ranks:
+                if listed[member][ranks, buffer] != count:
+                    node.fail(f"rank {member} does not list the switch channels of rank {rank} over ranks {ranks}")
 
 
 def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> None:
@@ -156,17 +170,18 @@ def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple
 class _Gpu:
     """One entry of `gpus`, read in two passes: the bounds of spans depend on the buffer sizes of all ranks."""
 
-    def __init__(self, node: Node, rank: int) -> None:
+    def __init__(self, node: Node, rank: int, ranks: int) -> None:
         self.rank = rank
+        self.switches: list[SwitchChannel] = []
         self.fields = fields = node.fields(_GPU, ("semaphores",))
         if fields["id"].whole(0, MAX_RANKS) != rank:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {rank}")
         inputs, outputs = (fields[key].whole(1, MAX_CHUNKS) for key in ("input_chunks", "output_chunks"))
+        self.ports = self._ports(ranks)
         self.sizes = {"i": inputs, "o": outputs, "s": fields["scratch_chunks"].whole(0, MAX_CHUNKS)}
 
     def program(self, sizes: list[dict[str, int]]) -> Gpu:
         """Return the rank's part of the program; ``sizes[rank][buffer]`` in chunks."""
-        ports = self._ports(len(sizes))
         buffers = [self._buffer(node, len(sizes)) for node in self.fields["remote_buffers"].items(MAX_CHANNELS)]
         counts = []
         if "semaphores" in self.fields:
@@ -175,7 +190,7 @@ class _Gpu:
         nodes = self.fields["threadblocks"].items(MAX_BLOCKS)
         if not nodes:
             self.fields["threadblocks"].fail("is empty; a kernel has at least one thread block")
-        readers = [BlockReader(node, b, self.rank, ports, buffers, sizes) for b, node in enumerate(nodes)]
+        readers = [BlockReader(node, b, self, buffers, sizes) for b, node in enumerate(nodes)]
         self._barriers(readers)
         blocks = with_semaphores(readers, len(counts))
         return Gpu(self.rank, self.sizes["i"], self.sizes["o"], self.sizes["s"], tuple(blocks))
@@ -185,7 +200,8 @@ class _Gpu:
         seen: dict[tuple[str, int], int] = {}
         for node in self.fields["channels"].items(MAX_CHANNELS):
             if isinstance(node.value, dict) and node.value.get("channel_type") == "switch":
-                node.fail("switch channels (multimem) have no counterpart in a program")
+                self._switch_channels(node, ranks)
+                continue
             fields = node.fields(("channel_type", "connected_to"))
             kind = fields["channel_type"].text(PORT_KINDS)
             for entry in fields["connected_to"].items(MAX_CHANNELS):
@@ -195,6 +211,19 @@ class _Gpu:
                 seen[kind, peer] = seen.get((kind, peer), -1) + 1
                 ports[kind].append(Port(kind, peer, seen[kind, peer]))
         return ports
+
+    def _switch_channels(self, node: Node, ranks: int) -> None:
+        """Read one entry of switch channels: a channel for each of its groups, which all have the rank itself."""
+        fields = node.fields(("channel_type", "buffer_type", "rank_groups"))
+        buffer = fields["buffer_type"].text(BUFFERS)
+        for entry in fields["rank_groups"].items(MAX_CHANNELS):
+            group = entry.fields(("size", "ranks"))
+            members = [member.whole(0, ranks - 1) for member in group["ranks"].items(MAX_RANKS)]
+            if len(set(members)) < len(members) or len(members) < 2 or self.rank not in members:
+                group["ranks"].fail(f"is no group of two ranks or more, once each, with rank {self.rank}")
+            if group["size"].whole(0, MAX_RANKS) != len(members):
+                group["size"].fail(f"is {group['size'].value}, the group has {len(members)} ranks")
+            self.switches.append((tuple(sorted(members)), buffer))
 
     def _buffer(self, node: Node, ranks: int) -> tuple[int, str, tuple[str, ...]]:
         fields = node.fields(("rank", "type", "access_channel_types"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from synth.export.mscclpp.connections import SwitchChannel
 from synth.export.mscclpp.json_fields import Node
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, Block, Dep, Op, Port, Span
+from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Op, Port, Span, owners
 
 _OPERANDS = (
     "channel_type",
@@ -26,16 +29,23 @@ _OPERANDS = (
 )
 _REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt")
 _SIGNALS = {"signal": "signal", "wait": "wait", "rlxsignal": "signal", "rlxwait": "wait", "flush": "flush"}
-_OUTSIDE = {"glres": "multimem reductions have", "gstore": "multimem stores have", "gstorepkt": "multimem stores have",
-            "pipeline": "pipelines have"}  # fmt: skip
+_OUTSIDE = {"gstorepkt": "packets through switches have", "pipeline": "pipelines have"}
 Buffers = list[tuple[int, str, tuple[str, ...]]]
+
+
+class Channels(Protocol):
+    """A rank with its ports by kind and its switch channels, in the order of the plan."""
+
+    rank: int
+    ports: dict[str, list[Port]]
+    switches: list[SwitchChannel]
 
 
 class BlockReader:
     """Reader of one entry of `threadblocks`: it converts the ops and collects the uses of semaphores and barriers.
 
-    The caller matches those with the rank's other blocks and then calls `block_of`. `ports`: the rank's channels by
-    kind. `buffers`: its remote buffers as (rank, buffer, kinds of channel). `sizes`: chunks of each buffer, by rank.
+    The caller matches those with the rank's other blocks and then calls `block_of`. `channels`: the rank and its
+    channels. `buffers`: its remote buffers as (rank, buffer, kinds of channel). `sizes`: chunks of buffers, by rank.
     `acquires` and `releases`: (op, semaphore, place) in order. `barriers`: number → (blocks that meet, place). Raises
     FormatError with the place in the document.
     """
@@ -44,19 +54,26 @@ class BlockReader:
         self,
         node: Node,
         number: int,
-        rank: int,
-        ports: dict[str, list[Port]],
+        channels: Channels,
         buffers: Buffers,
         sizes: list[dict[str, int]],
     ) -> None:
-        self.number, self.rank, self.sizes, self.node = number, rank, sizes, node
+        self.number, self.rank, self.sizes, self.node = number, channels.rank, sizes, node
+        ports = channels.ports
         fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
         if fields["id"].whole(0, 1 << 20) != number:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {number}")
         self.mine: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
-        for entry in fields["channels"].items(len(PORT_KINDS)):
+        self.switches: list[SwitchChannel] = []
+        for entry in fields["channels"].items(len(PORT_KINDS) + 1):
             found = entry.fields(("channel_type", "channel_ids"))
-            kind = found["channel_type"].text(PORT_KINDS)
+            kind = found["channel_type"].text((*PORT_KINDS, "switch"))
+            if kind == "switch":
+                for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
+                    if not channels.switches:
+                        channel.fail("the rank has no switch channel")
+                    self.switches.append(channels.switches[channel.whole(0, len(channels.switches) - 1)])
+                continue
             for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
                 if not ports[kind]:
                     channel.fail(f"the rank has no {kind} channel")
@@ -118,6 +135,8 @@ class BlockReader:
             self.ops.append(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
         elif name in _REDUCTIONS:
             self._reduce(name, node, fields)
+        elif name in SWITCHED:
+            self._switch_op(name, node, fields)
         else:
             fields["name"].fail(f"unknown operation {name[:40]!r}")
 
@@ -227,6 +246,42 @@ class BlockReader:
         src = (*away, plain) if packets else (plain, *away)  # the kernel adds packets up first
         self.ops.append(Op("reduce", src, dst, counts.pop(), ports=self._channels(fields)))
 
+    def _switch_op(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        if "channel_type" not in fields:
+            node.fail("'channel_type' is missing")
+        fields["channel_type"].text(("switch",))
+        if "reduce_op" in fields:
+            fields["reduce_op"].text(("sum",))
+        dst, count = self._group(node, fields, "dst_buff")
+        if name == "glres":
+            src, other = self._group(node, fields, "src_buff")
+            self._plain(node, owners(self.rank, src) == owners(self.rank, dst), "has one group of ranks on both sides")
+        else:
+            if "src_buff" not in fields or len(entries := fields["src_buff"].items(limits.OP_BUFFERS)) != 1:
+                node.fail("expected one entry in 'src_buff'")
+            span, other = self._span(entries[0], "memory")
+            self._plain(node, span.rank is None, "stores a chunk of the rank")
+            src = (span,)
+        self._plain(node, count == other, "stores as many chunks as it reads")
+        self.ops.append(Op(name, src, dst, count))
+
+    def _group(self, node: Node, fields: dict[str, Node], key: str) -> tuple[tuple[Span, ...], int]:
+        """Return the span on each rank of the group of a switch channel, and the number of chunks."""
+        if key not in fields or len(entries := fields[key].items(limits.OP_BUFFERS)) != 1:
+            node.fail(f"expected one entry in {key!r}")
+        found = entries[0].fields(("switch_channel_id", "index", "size"))
+        if not self.switches:
+            entries[0].fail("the thread block has no switch channel")
+        ranks, buffer = self.switches[found["switch_channel_id"].whole(0, len(self.switches) - 1)]
+        size = min(self.sizes[rank][buffer] for rank in ranks)
+        if size == 0:
+            entries[0].fail(f"buffer {buffer} of a rank of the group is empty")
+        offset = found["index"].whole(0, size - 1)
+        spans = []
+        for rank in ranks:
+            spans.append(Span(buffer, offset, None if rank == self.rank else rank))
+        return tuple(spans), found["size"].whole(1, size - offset)
+
     # ------------------------------------------------------------ operands
 
     @staticmethod
@@ -264,7 +319,7 @@ class BlockReader:
     def _span(self, node: Node, kind: str) -> tuple[Span, int]:
         fields = node.fields(("index", "size"), ("type", "buffer_id", "switch_channel_id"))
         if "switch_channel_id" in fields or ("type" in fields) == ("buffer_id" in fields):
-            node.fail("expected one of 'type' and 'buffer_id'; switch channels have no counterpart in a program")
+            node.fail("expected one of 'type' and 'buffer_id'; glres and gstore alone use switch channels")
         owner, name = None, ""
         if "type" in fields:
             name = fields["type"].text(BUFFERS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from synth.errors import SynthError
-from synth.export.mscclpp.connections import Connections, access_kind, place, remote
+from synth.export.mscclpp.connections import Connections, SwitchChannel, access_kind, place, remote, switch_channel
 from synth.program import plan_limits as limits
-from synth.program.program import PORT_KINDS, Gpu, Op, Port, Span
+from synth.program.program import PORT_KINDS, SWITCHED, Gpu, Op, Port, Span
 
 
 def block_document(number: int, gpu: Gpu, wiring: Connections) -> dict:
@@ -29,6 +29,11 @@ class _Block:
                 if op_kind == kind:
                     reached.update((span.rank, span.buffer) for span in remote(op))
             self.buffers[kind] = [i for i, key in enumerate(wiring.buffers) if key in reached]
+        used: set[SwitchChannel] = set()
+        for op in self.block.ops:
+            if op.code in SWITCHED:
+                used.update(switch_channel(gpu.rank, spans) for spans in (op.src, op.dst) if len(spans) > 1)
+        self.switches = [channel for channel in wiring.switches if channel in used]
 
     def document(self) -> dict:
         where = f"rank {self.gpu.rank} block {self.number}"
@@ -54,6 +59,13 @@ class _Block:
             if ports:
                 ids = [self.wiring.channels[kind].index(port) for port in ports]
                 channels.append({"channel_type": kind, "channel_ids": ids})
+        if len(self.switches) > limits.BLOCK_CHANNELS:
+            raise SynthError(
+                f"{where} uses {len(self.switches)} switch channels, MSCCL++ takes {limits.BLOCK_CHANNELS}"
+            )
+        if self.switches:
+            ids = [self.wiring.switches.index(channel) for channel in self.switches]
+            channels.append({"channel_type": "switch", "channel_ids": ids})
         return {
             "id": self.number,
             "ops": ops,
@@ -114,6 +126,12 @@ class _Block:
             return self.copy(i, op)
         if op.code == "reduce":
             return self.reduce(i, op)
+        if op.code == "glres":
+            buffers = {"src_buff": self.switch_span(op, op.src), "dst_buff": self.switch_span(op, op.dst)}
+            return {"name": "glres", **buffers, "channel_type": "switch", "reduce_op": "sum"}
+        if op.code == "gstore":
+            buffers = {"src_buff": self.spans(i, op, op.src), "dst_buff": self.switch_span(op, op.dst)}
+            return {"name": "gstore", **buffers, "channel_type": "switch"}
         return self.refuse(i, "has no counterpart in a plan")
 
     def put(self, i: int, op: Op) -> dict:
@@ -217,6 +235,10 @@ class _Block:
         if len(spans) > limits.OP_BUFFERS:
             self.refuse(i, f"has {len(spans)} buffers on one side, MSCCL++ takes {limits.OP_BUFFERS}")
         return [self.span(i, op, span) for span in spans]
+
+    def switch_span(self, op: Op, spans: tuple[Span, ...]) -> list[dict]:
+        number = self.switches.index(switch_channel(self.gpu.rank, spans))
+        return [{"switch_channel_id": number, "index": spans[0].offset, "size": op.count}]
 
     def span(self, i: int, op: Op, span: Span) -> dict:
         if span.packet and span.buffer != "s":

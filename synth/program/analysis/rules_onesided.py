@@ -15,7 +15,7 @@ from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import Block, Gpu, Program, Span
+from synth.program.program import SWITCHED, Block, Gpu, Program, Span
 from synth.program.runtimes import Runtime
 
 # written here again rather than taken from plan_limits.py: the analysis shares no code with the lowering
@@ -196,7 +196,7 @@ def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding
             yield error("operands", place, "cpy stays on its rank in a plan: put writes to another, get reads from one")
         if len(op.ports) > OP_PORTS:
             yield error("channels", place, f"uses {len(op.ports)} channels at once, an operation {OP_PORTS}")
-        if max(len(op.src), len(op.dst)) > OP_SPANS:
+        if max(len(op.src), len(op.dst)) > OP_SPANS and op.code not in SWITCHED:
             yield error(
                 "operands", place, f"has {max(len(op.src), len(op.dst))} buffers on one side, an operation {OP_SPANS}"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synth.program.analysis.finding import Finding, error
-from synth.program.program import BUFFERS, ONE_SIDED, TWO_SIDED, Block, Gpu, Op, Program, Span
+from synth.program.program import BUFFERS, ONE_SIDED, SWITCHED, TWO_SIDED, Block, Gpu, Op, Program, Span, owners
 
 # code → (source spans, destination spans), None: one or more
 SHAPES: dict[str, tuple[int | None, int | None]] = {
@@ -23,6 +23,8 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
     "put": (None, None),
     "get": (1, 1),
     "reduce": (None, None),
+    "glres": (None, None),
+    "gstore": (1, None),
     "signal": (0, 0),
     "wait": (0, 0),
     "flush": (0, 0),
@@ -95,6 +97,8 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
             )
     if op.code == "put" and len(op.src) not in (1, len(op.dst)):
         yield error("operands", here, f"put has {len(op.src)} sources for {len(op.dst)} destinations; one, or one each")
+    if op.code in SWITCHED:
+        yield from _group(gpu, here, op)
     if op.count < 1:
         yield error("count", here, f"count is {op.count}; at least 1 is needed")
     for span in (*op.src, *op.dst):
@@ -125,6 +129,25 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
             here,
             f"the barrier's group {list(op.group)} is not a set of this gpu's blocks with block {b} in it",
         )
+
+
+def _group(gpu: Gpu, here: tuple[int, int, int], op: Op) -> Iterator[Finding]:
+    """Yield errors where the operands of a switch are not one span on each rank of one group with this rank in it."""
+    groups = []
+    for spans in (op.dst, op.src) if op.code == "glres" else (op.dst,):
+        groups.append(sorted(owners(gpu.rank, spans)))
+        if len({(span.buffer, span.offset) for span in spans}) > 1:
+            yield error("group-place", here, f"{op.code} names different places on the ranks of its group: one for all")
+    group = set(groups[0])
+    if len(group) < 2 or gpu.rank not in group or any(ranks != sorted(group) for ranks in groups):
+        text = (
+            f"{op.code} is over ranks {groups[0]}: a group of two ranks or more, once each, rank {gpu.rank} among them"
+        )
+        yield error("group-place", here, text)
+    if op.code == "gstore" and any(span.rank not in (None, gpu.rank) for span in op.src):
+        yield error("operands", here, "gstore reads the memory of its own rank")
+    if any(span.packet for span in (*op.src, *op.dst)):
+        yield error("operands", here, f"{op.code} moves plain chunks, no packets")
 
 
 def _span(program: Program, gpu: Gpu, here: tuple[int, int, int], op: Op, span: Span) -> Iterator[Finding]:

@@ -1,5 +1,7 @@
 """Lowering of a schedule to a one-sided Program for MSCCL++: puts, signals and waits, or packets.
 
+A switch send becomes an op of the rank that issues it (`tasks.switch_moves`).
+
 Thread block k of every rank moves the same chunks, in the order of the schedule's steps, and talks only to block k of
 other ranks through channels of its own. So no block waits for another of its rank, and ops are ordered only as a
 chunk's path through the ranks demands. Chunks of one unit that always travel together are moved by one op. A block that
@@ -40,6 +42,8 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     boxes = (0,) * n if options.nodes is None else options.nodes
     if protocol not in ("Simple", "LL"):
         raise UsageError(f"MSCCL++ has no protocol {protocol}; Simple and LL (packets) exist")
+    if protocol == "LL" and schedule.uses_multicast:
+        raise UsageError("packets do not pass switches that multicast; use the Simple protocol")
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
     layout = Layout(schedule.collective, schedule.chunks * instances)

@@ -4,8 +4,9 @@ In every step a rank first puts the chunks that it sends, then signals each rece
 and adds up the arrivals. Copies go straight to the home of the chunk: the output, or scratch on ranks that only pass it
 on. Contributions to sums go to scratch slots. A put needs the destination to be free. If the sender's vector clock does
 not know of its last use, the owner signals first ("ready"). If the sender does not even know that the owner has entered
-the kernel, the owner sends that signal before all else. A put through a port channel is read from memory later: until
-the receiver is known to have it, or the port is flushed, its source is not written and the kernel not left.
+the kernel, the owner sends that signal before all else. An op through a switch needs what puts to all ranks of its
+group need, and where it reads from them, their sources too. A put through a port channel is read from memory later:
+until the receiver is known to have it, or the port is flushed, its source is not written and the kernel not left.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from synth.errors import SynthError
 from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
-from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, GroupTransfer
+from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, GroupTransfer, SwitchTransfer
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 from synth.program.thread_joins import Key
@@ -28,6 +30,13 @@ class _Put(NamedTuple):
     src: Span
     dst: Span  # on the receiver
     slot: bool
+
+
+class _PlannedSwitchOp(NamedTuple):
+    """An op through a switch, and puts to the other ranks of its group with the same effect there."""
+
+    move: SwitchTransfer
+    puts: list[_Put]
 
 
 class _Read(NamedTuple):
@@ -73,8 +82,10 @@ class SimpleWriter:
         self._save_inputs()
         for t in range(self.steps):
             puts = self._plan(t)
-            self._make_ready(puts)
-            arrivals, learned = self._send(puts)
+            through = self._plan_switch_moves(t)
+            stores = [put for _, op_puts in through for put in op_puts]
+            self._make_ready([*puts, *stores, *self._read_by_switches(through)])
+            arrivals, learned = self._send(puts, through)
             if t == 0 and not self.memory.collective.combining and not self.memory.aliased:
                 self._copy_inputs()
             self._wait(arrivals, learned)
@@ -163,14 +174,69 @@ class SimpleWriter:
         for writer, clocks in sorted(learned.items()):
             self.block.wait(writer, clocks)
 
-    def _send(self, puts: list[_Put]) -> tuple[dict[int, dict[int, list[_Put]]], dict[int, dict[int, tuple[int, ...]]]]:
-        """Put and signal; return receiver → sender → its puts, and receiver → sender → the clock its signal carries."""
+    def _plan_switch_moves(self, t: int) -> list[_PlannedSwitchOp]:
+        """Return the ops through switches of step `t`, each with the puts to other ranks that have its effect.
+
+        Raises SynthError where the ranks of a group hold a chunk at different places.
+        """
+        planned = []
+        for g, group in enumerate(self.groups):
+            sending = {move.src for move in group.moves[t]}
+            moving = sending | {move.dst for move in group.moves[t]}
+            for move in group.switch_moves[t] if group.switch_moves else ():
+                others = [rank for rank in move.members if rank != move.rank]
+                if moving.intersection(others) or (move.code == "glres" and move.rank in sending):
+                    raise SynthError("a rank sends or receives a chunk in the step in which a switch stores it there")
+                homes = [self.home[g].get(rank) for rank in move.members]
+                readers = move.members if move.code == "glres" else (move.rank,)
+                sources = [self.value[g][rank] for rank in readers]
+                target = homes[0]
+                if target is None or len(set(homes)) > 1 or len(set(sources)) > 1:
+                    ranks = ", ".join(map(str, move.members))
+                    raise SynthError(
+                        f"ranks {ranks} do not hold chunk {group.first} at one place of one buffer, as the operations "
+                        f"of a switch need"
+                    )
+                kind = "copy" if move.final else "overwritten"
+                puts = [_Put(g, GroupTransfer(move.rank, rank, kind), sources[0], target, False) for rank in others]
+                planned.append(_PlannedSwitchOp(move, puts))
+        return planned
+
+    @staticmethod
+    def _read_by_switches(through: list[_PlannedSwitchOp]) -> list[_Put]:
+        """Return puts to the memory of other ranks that the ops read, which must be as ready as what they write."""
+        reads = []
+        for move, puts in through:
+            if move.code == "glres":
+                reads += [put._replace(dst=put.src) for put in puts]
+        return reads
+
+    def _switch_op(self, op: _PlannedSwitchOp) -> None:
+        """Append an op through a switch to its rank."""
+        move, puts = op
+        g, rank, first = puts[0].group, move.rank, puts[0]
+
+        sources = _on_all(move, first.src) if move.code == "glres" else (first.src,)
+        self._local(rank, Op(move.code, sources, _on_all(move, first.dst), self.groups[g].count))
+        self.value[g][rank] = self.home[g][rank]
+
+    def _send(
+        self, puts: list[_Put], through: list[_PlannedSwitchOp]
+    ) -> tuple[dict[int, dict[int, list[_Put]]], dict[int, dict[int, tuple[int, ...]]]]:
+        """Put, store through switches and signal.
+
+        Return receiver → sender → its puts, and receiver → sender → the clock its signal carries.
+        """
         arrivals: dict[int, dict[int, list[_Put]]] = {}
         same_source: dict[tuple[int, int, Span, str], list[_Put]] = {}
         for put in sorted(puts, key=lambda put: put.move.src):
             kind = self.block.kind(put.move.src, put.move.dst)
             same_source.setdefault((put.move.src, put.group, put.src, kind), []).append(put)
             arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
+        for op in through:  # before the puts, which may read what an op stores on its own rank for long
+            self._switch_op(op)
+            for put in op.puts:
+                arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
         for (rank, g, src, kind), same_puts in same_source.items():
             for i in range(0, len(same_puts), OP_CHANNELS):
                 batch = same_puts[i : i + OP_CHANNELS]
@@ -178,9 +244,13 @@ class SimpleWriter:
                 src = self.memory.port_source(rank, src) if kind == "port" else src
                 ports = tuple(self.block.port(rank, put.move.dst) for put in batch)
                 self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
+        receivers: dict[int, set[int]] = {}
+        for receiver, senders in arrivals.items():
+            for sender in senders:
+                receivers.setdefault(sender, set()).add(receiver)
         learned: dict[int, dict[int, tuple[int, ...]]] = {}
-        for rank in sorted({put.move.src for put in puts}):
-            peers = sorted({put.move.dst for put in puts if put.move.src == rank})
+        for rank in sorted(receivers):
+            peers = sorted(receivers[rank])
             for peer, clock in self.block.signal(rank, peers).items():
                 learned.setdefault(peer, {})[rank] = clock
         return arrivals, learned
@@ -303,3 +373,11 @@ class SimpleWriter:
 
     def _free(self, rank: int, span: Span, count: int) -> None:
         self.free[rank].setdefault(count, []).append(span.offset)
+
+
+def _on_all(move: SwitchTransfer, span: Span) -> tuple[Span, ...]:
+    """Return `span` of each rank of the group, as the op's rank names it."""
+    spans = []
+    for member in move.members:
+        spans.append(span if member == move.rank else span._replace(rank=member))
+    return tuple(spans)

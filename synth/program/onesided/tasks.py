@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from synth.errors import SynthError
 from synth.model.collective import Collective
-from synth.model.schedule import Schedule
+from synth.model.schedule import Schedule, Send, SwitchSend
 from synth.program.buffer_layout import Layout
 from synth.program.program import InPlace, Span
 from synth.program.thread_joins import Key
@@ -31,12 +32,27 @@ class GroupTransfer(NamedTuple):
         return self.src == self.dst
 
 
+class SwitchTransfer(NamedTuple):
+    """One op of `rank` through a switch on the group `members`, which has the rank itself.
+
+    `code` is that of the op: "glres" adds up the values of all members and stores the sum on all, "gstore" stores the
+    value of `rank` on all. `final`: the stored value is the members' own from then on. A sum that `rank` alone needs is
+    stored on all as well, where it is overwritten.
+    """
+
+    rank: int
+    members: tuple[int, ...]
+    code: str
+    final: bool
+
+
 class ChunkGroup(NamedTuple):
     """`count` consecutive chunks, from chunk `first` on, that always travel together; `moves[step]`: transfers."""
 
     first: int
     count: int
     moves: tuple[tuple[GroupTransfer, ...], ...]
+    switch_moves: tuple[tuple[SwitchTransfer, ...], ...] = ()
 
 
 def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
@@ -47,6 +63,7 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     """
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
+    through = switch_moves(schedule)
     moves_by_step: list[dict[int, set[GroupTransfer]]] = [{} for _ in range(total)]
     for t, step in enumerate(schedule.steps):
         for send in step.sends:
@@ -57,14 +74,75 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
         for i in range(c):
-            if i + 1 < c and moves[base + i + 1] == moves[base + i]:
+            at = base + i
+            if i + 1 < c and moves[at + 1] == moves[at] and through[at + 1] == through[at]:
                 continue
             for k in range(instances):
-                keyed.append(
-                    ((k, run, unit), ChunkGroup((unit * instances + k) * c + run, i + 1 - run, moves[base + i]))
-                )
+                first = (unit * instances + k) * c + run
+                keyed.append(((k, run, unit), ChunkGroup(first, i + 1 - run, moves[at], through[at])))
             run = i + 1
     return tuple(group for _, group in sorted(keyed, key=lambda pair: pair[0]))
+
+
+def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], ...]]:
+    """Return for each chunk, and each step, the ops through switches: () for chunks without switch sends.
+
+    A sum that is fetched, and is next multicast by the same rank to the same group, becomes one op. Raises SynthError
+    for switch sends that the ops of a plan do not have.
+    """
+    moves: list[tuple[tuple[SwitchTransfer, ...], ...]] = [()] * (schedule.collective.units * schedule.chunks)
+    if not schedule.uses_multicast:
+        return moves
+    events: dict[int, list[tuple[int, Send | SwitchSend]]] = {}
+    for t, step in enumerate(schedule.steps):
+        for send in (*step.sends, *step.switch_sends):
+            events.setdefault(send.chunk, []).append((t, send))
+    for chunk, rows in events.items():
+        through: list[list[SwitchTransfer]] = [[] for _ in schedule.steps]
+        dropped: set[int] = set()
+        for i, (t, send) in enumerate(rows):
+            if not isinstance(send, SwitchSend) or i in dropped:
+                continue
+            if send.kind == "multicast-reduce":
+                raise SynthError(
+                    "the schedule adds to several ranks through a switch, for which MSCCL++ has no operation"
+                )
+            if send.kind == "multicast":
+                through[t].append(SwitchTransfer(send.rank, send.group, "gstore", True))
+                continue
+            following = _next_use(rows, i, send)
+            fused = following is not None and rows[following][1] == send._replace(kind="multicast")
+            if fused and following is not None:
+                dropped.add(following)
+            through[t].append(SwitchTransfer(send.rank, send.group, "glres", fused))
+        moves[chunk] = tuple(map(tuple, through))
+    return moves
+
+
+def _next_use(rows: list[tuple[int, Send | SwitchSend]], i: int, fetch: SwitchSend) -> int | None:
+    """Return the index of the first event after event `i`, a fetched sum, at its rank; None where there is none.
+
+    MSCCL++ stores the sum on all ranks of the group. Raises SynthError where one of the others still uses its value.
+    """
+    others = set(fetch.group) - {fetch.rank}
+    first = None
+    for k in range(i + 1, len(rows)):
+        t, send = rows[k]
+        if isinstance(send, SwitchSend):
+            sources = {send.rank} if send.kind != "fetch-reduce" else set(send.group)
+            received = set(send.group) - sources if send.kind == "multicast" else set[int]()
+        else:
+            sources = {send.src}
+            received = {send.dst} if send.kind == "copy" else set[int]()
+            sources |= {send.dst} - received
+        if t == rows[i][0] and others & (sources | received):
+            raise SynthError("a rank uses a chunk in the step in which its sum is fetched, which MSCCL++ overwrites")
+        if others & sources:
+            raise SynthError("a rank uses a chunk after its sum was fetched, which MSCCL++ overwrites there")
+        if first is None and (fetch.rank in sources | received or others & received):
+            first = k
+        others -= received
+    return first
 
 
 def _sorted_moves(by_step: dict[int, set[GroupTransfer]], steps: int) -> tuple[tuple[GroupTransfer, ...], ...]:

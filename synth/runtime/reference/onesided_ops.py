@@ -1,10 +1,11 @@
-"""Local ops of a rank, and one-sided ops on another rank's memory: put, get, reduce, signal, wait, barrier, flush.
+"""Local ops of a rank, and one-sided ops on another rank's memory: put, get, reduce, glres, gstore, signal ..
 
 A put over a memory port keeps its block busy until the last byte has left; its data arrive ⌈α⌉ later. Over a port
 channel a proxy does the work: the block goes on at once, the source is read when the bytes leave, and flush waits for
 that. A signal arrives ⌈α⌉ after it was sent, and not before the earlier puts to the same peer (memory: of this block;
 port: of this port). An op with several transfers begins them one after another, in order, each when its link is free. A
-packet span is ready for its readers once it has been written in this run.
+packet span is ready for its readers once it has been written in this run. Ops through a switch that multicasts are
+emulated by a message from each rank of the group, and to each.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class OneSidedOps:
     # ------------------------------------------------------------ data
 
     def _transfer(self, b: int, step: CompiledOp) -> Job:
-        """Carry out cpy, re, put, get or reduce: fetch remote sources, combine, write."""
+        """Carry out cpy, re, put, get, reduce, glres or gstore: fetch remote sources, combine, write."""
         engine, rank = self.engine, self.engine.code.place[b][0]
         size = step.count * engine.cut.elements * engine.size
         for place in step.src:
@@ -147,7 +148,7 @@ class OneSidedOps:
         total = self._copy(b, step.src[0], step.count)
         if step.code == "re":
             return engine.combine_values(engine.load(b, step.dst[0], 0, step.count), total)
-        for place in step.src[1:] if step.code == "reduce" else ():
+        for place in step.src[1:] if step.code in ("reduce", "glres") else ():
             total = engine.combine_values(total, engine.load(b, place, 0, step.count))
         return total
 

@@ -87,6 +87,8 @@ _SPANS = {
     "put": (1, 1),
     "get": (1, 1),
     "reduce": (1, 1),
+    "glres": (1, 1),
+    "gstore": (1, 1),
     "signal": (0, 0),
     "wait": (0, 0),
     "flush": (0, 0),

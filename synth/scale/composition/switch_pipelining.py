@@ -7,6 +7,7 @@ steps the linear program of `pipelining_lp` divides the chunks between templates
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -19,14 +20,25 @@ from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, Pipelin
 from synth.solvers.processes.deadline import check_deadline
 from synth.solvers.rationalise import largest_remainders
 
-# Maximum number of sends of a schedule, each switch send counted for every member: a document lists all.
-MOST_SENDS = 80_000
-# A schedule of fewer chunks whose R/C is at most this factor above the least is preferred: its documents are shorter.
-LOSS = Fraction(101, 100)
-# Maximum number of steps for which a linear program divides the chunks between templates.
-MOST_STEPS_MIXED = 12
-# Totals of rounds for which that is done, as fractions of the rounds of the most chunks.
-ROUNDS_TRIED = (0.25, 0.5, 0.75, 1.0)
+
+@dataclass(frozen=True)
+class SwitchPipeliningSettings:
+    """Sizes of schedules, and the effort for few steps.
+
+    `most_sends`: maximum number of sends of a schedule, each switch send counted for every member, as a document lists
+    all. `loss`: a schedule of fewer chunks whose R/C is at most this factor above the least is preferred, as its
+    documents are shorter. `most_steps_mixed`: maximum number of steps for which a linear program divides the chunks
+    between templates. `rounds_tried`: totals of rounds for which that is done, as fractions of the rounds of the most
+    chunks.
+    """
+
+    most_sends: int = 110_000
+    loss: Fraction = Fraction(101, 100)
+    most_steps_mixed: int = 12
+    rounds_tried: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+
+
+SETTINGS = SwitchPipeliningSettings()
 
 
 class NetworkLoads:
@@ -84,8 +96,8 @@ class SwitchPipelining:
     def at_steps(self, steps: int) -> tuple[Schedule, str] | None:
         """Return the schedule of the least R/C found in so many steps, and the name of its main template.
 
-        It may have up to `LOSS` times that R/C, with fewer chunks. None where no template is so short. Raises TimeUp at
-        the ambient deadline.
+        It may have up to `SETTINGS.loss` times that R/C, with fewer chunks. None where no template is so short. Raises
+        TimeUp at the ambient deadline.
         """
         check_deadline()
         found = self._at_steps(steps)
@@ -96,12 +108,12 @@ class SwitchPipelining:
         made: list[Pipelining] = []
         for template, loads in short:
             made += self._equal_groups(template, loads, steps)
-        if short and steps <= MOST_STEPS_MIXED:
+        if short and steps <= SETTINGS.most_steps_mixed:
             made += self._mixed(short, steps)
         made = [found for found in made if self.max_chunks is None or found.chunks <= self.max_chunks]
         if not made:
             return None
-        allowed = min(found.rounds_per_chunk for found in made) * LOSS
+        allowed = min(found.rounds_per_chunk for found in made) * SETTINGS.loss
         return min((found for found in made if found.rounds_per_chunk <= allowed), key=lambda found: found.chunks)
 
     def _equal_groups(self, template: Template, loads: np.ndarray, steps: int) -> Iterator[Pipelining]:
@@ -124,7 +136,7 @@ class SwitchPipelining:
         each = max(template.weight for template in used)
         most = self._most_chunks(used) // each
         tried = [program.whole(shares.tables, n * each) for n in range(1, most + 1)]
-        for part in ROUNDS_TRIED:
+        for part in SETTINGS.rounds_tried:
             total = int(shares.value * most * each * part)
             if total < steps:
                 continue
@@ -142,7 +154,7 @@ class SwitchPipelining:
             for phase in template.phases:
                 count += len(phase.sends) + sum(len(send.group) for _, send in phase.switch_sends)
             sends = max(sends, Fraction(count, template.weight))
-        most = int(MOST_SENDS / sends)
+        most = int(SETTINGS.most_sends / sends)
         return most if self.max_chunks is None else min(most, self.max_chunks)
 
     def _main(self, found: Pipelining) -> Template:

@@ -117,7 +117,9 @@ def _allreduce(inside: _Inside, owner: int) -> Iterator[Template]:
             far_sums = inside.reduce(build, "far", hubs, far, fetches)
             if near_sums is None or far_sums is None:
                 continue
-            ready = near_sums + build.gather("reduce over rails", rails, far_sums)
+            # inputs alone are fetched, which all ranks of a group hold at one place of one buffer
+            before = far_sums + near_sums if fetches else far_sums
+            ready = near_sums + build.gather("reduce over rails", rails, before)
             inside.copy(build, "near", hubs, [home], multicasts, ready)
             arrived = build.spread("copy over rails", rails, ready)
             if inside.copy(build, "far", hubs, far, multicasts, arrived) is not None:

@@ -1,0 +1,223 @@
+"""Switch sends as ops of one-sided programs: lowering, lint, reference executor, and MSCCL++ plans."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import onesided_machine
+import pytest
+import strict_mscclpp
+from click.testing import CliRunner
+from test_multicast_clusters import boxes
+
+from synth.cli import root
+from synth.encodings.multicast_pipelining import MulticastPipelining
+from synth.errors import FormatError, SynthError, UsageError
+from synth.export.mscclpp.emit import document
+from synth.export.mscclpp.read import read
+from synth.model.collective import collective
+from synth.model.schedule import Schedule, Send, Step, SwitchSend
+from synth.program.analysis.analysis import check
+from synth.program.checked_lowering import onesided
+from synth.program.lowering_options import LoweringOptions
+from synth.program.program import Op, Program
+from synth.program.text import dump, parse
+from synth.program.thread_joins import with_joins
+from synth.scale.composition.switch_pipelining import SwitchPipelining
+from synth.scale.composition.switch_templates import switch_parts, switch_templates
+from synth.topologies import topology
+
+
+def one_box(name: str, steps: int, ranks: int = 3, own: str = "through") -> Schedule:
+    network = topology(f"switch:{ranks}:multicast={own}").multicast_network()
+    schedule = MulticastPipelining(network, collective(name, ranks)).schedule(steps)
+    assert schedule is not None
+    return schedule
+
+
+def two_boxes(name: str, template: str, steps: int = 5) -> Schedule:
+    machine = boxes((2, 2))
+    network = machine.multicast_network()
+    listed = switch_templates(machine, switch_parts(network, machine.nodes), name)
+    chosen = [one for one in listed if one.name == template]
+    found = SwitchPipelining(network, collective(name, 4), chosen, 8).at_steps(steps)
+    assert found is not None
+    return found[0]
+
+
+FETCHED = "fetch inside, reduce and copy over rails, multicast inside"
+EXCHANGED = "fetch inside, exchange over rails, multicast inside"
+MIXED = "reduce inside, reduce and copy over rails, multicast inside"
+CASES = [
+    (one_box("allreduce", 2), None), (one_box("allreduce", 4, own="local"), None), (one_box("broadcast", 1), None),
+    (two_boxes("allreduce", FETCHED), (0, 0, 1, 1)), (two_boxes("allreduce", EXCHANGED), (0, 0, 1, 1)),
+    (two_boxes("allreduce", MIXED), (0, 0, 1, 1)), (two_boxes("allreduce", FETCHED), None),
+    (two_boxes("broadcast", "multicast inside, rails, multicast inside"), (0, 0, 1, 1)),
+]  # fmt: skip
+
+
+def lowered(case: int, in_place: str) -> Program:
+    schedule, nodes = CASES[case]
+    return onesided(schedule, LoweringOptions("mscclpp", in_place=in_place, nodes=nodes))  # type: ignore[arg-type]
+
+
+def codes(program: Program) -> set[str]:
+    return {op.code for gpu in program.gpus for block in gpu.blocks for op in block.ops}
+
+
+@pytest.mark.parametrize("in_place", ["out", "in"])
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_programs_are_right_and_round_trip(case: int, in_place: str) -> None:
+    program = lowered(case, in_place)
+    assert codes(program) & {"glres", "gstore"}
+    assert check(program, "mscclpp").ok
+    assert parse(dump(program)) == program and Program.from_json(program.to_json()) == program
+    plan = document(program)
+    strict_mscclpp.check(json.dumps(plan))
+    task = program.collective
+    assert task is not None
+    for seed in range(3):
+        onesided_machine.launches(onesided_machine.decoded(plan, task, program.chunks), seed)
+    again = read(json.dumps(plan), root=0 if task.roots else None)
+    assert again.gpus == with_joins(program).gpus
+
+
+def test_a_fetched_sum_that_is_multicast_next_is_one_op() -> None:
+    program = lowered(0, "out")
+    ops = [op for gpu in program.gpus for block in gpu.blocks for op in block.ops if op.src or op.dst]
+    assert {op.code for op in ops} == {"glres"}
+    spans = ops[0].src
+    assert [span.rank for span in spans] == [None, 1, 2] and len({span[:2] for span in spans}) == 1
+
+
+@pytest.mark.parametrize("case", [0, 3])
+def test_lint_finds_whatever_is_left_out(case: int) -> None:
+    program = with_joins(lowered(case, "in"))
+    for g, gpu in enumerate(program.gpus[:1]):
+        for b, block in enumerate(gpu.blocks):
+            for i in range(len(block.ops)):
+                ops = (*block.ops[:i], *block.ops[i + 1 :]) or (Op("nop"),)
+                blocks = (*gpu.blocks[:b], block._replace(ops=ops), *gpu.blocks[b + 1 :])
+                gpus = (*program.gpus[:g], gpu._replace(blocks=blocks), *program.gpus[g + 1 :])
+                report = check(replace(program, gpus=gpus), "mscclpp")
+                assert not report.ok or any(finding.rule == "entry" for finding in report.findings), (g, b, i)
+
+
+def altered(change: str) -> Program:
+    """A program whose first glres or gstore is changed."""
+    program = lowered(2 if change == "another rank's source" else 0, "out")
+    blocks = program.gpus[0].blocks
+    i = next(i for i, op in enumerate(blocks[0].ops) if op.dst)
+    op = blocks[0].ops[i]
+    if change == "another place":
+        op = op._replace(dst=(*op.dst[:-1], op.dst[-1]._replace(buffer="i")))
+    elif change == "a rank twice":
+        op = op._replace(dst=(*op.dst[:-1], op.dst[1]))
+    elif change == "without its rank":
+        op = op._replace(src=op.src[1:], dst=op.dst[1:])
+    elif change == "two groups":
+        op = op._replace(src=op.src[:-1])
+    else:
+        op = op._replace(src=(op.src[0]._replace(rank=1),))
+    block = blocks[0]._replace(ops=(*blocks[0].ops[:i], op, *blocks[0].ops[i + 1 :]))
+    gpu = program.gpus[0]._replace(blocks=(block, *blocks[1:]))
+    return replace(program, gpus=(gpu, *program.gpus[1:]))
+
+
+@pytest.mark.parametrize(
+    "change", ["another place", "a rank twice", "without its rank", "two groups", "another rank's source"]
+)
+def test_lint_refuses_groups_that_no_switch_has(change: str) -> None:
+    rules = {finding.rule for finding in check(altered(change), "mscclpp").findings}
+    assert rules & {"group-place", "operands"}
+
+
+def test_what_no_operation_of_a_plan_does_is_refused() -> None:
+    with pytest.raises(SynthError, match="in which its sum is fetched"):
+        onesided(one_box("allreduce", 1), LoweringOptions("mscclpp"))
+    with pytest.raises(SynthError, match="at one place of one buffer"):
+        onesided(one_box("reduce", 1), LoweringOptions("mscclpp"))
+    with pytest.raises(UsageError, match="packets do not pass switches"):
+        onesided(one_box("allreduce", 2), LoweringOptions("mscclpp", protocol="LL"))
+    network = topology("switch:3:multicast=through").multicast_network()
+    added = tuple(SwitchSend(0, rank, (0, 1, 2), "multicast-reduce", "switch") for rank in range(3))
+    schedule = Schedule(network, collective("allreduce", 3), 1, (Step(9, (), added),))
+    with pytest.raises(SynthError, match="no operation"):
+        onesided(schedule, LoweringOptions("mscclpp"))
+    used = SwitchSend(0, 0, (0, 1), "fetch-reduce", "switch")
+    later = (Send(0, 0, 2, "reduce"), Send(0, 1, 2, "copy"), Send(0, 2, 0))
+    steps = [Step(3, (), (used,)), *(Step(1, (send,)) for send in (later[0], later[2], Send(0, 2, 1)))]
+    right = Schedule(network, collective("allreduce", 3), 1, tuple(steps))
+    assert check(onesided(right, LoweringOptions("mscclpp")), "mscclpp").ok
+    steps[1] = Step(2, (later[0], Send(0, 1, 2, "copy-input")))
+    with pytest.raises(SynthError, match="after its sum was fetched"):
+        from synth.program.onesided.tasks import switch_moves
+
+        switch_moves(replace(right, steps=tuple(steps)))
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_plans_are_exported_linted_and_run(tmp_path: Path, steps: int) -> None:
+    source, plan = tmp_path / "schedule.json", tmp_path / "plan.json"
+    source.write_text(json.dumps(one_box("allreduce", steps).to_json()))
+    runner = CliRunner()
+    result = runner.invoke(root, ["export", str(source), "--to", "mscclpp", "-o", str(plan)])
+    assert result.exit_code == 0 and "switch channels (NVLS)" in result.output, result.output
+    channels = json.loads(plan.read_text())["gpus"][2]["channels"]
+    group = {"size": 3, "ranks": [0, 1, 2]}
+    assert {"channel_type": "switch", "buffer_type": "i", "rank_groups": [group]} in channels
+    assert runner.invoke(root, ["lint", str(plan), "--runtime", "mscclpp"]).exit_code == 0
+    result = runner.invoke(root, ["run", str(plan), "--size", "3KB", "--executor", "reference"])
+    assert result.exit_code == 0 and "right" in result.output, result.output
+
+
+def foreign(rank: int) -> dict:
+    """One of two ranks of a plan in place as MSCCL++'s own language writes it: relaxed signals, one channel a block."""
+    signal = {"channel_ids": [0], "channel_type": "memory"}
+    meeting = [{"name": "nop"}, {"name": "rlxsignal", **signal}, {"name": "nop"}, {"name": "rlxwait", **signal}]
+    half = [{"switch_channel_id": 0, "index": rank, "size": 1}]
+    reduced = {"src_buff": half, "dst_buff": half, "channel_type": "switch", "reduce_op": "sum"}
+    group = {"size": 2, "ranks": [0, 1]}
+    return {
+        "id": rank, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "remote_buffers": [], "semaphores": [],
+        "channels": [
+            {"channel_type": "memory", "connected_to": [1 - rank]},
+            {"channel_type": "switch", "buffer_type": "i", "rank_groups": [group]},
+        ],
+        "threadblocks": [{
+            "id": 0,
+            "ops": [*meeting, {"name": "nop"}, {"name": "glres", **reduced}, *meeting, {"name": "nop"}],
+            "channels": [{"channel_type": kind, "channel_ids": [0]} for kind in ("memory", "switch")],
+            "remote_buffer_refs": [],
+        }],
+    }  # fmt: skip
+
+
+def foreign_plan() -> dict:
+    top = {"name": "zero-copy", "collective": "allreduce", "protocol": "Simple", "inplace": True}
+    return top | {"gpus": [foreign(0), foreign(1)]}
+
+
+def test_plans_of_others_are_read_and_proved() -> None:
+    program = read(json.dumps(foreign_plan()))
+    assert codes(program) == {"nop", "signal", "wait", "glres"}
+    assert check(program, "mscclpp").ok
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"src_buff": [{"switch_channel_id": 1, "index": 0, "size": 1}]}, "whole number in 0..0"),
+        ({"dst_buff": [{"switch_channel_id": 0, "index": 1, "size": 2}]}, "whole number in 1..1"),
+        ({"dst_buff": [{"type": "i", "index": 0, "size": 1}]}, "switch_channel_id"),
+        ({"reduce_op": "min"}, "reduce_op"),
+        ({"channel_type": "memory"}, "channel_type"),
+    ],
+)
+def test_faults_of_their_ops_have_a_place(change: dict, message: str) -> None:
+    doc = foreign_plan()
+    doc["gpus"][0]["threadblocks"][0]["ops"][5].update(change)
+    with pytest.raises(FormatError, match=message):
+        read(json.dumps(doc))
