@@ -59,7 +59,9 @@ MACHINES = (
     "torus:3x3", "ndv2*2", "dgx-a100*2",
 )  # fmt: skip
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall")
-BASELINES = ("ring", "tree", "direct", "hierarchical", "two-step", "halving-doubling", "binomial", "bruck")
+BASELINES = (
+    "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
+)  # fmt: skip
 FLOAT32 = dtype("float32")
 
 

@@ -99,6 +99,7 @@ FEW_STEPS = {
 BY_BOXES = {
     "hierarchical": ("allreduce", "allgather", "reduce-scatter", "broadcast", "reduce"),
     "two-step": ("alltoall",),
+    "few-messages": ("alltoall",),
 }
 
 
@@ -149,6 +150,18 @@ def test_data_pass_between_boxes_once():
         assert {send.src % 8 == send.dst % 8 for send in sends} == {True}
 
 
+def test_messages_of_alltoalls_by_boxes():
+    """The peers that a rank of four boxes of 8 sends to, summed over the steps."""
+
+    def messages(name):
+        made = api.baseline(name, "dgx-a100*4", "alltoall")
+        return sum(len({send.dst for send in step.sends if send.src == 5}) for step in made.steps)
+
+    assert messages("direct") == 31
+    assert messages("two-step") == 7 + 3
+    assert messages("few-messages") == 3 + 1 + 3  # digits 0..3 and 0..1 of the place, 0..3 of the box
+
+
 @pytest.mark.parametrize(
     ("name", "topology", "coll", "said"),
     [
@@ -163,6 +176,7 @@ def test_data_pass_between_boxes_once():
         ("hierarchical", "dgx1", "allgather", "needs several boxes of several ranks; dgx1-v100 names none"),
         ("hierarchical", "dgx-a100*2", "alltoall", "hierarchical does not do alltoall"),
         ("two-step", "dgx-a100*2", "allgather", "two-step is for alltoall; allgather: hierarchical or direct"),
+        ("few-messages", "dgx-a100*2", "allgather", "few-messages is for alltoall"),
         ("bruck", "full:4", "allgather", "bruck does not do allgather"),
         ("bruck", "dgx1", "alltoall", "no link from rank 3 to rank 4"),
         ("binomial", "full:4", "alltoall", "binomial does not do alltoall"),
@@ -174,6 +188,14 @@ def test_an_algorithm_says_what_it_cannot_do(name, topology, coll, said):
     done = CliRunner().invoke(root, ["run", "--baseline", name, "--topo", topology, "--coll", coll])
     assert done.exit_code == 2
     assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_few_messages_needs_boxes_of_equal_sizes():
+    machine = api.topology("dgx-a100*2", ranks="0-2,8,9")
+    with pytest.raises(UsageError, match="few-messages needs boxes of equal sizes"):
+        api.baseline("few-messages", machine, "alltoall")
+    done = api.run(api.baseline("few-messages", "fully-connected:3*5", "alltoall"), bound=False, dtype="int32")
+    assert done.checked is not None and done.checked.exact == done.checked.elements > 0
 
 
 def test_boxes_are_known_by_their_latencies_where_no_box_is_named():

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 RATED = 64  # ranks up to which bounds in time beside a plan include the bound on rates
 # Baselines that are always chosen from, where they apply.
-ALWAYS = ("ring", "tree", "direct", "hierarchical", "two-step", "halving-doubling", "binomial", "bruck")
+ALWAYS = (
+    "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
+)  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 REFERENCE_PROTOCOLS = (
     "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between "

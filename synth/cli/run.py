@@ -53,8 +53,8 @@ class AnySize(Size):
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, halving-doubling, binomial, "
-    "bruck or recursive-doubling, for --coll on --topo.",
+    help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, few-messages, "
+    "halving-doubling, binomial, bruck or recursive-doubling, for --coll on --topo.",
 )
 @executor_option("The executor (`synth list executors`).")
 @click.option(

@@ -47,7 +47,8 @@ SETTINGS = BalancedPathsSettings()
 def balanced_schedules(
     network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction
 ) -> Iterator[Schedule]:
-    """Yield replayed schedules, each better than `known` and earlier ones with no more steps, until one meets `bound`.
+    """Yield replayed schedules, each better than `known` and earlier ones with no more steps, until one nearly meets
+    `bound`.
 
     Nothing is yielded for collectives that combine, with a unit that several ranks want, or with too many units.
     """
@@ -62,7 +63,7 @@ def balanced_schedules(
     for further in SETTINGS.further_steps:
         steps = least + further
         best = min((rate for s, rate in rates.items() if s <= steps), default=None)
-        if best is not None and best <= bound:
+        if best is not None and best * (1 - SETTINGS.worth) < bound:
             continue
         schedule = _Router(network, task, demands, steps).schedule()
         if best is None or schedule.rounds_per_chunk <= best * (1 - SETTINGS.worth):

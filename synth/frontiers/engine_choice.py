@@ -177,7 +177,7 @@ def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents
     """Yield the incumbents of a query as they are replayed; with engine "auto" and many ranks, from all of `search`."""
     network, task = query.network, query.collective
     latest: Incumbents | None = None
-    for latest in find_incumbents(network, task, search, query.options.deterministic):
+    for latest in find_incumbents(network, task, search, query.options.deterministic, query.machine):
         yield latest
     if latest is not None and search is not None and network.ranks > SETTINGS.quick_ranks and query.engine != "exact":
         search.advance()

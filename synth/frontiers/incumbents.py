@@ -8,7 +8,7 @@ lower bound no solver runs. Elsewhere solvers search for better schedules only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -119,20 +119,21 @@ def scale_search(
 
 
 def find_incumbents(
-    network: Network, task: Collective, search: ScaleSearch | None, deterministic: bool = False
-) -> Iterator[Incumbents]:
+    network: Network, task: Collective, search: ScaleSearch | None, deterministic: bool = False,
+    machine: Topology | None = None,
+) -> Iterator[Incumbents]:  # fmt: skip
     """Yield the first rows of `task` on `network`: the bound alone, and then all so far after each further schedule.
 
     `search`: the search by scale methods, whose quick stages are run unless it has come further. `deterministic`: no
-    method ends at a time of its own, so that the result is the same each time. Raises InfeasibleError where data cannot
-    reach a rank.
+    method ends at a time of its own, so that the result is the same each time. `machine`: the topology of `network`,
+    which names its boxes. Raises InfeasibleError where data cannot reach a rank.
     """
     from synth.bounds.single_cut import single_cut_bound
 
     incumbents = Incumbents(single_cut_bound(network, task))
     yield incumbents
     with suppress(UndecidedError):  # the schedules before the end of the time stay
-        for method, schedule in _schedules(network, task, incumbents.bound, deterministic):
+        for method, schedule in _schedules(network, task, incumbents.bound, deterministic, machine):
             incumbents = incumbents.extended(method, schedule)
             yield incumbents
     parts = None if search is None else allreduce_parts_bound(search.topology, network, task)
@@ -176,17 +177,22 @@ def _has_boxes(machine: Topology) -> bool:
 
 
 def _schedules(
-    network: Network, task: Collective, bound: LowerBound, deterministic: bool
+    network: Network, task: Collective, bound: LowerBound, deterministic: bool, machine: Topology | None
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of the methods that need no search at scale."""
     if sum(map(len, (*task.pre, *task.post))) <= SETTINGS.max_sends:
+        known = []
         direct = direct_schedule(network, task)
         if direct is not None:
+            known.append(direct)
             yield "direct sends", direct
+        if machine is not None and _has_boxes(machine) and task.name != "alltoall":
+            for method, schedule in _composed_messages(machine, network, task, known, bound.value):
+                known.append(schedule)
+                yield method, schedule
         if network.ranks > SETTINGS.few_ranks:
             from synth.frontiers.balanced_paths import balanced_schedules
 
-            known = () if direct is None else (direct,)
             for schedule in balanced_schedules(network, task, known, bound.value):
                 yield "balanced paths", schedule
     if task.combining and not task.reversible:
@@ -194,6 +200,27 @@ def _schedules(
 
         if chunk_assembly.applies(network, task):
             yield from chunk_assembly.schedules(network, task, whole=deterministic)
+
+
+def _composed_messages(
+    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of messages composed over the boxes, until one nearly meets `bound`."""
+    from synth.scale.composition.compose import composed_messages
+
+    enough = bound / (1 - SETTINGS.message_worth)
+    rates = [(len(schedule.steps), schedule.rounds_per_chunk) for schedule in known]
+    if min((rate for _, rate in rates), default=enough + 1) <= enough:
+        return
+    for candidate in composed_messages(machine.live(), task, most_sends=SETTINGS.message_sends, enough=enough):
+        best = min((rate for steps, rate in rates if steps <= candidate.steps), default=None)
+        if best is not None and candidate.rounds_per_chunk > best * (1 - SETTINGS.message_worth):
+            continue
+        steps = candidate.make().written_out(task).steps
+        schedule = Schedule(network, task, candidate.chunks, steps)
+        replay.schedule(schedule)
+        rates.append((candidate.steps, candidate.rounds_per_chunk))
+        yield candidate.construction, schedule
 
 
 def with_written_points(

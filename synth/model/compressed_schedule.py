@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from synth.errors import SynthError, TooManySendsError, UsageError
-from synth.model.collective import collective
+from synth.model.collective import Collective, collective
 from synth.model.documents.whole_file import whole_file
 from synth.model.link_table import LinkTable, members
 from synth.model.rational import show
@@ -199,11 +199,11 @@ class CompressedSchedule(SynchronousSchedule):
         step, kind = np.tile(self.step, len(group)), np.tile(self.kind, len(group))
         return replace(self, step=step, chunk=chunk, path=path, kind=kind, paths=tuple(numbers), generators=())
 
-    def written_out(self) -> Schedule:
+    def written_out(self, task: Collective | None = None) -> Schedule:
         """Return the schedule with every send listed, as exact synthesis has it.
 
-        Raises TooManySendsError above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network
-        has not.
+        `task`: the collective, where `collective` and `root` do not define it. Raises TooManySendsError above
+        `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.
         """
         full = self.expanded()
         network = self.topology.network()
@@ -216,7 +216,9 @@ class CompressedSchedule(SynchronousSchedule):
             src, dst, via = routes[p]
             rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
         steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(self.step_rounds.tolist(), rows, strict=True))
-        return Schedule(network, collective(self.collective, self.topology.ranks, roots), self.chunks, steps)
+        if task is None:
+            task = collective(self.collective, self.topology.ranks, roots)
+        return Schedule(network, task, self.chunks, steps)
 
     def _elements(self) -> np.ndarray:
         """Return every permutation of ranks and switches in the group of `generators`, one a row.

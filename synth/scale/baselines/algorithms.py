@@ -12,7 +12,7 @@ recursive-doubling   partners at distance 1, 2, 4, .. in rank numbers (Thakur, R
 direct       every message along a shortest path, the least loaded link among equals; one step where all ranks are
              joined
 halving-doubling, binomial, bruck   in few steps (`few_steps`)
-hierarchical, two-step   by boxes (`by_boxes`)
+hierarchical, two-step, few-messages   by boxes (`by_boxes`)
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ SUMMARIES: Mapping[str, str] = {
     "bruck": "alltoall in log2(ranks) steps",
     "hierarchical": "between boxes and inside them, in phases",
     "two-step": "alltoall inside the boxes, then between them",
+    "few-messages": "alltoall by digits of the distance, inside the boxes and then between them",
 }
 
 
@@ -91,6 +92,8 @@ def baseline_schedule(
             return few_steps.bruck(network, collective)
         case "hierarchical":
             return by_boxes.hierarchical(network, collective, nodes)
+        case "few-messages":
+            return by_boxes.few_messages(network, collective, nodes)
     return by_boxes.two_step(network, collective, nodes)
 
 

@@ -5,12 +5,14 @@ hierarchical  data travel between boxes once, among ranks at the same place of t
               BlueConnect's, Cho et al., MLSys 2019)
 two-step      alltoall in which a rank first gives the data for a place of all boxes to the rank at that place in its
               own box, which sends each box one message (Hwang et al., Tutel, MLSys 2023; NCCL's PXN)
+few-messages  alltoall inside the boxes, then between them, both by the index algorithm of radix `RADIX` (Bruck et al.,
+              IEEE Trans. Parallel Distrib. Syst. 8, 1997): data travel the digits of their distance, least first
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from synth.errors import UsageError
 from synth.model.collective import Collective
@@ -19,6 +21,12 @@ from synth.model.topology import Network
 from synth.scale.baselines.schedule_steps import Moves, schedule_of_moves, shortest_path_tree, with_reversals
 
 Boxes = list[list[int]]
+# A rank on the way from a source to a destination.
+Stop = Callable[[int, int], int]
+
+# Radix of the index algorithm: of 8 ranks in a box it takes two messages less in one step more than radix 8, and as
+# many messages in one step less than radix 2.
+RADIX = 4
 
 
 def hierarchical(network: Network, collective: Collective, nodes: Sequence[int] = ()) -> Schedule:
@@ -54,27 +62,80 @@ def two_step(network: Network, collective: Collective, nodes: Sequence[int] = ()
 
     `nodes`: the box of each rank. Raises UsageError for other collectives, one box, and ranks that cannot be reached.
     """
-    if collective.name != "alltoall":
-        raise UsageError(f"two-step is for alltoall; {collective.name}: hierarchical or direct")
-    boxes = boxes_of_ranks("two-step", network, nodes)
-    inside = _inside(network, boxes)
-    relays: list[frozenset[int]] = []
+    boxes = _boxes_of_alltoall("two-step", network, collective, nodes)
     home = _box_of(boxes)
-    for dst in collective.post:
-        relays.append(frozenset(_same_place(boxes, *dst)))
-    first, load = [], Counter()
-    middle = []
-    for unit, src in enumerate(collective.pre):
-        (relay,) = relays[unit] & set(boxes[home[min(src)]])
-        middle.append(relay)
-        moves = shortest_path_tree(inside, src, frozenset([relay]), load)
-        first.append([(step, (unit, a, b)) for step, a, b in moves])
-    rows = _rows(first)
-    second, load = [], Counter()
-    for unit, dst in enumerate(collective.post):
-        moves = shortest_path_tree(network, frozenset([middle[unit]]), dst, load)
-        second.append([(len(rows) + step, (unit, a, b)) for step, a, b in moves])
-    return schedule_of_moves(network, collective, 1, rows + _rows(second)[len(rows) :])
+
+    def relay(src: int, dst: int) -> int:
+        (rank,) = set(_same_place(boxes, dst)) & set(boxes[home[src]])
+        return rank
+
+    return _over_stops(network, collective, boxes, [relay], between=1)
+
+
+def few_messages(network: Network, collective: Collective, nodes: Sequence[int] = ()) -> Schedule:
+    """Return an alltoall by the index algorithm, over the places of a box and then over the boxes.
+
+    `nodes`: the box of each rank. Raises UsageError for other collectives, boxes of unequal sizes, and ranks that
+    cannot be reached.
+    """
+    boxes = _boxes_of_alltoall("few-messages", network, collective, nodes)
+    if len({len(box) for box in boxes}) > 1:
+        raise UsageError(f"few-messages needs boxes of equal sizes; those of {network.name} differ")
+    home = _box_of(boxes)
+    size = len(boxes[0])
+
+    def moved(of_place: int, of_box: int) -> Stop:
+        """Return the stop where the distances are travelled up to these powers of the radix."""
+
+        def stop(src: int, dst: int) -> int:
+            place, box = boxes[home[src]].index(src), home[src]
+            places = (boxes[home[dst]].index(dst) - place) % size % of_place
+            further = (home[dst] - box) % len(boxes) % of_box
+            return boxes[(box + further) % len(boxes)][(place + places) % size]
+
+        return stop
+
+    inside = [moved(power, 1) for power in _powers(size)]
+    stops = [*inside, *(moved(size, power) for power in _powers(len(boxes)))]
+    return _over_stops(network, collective, boxes, stops[:-1], between=len(inside))
+
+
+def _powers(count: int) -> list[int]:
+    """Return the powers of the radix from the first on, up to the first that is not below `count`."""
+    powers = [RADIX]
+    while powers[-1] < count:
+        powers.append(powers[-1] * RADIX)
+    return powers
+
+
+def _boxes_of_alltoall(name: str, network: Network, collective: Collective, nodes: Sequence[int]) -> Boxes:
+    if collective.name != "alltoall":
+        raise UsageError(f"{name} is for alltoall; {collective.name}: hierarchical or direct")
+    return boxes_of_ranks(name, network, nodes)
+
+
+def _over_stops(
+    network: Network, collective: Collective, boxes: Boxes, stops: Sequence[Stop], between: int
+) -> Schedule:
+    """Return an alltoall in which data go over the `stops` in turn, each in steps of its own.
+
+    The stops before number `between` are in the box of the source, and are reached inside it.
+    """
+    inside = _inside(network, boxes)
+    at = [min(src) for src in collective.pre]
+    ends = [min(dst) for dst in collective.post]
+    sources = list(at)
+    rows: Moves = []
+    for number in range(len(stops) + 1):
+        reached, load = [], Counter[tuple[int, int, int]]()
+        net = inside if number < between else network
+        for unit, (src, dst) in enumerate(zip(sources, ends, strict=True)):
+            stop = stops[number](src, dst) if number < len(stops) else dst
+            moves = shortest_path_tree(net, frozenset([at[unit]]), frozenset([stop]), load)
+            reached.append([(len(rows) + step, (unit, a, b)) for step, a, b in moves])
+            at[unit] = stop
+        rows += _rows(reached)[len(rows) :]
+    return schedule_of_moves(network, collective, 1, rows)
 
 
 def boxes_of_ranks(name: str, network: Network, nodes: Sequence[int] = ()) -> Boxes:

@@ -10,6 +10,7 @@ from math import ceil, inf
 
 import numpy as np
 
+from synth.model.collective import Collective
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Topology
@@ -20,7 +21,7 @@ from synth.scale.composition.mixtures import Mixture, mixed_pipelining
 from synth.scale.composition.phases import Template
 from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
 from synth.scale.composition.pricing import TreePricer
-from synth.scale.composition.templates import block_groups, templates
+from synth.scale.composition.templates import Message, block_groups, message_templates, templates
 from synth.scale.fabric.automorphisms import orbits
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.processes.deadline import check_deadline
@@ -81,18 +82,41 @@ def composed_points(
     rooted = root if collective in ROOTED else None
     if priced and collective != "alltoall":
         pricer = TreePricer(resources, collective, rooted, groups, running)
-    composition = Composition(resources, collective, rooted, listed, pricer)
-    best: Fraction | None = None
-    for steps in STEPS:
-        check_deadline()
-        found = composition.at_steps(steps, most_sends)
-        if found is None:
-            continue
-        rounds_per_chunk = found.rounds_per_chunk / composition.scale
-        if best is not None and rounds_per_chunk > best * (1 - WORTH):
-            continue
-        best, chunks = rounds_per_chunk, found.chunks * composition.scale
-        yield Candidate(steps, best, chunks, composition.engine(found), composition.maker(found))
+    yield from Composition(resources, collective, rooted, listed, pricer).points(most_sends)
+
+
+def composed_messages(
+    topology: Topology, collective: Collective, *, most_sends: int, enough: Fraction = Fraction(0)
+) -> Iterator[Candidate]:  # fmt: skip
+    """Yield composed schedules of a collective whose units go from one rank to one rank each, as `composed_points`.
+
+    Nothing is yielded for other collectives. The schedules number chunks by the units of `collective`. The last one
+    has at most `enough` rounds per chunk, if one has.
+    """
+    index = PathIndex(topology)
+    boxes = boxes_of(index)
+    messages = _messages(collective)
+    if boxes is None or not messages:
+        return
+    resources = Resources(index)
+    compositions = []
+    for relays in (False, True):
+        listed = message_templates(boxes, messages, all_rails=True, relays=relays)
+        compositions.append(Composition(resources, collective.name, None, listed, None))
+    few, many = compositions
+    better = many.steady_rate() < few.steady_rate() * (1 - SLIGHT)
+    yield from (many if better else few).points(most_sends, enough)
+
+
+def _messages(collective: Collective) -> list[Message]:
+    """Return the messages of a collective; none where it combines, or where a unit has several sources or ends."""
+    messages = []
+    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
+        ends = post - pre
+        if collective.combining or len(pre) > 1 or len(ends) > 1:
+            return []
+        messages += [(unit, src, dst) for src in pre for dst in ends]
+    return messages
 
 
 class Composition:
@@ -111,6 +135,25 @@ class Composition:
         self._loads: dict[int, tuple[Template, np.ndarray]] = {}
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
+
+    def points(self, most_sends: int, enough: Fraction = Fraction(0)) -> Iterator[Candidate]:
+        """Yield schedules by growing steps, each with fewer rounds per chunk than those before.
+
+        They end with the first one that has at most `enough`.
+        """
+        best: Fraction | None = None
+        for steps in STEPS:
+            check_deadline()
+            found = self.at_steps(steps, most_sends)
+            if found is None:
+                continue
+            rounds_per_chunk = found.rounds_per_chunk / self.scale
+            if best is not None and rounds_per_chunk > best * (1 - WORTH):
+                continue
+            best, chunks = rounds_per_chunk, found.chunks * self.scale
+            yield Candidate(steps, best, chunks, self.engine(found), self.maker(found))
+            if best <= enough:
+                return
 
     def at_steps(self, steps: int, most_sends: int) -> Pipelining | None:
         """Return the pipelining with the least R / C in `steps` steps of those with at most `most_sends` sends.
@@ -167,7 +210,7 @@ class Composition:
         plain = self._solved(steps, self.templates)
         if plain is not None:
             self.templates = _used(*plain) if plain[0].size(steps) > MANY_COLUMNS else self.templates
-            yield plain
+            yield _restricted(*plain)
 
     def _mixed(self, steps: int) -> tuple[list[Mixture], TemplateShares] | None:
         """Return the mixtures of trees that are short enough, and the shares of each."""
@@ -238,8 +281,7 @@ class Composition:
         """Mixtures of trees of few and of many levels that need few rounds per chunk where steps do not count."""
         if self.pricer is None:
             return []
-        plain = self._solved(1, [_flat(template) for template in self.templates])
-        least = inf if plain is None else plain[1].value
+        least = self.steady_rate()
         mixtures = []
         for extra_levels in EXTRA_LEVELS:
             solution = self._with_trees(1, extra_levels, [])
@@ -247,6 +289,11 @@ class Composition:
                 least = solution[1].value
                 mixtures.append(self._mixture(*solution))
         return mixtures
+
+    def steady_rate(self) -> float:
+        """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""
+        solution = self._solved(1, [_flat(template) for template in self.templates])
+        return inf if solution is None else solution[1].value
 
     def _mixture(self, program: PipeliningProgram, shares: TemplateShares) -> Mixture:
         parts = []
@@ -357,6 +404,13 @@ def _used(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
     """Return the templates that carry data."""
     both = zip(program.templates, shares.tables, strict=True)
     return [template for template, table in both if table[0, -1] > TOLERANCE]
+
+
+def _restricted(program: PipeliningProgram, shares: TemplateShares) -> Solution:
+    """Return the program of the templates that carry data, and their part of the solution."""
+    used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
+    tables = [shares.tables[i] for i in used]
+    return program.restricted(used), shares._replace(tables=tables)
 
 
 def _later(template: Template, steps: int) -> Template:

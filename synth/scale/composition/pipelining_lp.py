@@ -85,6 +85,11 @@ class PipeliningProgram:
         self.depth = max(max(template.heads()) + 1 for template in templates)
         self.units = sorted({template.unit for template in templates})
 
+    def restricted(self, places: Sequence[int]) -> PipeliningProgram:
+        """Return the program for the templates at these places alone."""
+        loads = [self.loads[self.first[i] : self.first[i] + len(self.templates[i].phases)] for i in places]
+        return PipeliningProgram([self.templates[i] for i in places], loads, self.capacity)
+
     def size(self, steps: int) -> int:
         """Return about the number of columns of the program for `steps` steps."""
         phases = sum(len(template.phases) for template in self.templates if not template.placed)

@@ -7,7 +7,8 @@ an allreduce the part that a rank sums up or distributes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise, zip_longest
+from functools import partial
+from itertools import chain, pairwise, product, zip_longest
 
 from synth.model.spanning_forest import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
@@ -16,8 +17,13 @@ from synth.scale.composition.phases import Template, TemplateBuilder, merged
 # Maximum number of blocks that have templates of their own; of more blocks the chunks move together.
 MAX_SEPARATE = 16
 
+# Names of reduce-scatters and allgathers by the trees between hubs.
+LEVELS = {"rails": "two-level", "racks": "three-level", "direct": "direct"}
+
 # A unit of data and the blocks whose chunks move together; each of the unit's chunks belongs to one of its groups.
 Group = tuple[int, tuple[int, ...]]
+# A message: its unit, its source and its destination.
+Message = tuple[int, int, int]
 _FORWARD = {"reduce-scatter": "allgather", "reduce": "broadcast"}
 
 
@@ -44,7 +50,10 @@ def templates(boxes: Boxes, collective: str, root: int, groups: Sequence[Group],
     if collective in _FORWARD:
         return [template.reversed() for template in templates(boxes, _FORWARD[collective], root, groups, running)]
     if collective == "alltoall":
-        return _alltoall(boxes, [block for _, blocks in groups for block in blocks])
+        ranks = range(boxes.links.topology.ranks)
+        sources = [block for _, blocks in groups for block in blocks]
+        messages = [(src * len(ranks) + dst, src, dst) for src in sources for dst in ranks if src != dst]
+        return message_templates(boxes, messages)
     if collective == "broadcast":
         return [merged(same, 0, len(same)) for same in _by_name(_broadcast(boxes, root)).values()]
     make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
@@ -65,9 +74,10 @@ def _by_name(templates: Iterable[Template]) -> dict[str, list[Template]]:
 
 
 class _Block:
-    """One block: its hubs, the trees inside the boxes from them and the tree between them (None where there is none).
+    """One block: its hubs, the trees inside the boxes from them (None where there is none), and those between them.
 
-    `inside` are the levels in the home box, `outside` those in the others.
+    `inside` are the levels in the home box, `outside` those in the others. `between` are the trees between hubs by
+    their names.
     """
 
     def __init__(self, boxes: Boxes, block: int) -> None:
@@ -76,7 +86,11 @@ class _Block:
         others = [b for b in range(len(boxes.boxes)) if b != self.home]
         self.inside = boxes.trees(self.hubs, [self.home])
         self.outside = boxes.trees(self.hubs, others)
-        self.rails = boxes.tree_of_hubs(self.hubs, self.home)
+        trees = {
+            "rails": boxes.tree_of_hubs(self.hubs, self.home),
+            "racks": boxes.tree_over_racks(self.hubs, self.home),
+        }
+        self.between = {name: tree for name, tree in trees.items() if tree is not None}
         self.others = [rank for rank in range(boxes.links.topology.ranks) if rank != block]
 
     def everywhere(self) -> Levels | None:
@@ -89,12 +103,12 @@ class _Block:
         """Return True if a link leads from each of these ranks to each other."""
         return all(self.boxes.links.joins(a, b) for a in ranks for b in ranks if a != b)
 
-    def spread_over_rails(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
-        """Add copies from the block's rank to all others by way of the hubs; False where a tree is missing."""
-        if self.inside is None or self.outside is None or self.rails is None:
+    def spread_over(self, between: str, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
+        """Add copies from the block's rank to all others over a tree between hubs; False where a tree is missing."""
+        if self.inside is None or self.outside is None or between not in self.between:
             return False
         build.spread("inside", self.inside, after)
-        build.spread("far boxes", self.outside, build.spread("rails", self.rails, after))
+        build.spread("far boxes", self.outside, build.spread(between, self.between[between], after))
         return True
 
     def spread_directly(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
@@ -104,12 +118,13 @@ class _Block:
         build.add("direct", [(self.block, rank) for rank in self.others], after)
         return True
 
-    def reduce_over_rails(self, build: TemplateBuilder) -> list[int] | None:
-        """Add reductions from all others to the block's rank by way of the hubs; return the last ones."""
-        if self.inside is None or self.outside is None or self.rails is None:
+    def reduce_over(self, between: str, build: TemplateBuilder) -> list[int] | None:
+        """Add reductions from all others to the block's rank over a tree between hubs; return the last ones."""
+        if self.inside is None or self.outside is None or between not in self.between:
             return None
         ready = build.gather("reduce inside", self.inside)
-        return ready + build.gather("reduce over rails", self.rails, build.gather("reduce far boxes", self.outside))
+        far = build.gather("reduce far boxes", self.outside)
+        return ready + build.gather(f"reduce over {between}", self.between[between], far)
 
     def reduce_directly(self, build: TemplateBuilder) -> list[int] | None:
         """Add reductions from all others to the block's rank in one step."""
@@ -119,7 +134,8 @@ class _Block:
 
 
 def _allgather(mine: _Block) -> Iterator[Template]:
-    for name, spread in (("over rails, then inside", mine.spread_over_rails), ("direct", mine.spread_directly)):
+    ways = [(f"over {name}, then inside", partial(mine.spread_over, name)) for name in mine.between]
+    for name, spread in (*ways, ("direct", mine.spread_directly)):
         build = TemplateBuilder(name, mine.block)
         if spread(build):
             yield build.template()
@@ -134,12 +150,15 @@ def _allreduce(mine: _Block) -> Iterator[Template]:
         ready = build.add("exchange", exchange, build.gather("reduce inside", trees), reduces=True)
         build.spread("inside", trees, ready)
         yield build.template()
-    for first, reduce in (("two-level", mine.reduce_over_rails), ("direct", mine.reduce_directly)):
-        for last, spread in (("two-level", mine.spread_over_rails), ("direct", mine.spread_directly)):
-            build = TemplateBuilder(f"{first} reduce-scatter, {last} allgather", block)
-            ready = reduce(build)
-            if ready is not None and spread(build, ready):
-                yield build.template()
+    reductions = {name: partial(mine.reduce_over, name) for name in mine.between} | {"direct": mine.reduce_directly}
+    copies = {name: partial(mine.spread_over, name) for name in mine.between} | {"direct": mine.spread_directly}
+    for (first, reduce), (last, spread) in product(reductions.items(), copies.items()):
+        if {first, last} == {"rails", "racks"}:
+            continue
+        build = TemplateBuilder(f"{LEVELS[first]} reduce-scatter, {LEVELS[last]} allgather", block)
+        ready = reduce(build)
+        if ready is not None and spread(build, ready):
+            yield build.template()
     everyone = range(mine.boxes.links.topology.ranks)
     if mine.joined(everyone):
         build = TemplateBuilder("direct exchange", block)
@@ -157,15 +176,17 @@ def _broadcast(boxes: Boxes, root: int) -> Iterator[Template]:
         inside = boxes.tree(home, hub, () if hub == root else (root,))
         if inside is None or mine.outside is None or (hub != root and not boxes.links.joins(root, hub)):
             continue
-        for first in (None, *others):
-            between = mine.rails if first is None else _through(boxes, mine.hubs, home, first)
-            if between is None or (first is not None and len(others) == 1):
+        start = "from the root" if hub == root else "over another rank"
+        between = [(f"then {name}", tree) for name, tree in mine.between.items()]
+        if len(others) > 1:
+            between += [("rails through one box", _through(boxes, mine.hubs, home, first)) for first in others]
+        for name, tree in between:
+            if tree is None:
                 continue
-            start = "from the root" if hub == root else "over another rank"
-            build = TemplateBuilder(f"{start}, {'then rails' if first is None else 'rails through one box'}", number)
+            build = TemplateBuilder(f"{start}, {name}", number)
             ready = build.add("to the hub", [(root, hub)])
             build.spread("inside", inside, ready)
-            build.spread("far boxes", mine.outside, build.spread("rails", between, ready))
+            build.spread("far boxes", mine.outside, build.spread("rails", tree, ready))
             yield build.template()
             number += 1
 
@@ -179,30 +200,33 @@ def _through(boxes: Boxes, hubs: list[int], home: int, first: int) -> Levels | N
     return [edges[:1], edges[1:]]
 
 
-def _alltoall(boxes: Boxes, sources: Sequence[int]) -> list[Template]:
-    """Return templates for classes of pairs: those whose paths have equal lengths. Empty where a pair has no path."""
-    ranks = boxes.links.topology.ranks
-    classes: dict[tuple, list[list[Template]]] = {}
-    for src in sources:
-        for dst in range(ranks):
-            if src == dst:
-                continue
-            templates = []
-            for name, path in _paths(boxes, src, dst).items():
-                build = TemplateBuilder(name, src * ranks + dst)
-                build.spread(name, [[hop] for hop in pairwise(path)])
-                templates.append(build.template())
-            if not templates:
-                return []
-            key = tuple((template.name, len(template.phases)) for template in templates)
-            classes.setdefault(key, []).append(templates)
+def message_templates(
+    boxes: Boxes, messages: Iterable[Message], *, all_rails: bool = False, relays: bool = False
+) -> list[Template]:
+    """Return templates for classes of messages: those whose paths have equal names and lengths.
+
+    With `all_rails` a message between boxes may take the rails of all ranks of its box, and a class has paths of equal
+    names. With `relays` a message inside a box may go over any other rank of it. Empty where a message has no path.
+    """
+    classes: dict[tuple, list[dict[str, Template]]] = {}
+    for block, src, dst in messages:
+        mine: dict[str, Template] = {}
+        for name, path in _paths(boxes, src, dst, all_rails, relays).items():
+            build = TemplateBuilder(name, block)
+            build.spread(name, [[hop] for hop in pairwise(path)])
+            mine[name] = build.template()
+        if not mine:
+            return []
+        key = tuple(mine) if all_rails else tuple((name, len(template.phases)) for name, template in mine.items())
+        classes.setdefault(key, []).append(mine)
     result = []
     for unit, members in enumerate(classes.values()):
-        result += [merged(same, unit) for same in zip(*members, strict=True)]
+        for name in members[0]:
+            result.append(merged([mine[name] for mine in members], unit))
     return result
 
 
-def _paths(boxes: Boxes, src: int, dst: int) -> dict[str, list[int]]:
+def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool, relays: bool) -> dict[str, list[int]]:
     """Return the paths of a pair of ranks by their names: the link that joins them, or through the boxes' hubs."""
     here, there = boxes.box_of[src], boxes.box_of[dst]
     paths: dict[str, list[int]] = {}
@@ -212,13 +236,21 @@ def _paths(boxes: Boxes, src: int, dst: int) -> dict[str, list[int]]:
         inside = boxes.path(here, src, dst)
         if inside:
             paths["inside"] = inside
-    if here == there:
-        return paths
-    for name, out, into in (
-        ("inside, then rails", boxes.hubs(dst)[here], dst),
-        ("rails, then inside", src, boxes.hubs(src)[there]),
-    ):
+    rails = []
+    if here != there:
+        rails.append(("inside, then rails", boxes.hubs(dst)[here], dst))
+        rails.append(("rails, then inside", src, boxes.hubs(src)[there]))
+    if all_rails if here != there else relays:
+        home = boxes.boxes[here]
+        for further in range(1, len(home)):
+            out = home[(home.index(src) + further) % len(home)]
+            name = "rails" if here != there else "inside over the rank"
+            rails.append((f"{name} {further} further", out, boxes.hubs(out)[there]))
+    for name, out, into in rails:
         first, last = boxes.path(here, src, out), boxes.path(there, into, dst)
-        if first and last and boxes.links.joins(out, into) and (out, into) != (src, dst):
-            paths[name] = [*first, *last]
+        path = [*first, *last] if out != into else [*first, *last[1:]]
+        joined = out == into or boxes.links.joins(out, into)
+        simple = len(set(path)) == len(path)
+        if first and last and joined and simple and path not in paths.values():
+            paths[name] = path
     return paths

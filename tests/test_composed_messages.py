@@ -1,0 +1,121 @@
+"""Collectives whose units go to one rank each, composed over the boxes of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import api
+from synth.bounds.single_cut import single_cut_bound
+from synth.checker.schedule import replay
+from synth.cli import root
+from synth.frontiers.incumbents import find_incumbents
+from synth.model.collective import collective, pattern
+from synth.program import analysis, checked_lowering
+from synth.scale.composition.compose import composed_messages
+from synth.topologies import topology
+from synth.topologies.modify import broken, with_ranks
+from tests.test_composition import clusters
+
+
+def schedules(machine, task, most_sends=1_000, most=None, **options):
+    """The first composed schedules, after a replay agrees with the numbers of each."""
+    result = []
+    for candidate in islice(composed_messages(machine, task, most_sends=most_sends, **options), most):
+        schedule = replace(candidate.make().written_out(task), network=machine.network())
+        replay.schedule(schedule)
+        assert (len(schedule.steps), schedule.rounds_per_chunk) == (candidate.steps, candidate.rounds_per_chunk)
+        result.append(schedule)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "most"),
+    [
+        ("alltonext", 4, Fraction(3, 16)),  # balanced paths: 10/49, and 3/16 in 5 steps
+        ("alltonext", 8, Fraction(11, 80)),
+        ("scatter", 3, Fraction(6, 5)),  # balanced paths: 79/62; bound 15/13
+    ],
+)
+def test_all_nics_of_a_box_are_used_in_few_steps(name, steps, most):
+    machine = topology("dgx-a100*2")
+    found = schedules(machine, collective(name, 16), 10_000, enough=most)
+    assert len(found[-1].steps) <= steps and found[-1].rounds_per_chunk <= most
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "name", "roots"),
+    [
+        ("ring:4*2:nic=1", range(8), "sendrecv", ()),  # paths of several links inside the boxes
+        ("ring:3*2:nic=1", range(6), "gather", (3,)),
+        ("dgx1*2", (0, 1, 2, 8, 9, 10, 11, 12), "alltonext", ()),  # boxes of three and five GPUs
+        ("dgx1*2", (0, 1, 8, 9, 10), "multi-scatter", (1, 3)),
+        ("fully-connected:2*4:pod=2,over=2", range(8), "scatter", (5,)),  # behind switches
+    ],
+)
+def test_programs_of_composed_messages_are_right(machine, ranks, name, roots):
+    chosen = with_ranks(topology(machine), list(ranks))
+    found = schedules(chosen, collective(name, chosen.ranks, roots), 400, most=3)
+    program = checked_lowering.lower(found[-1])
+    assert analysis.check(program).ok
+    assert api.run(program, executor="reference").checked is not None
+
+
+@settings(max_examples=5, deadline=None)
+@given(clusters(), st.data())
+def test_messages_on_random_clusters_are_no_better_than_the_bound(machine, data):
+    rank = st.integers(0, machine.ranks - 1)
+    pairs = data.draw(st.lists(st.tuples(rank, rank), min_size=1, max_size=6))
+    task = pattern(machine.ranks, pairs)
+    bound = single_cut_bound(machine.network(), task).value
+    for schedule in schedules(machine, task, 100, most=3):
+        assert schedule.rounds_per_chunk >= bound
+
+
+def test_other_collectives_and_machines_have_no_composed_messages():
+    two, one = topology("ring:3*2"), topology("ring:3")
+    assert not schedules(one, collective("scatter", 3))
+    for name in ("broadcast", "reduce", "allgather", "multi-broadcast", "allreduce", "scan"):
+        assert not schedules(two, collective(name, 6))
+
+
+def test_a_rank_without_nic_sends_over_the_others():
+    machine = topology("fully-connected:3*2")
+    for rank in (3, 4, 5):
+        machine = broken(machine, 2, rank)
+    found = schedules(machine, collective("alltonext", 6))
+    assert min(schedule.rounds_per_chunk for schedule in found) <= Fraction(7, 10)
+
+
+def test_schedules_end_with_the_first_one_that_is_enough():
+    machine, task = topology("fully-connected:3*2"), collective("alltonext", 6)
+    every = schedules(machine, task, most=3)
+    some = schedules(machine, task, enough=every[1].rounds_per_chunk)
+    assert [s.rounds_per_chunk for s in some] == [s.rounds_per_chunk for s in every[:2]]
+
+
+def test_the_first_rows_have_composed_messages_where_direct_sends_are_worse():
+    machine = topology("fully-connected:3*2")
+    network, task = machine.network(), collective("alltonext", 6)
+    *_, rows = find_incumbents(network, task, None, machine=machine)
+    assert rows.schedules[0][0] == "direct sends"
+    assert any(method.startswith("boxes: ") for method, _ in rows.schedules)
+    *_, without = find_incumbents(network, task, None)
+    assert rows.points()[-1].rounds_per_chunk < without.points()[-1].rounds_per_chunk
+
+
+def test_the_command_line_prints_composed_messages(tmp_path):
+    file = tmp_path / "f.json"
+    found = CliRunner().invoke(
+        root, ["pareto", "--topo", "dgx-a100*2", "--coll", "alltonext", "--max-steps", "4",
+               "--time-limit", "2s", "--fresh", "-o", str(file)],
+    )  # fmt: skip
+    assert found.exit_code in (0, 4), found.output
+    assert '"boxes: ' in file.read_text()
+    assert CliRunner().invoke(root, ["verify", str(file)]).exit_code == 0
