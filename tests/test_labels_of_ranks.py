@@ -31,3 +31,28 @@ def test_a_box_without_a_nic_is_named(tmp_path) -> None:
         with pytest.raises(InfeasibleError, match=r"; no link joins box 0 \(ranks 0-7\) to other boxes$") as caught:
             synth.frontier(apart, "allgather", log=tmp_path / "log", engine=engine)
         assert caught.value.certificate
+
+
+@pytest.mark.parametrize("engine", ["exact", "flow"])
+def test_boxes_that_no_link_leaves_or_enters_are_named(engine, tmp_path) -> None:
+    machine = api.topology("dgx1*3")
+    links = tuple(k for k in machine.links if k.src // 8 == k.dst // 8 or k.dst // 8 == 1)
+    apart = replace(machine, links=links, limits=(), generators=())
+    for collective in ("allgather", "allreduce", "alltoall"):
+        with pytest.raises(InfeasibleError, match=r"; no link (leaves box 1|enters box [02]) \(ranks ") as caught:
+            synth.frontier(apart, collective, log=tmp_path / "log", engine=engine)
+        assert caught.value.certificate
+    with pytest.raises(
+        InfeasibleError, match=r"no link leaves box 1 \(ranks 8-15\), no link enters box 0 \(ranks 0-7\)$"
+    ):
+        synth.bound(apart, "gather")
+    assert synth.bound(apart, "gather", roots=[8])[0][1].value > 0
+
+
+def test_ranks_that_are_cut_off_inside_a_box_name_no_box(tmp_path) -> None:
+    machine = api.topology("fully-connected:3*2", ranks="0-5")
+    links = tuple(k for k in machine.links if k.src != 1)
+    apart = replace(machine, links=links, limits=(), generators=())
+    with pytest.raises(InfeasibleError) as caught:
+        synth.frontier(apart, "gather", log=tmp_path / "log")
+    assert " box " not in str(caught.value)

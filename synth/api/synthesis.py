@@ -296,6 +296,7 @@ def bound(
     from synth.bounds import single_chunk
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
+    from synth.frontiers.engine_choice import with_machine_names
     from synth.frontiers.incumbents import allreduce_parts_bound
     from synth.pareto.events import Event
     from synth.pareto.sweep import SETTINGS
@@ -308,6 +309,10 @@ def bound(
     task = task_of(collective, network.ranks, roots, sizes)
     seconds = BOUND_EFFORT if time_limit is None and chunk_assembly.applies(network, task) else time_limit
     at_once = seconds is None and network.ranks <= MAX_RANKS_IN_PROCESS
+    try:
+        bounds.steps(network, task)
+    except InfeasibleError as error:
+        raise with_machine_names(error, machine) from None
     floor: list[tuple[int | None, LowerBound]] = []
     if not at_once:
         quick = single_cut_bound(network, task)
