@@ -29,6 +29,8 @@ from synth.solvers.rationalise import largest_remainders
 
 # Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
 STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
+# Maximum number of steps of composed messages: schedules that are written out have too few chunks to gain from more.
+MOST_MESSAGE_STEPS = 16
 # Maximum number of steps for which trees are placed in the steps.
 MOST_PLACED = 12
 # Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
@@ -105,7 +107,8 @@ def composed_messages(
         compositions.append(Composition(resources, collective.name, None, listed, None))
     few, many = compositions
     better = many.steady_rate() < few.steady_rate() * (1 - SLIGHT)
-    yield from (many if better else few).points(most_sends, enough)
+    steps = [s for s in STEPS if s <= MOST_MESSAGE_STEPS]
+    yield from (many if better else few).points(most_sends, enough, steps)
 
 
 def _messages(collective: Collective) -> list[Message]:
@@ -136,13 +139,15 @@ class Composition:
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
-    def points(self, most_sends: int, enough: Fraction = Fraction(0)) -> Iterator[Candidate]:
+    def points(
+        self, most_sends: int, enough: Fraction = Fraction(0), tried: Sequence[int] = STEPS
+    ) -> Iterator[Candidate]:  # fmt: skip
         """Yield schedules by growing steps, each with fewer rounds per chunk than those before.
 
-        They end with the first one that has at most `enough`.
+        They end with the first one that has at most `enough`. `tried`: the numbers of steps.
         """
         best: Fraction | None = None
-        for steps in STEPS:
+        for steps in tried:
             check_deadline()
             found = self.at_steps(steps, most_sends)
             if found is None:
