@@ -208,7 +208,7 @@ def message_templates(
     With `all_rails` a message between boxes may take the rails of all ranks of its box, and a class has paths of equal
     names. With `relays` a message inside a box may go over any other rank of it. Empty where a message has no path.
     """
-    classes: dict[tuple, list[dict[str, Template]]] = {}
+    classes: dict[tuple[str | int, ...], list[dict[str, Template]]] = {}
     for block, src, dst in messages:
         mine: dict[str, Template] = {}
         for name, path in _paths(boxes, src, dst, all_rails, relays).items():
@@ -217,7 +217,9 @@ def message_templates(
             mine[name] = build.template()
         if not mine:
             return []
-        key = tuple(mine) if all_rails else tuple((name, len(template.phases)) for name, template in mine.items())
+        key: tuple[str | int, ...] = tuple(mine)
+        if not all_rails:
+            key += tuple(len(template.phases) for template in mine.values())
         classes.setdefault(key, []).append(mine)
     result = []
     for unit, members in enumerate(classes.values()):
