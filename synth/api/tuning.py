@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.inputs import named_topology
 from synth.api.programs import placed
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_model import TimeModel
     from synth.catalog.tuner.measurements import Measurement
-    from synth.catalog.tuner.tune import TunedTable
+    from synth.catalog.tuner.predicted_times import PredictedTimes
+    from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
     from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
@@ -132,18 +133,16 @@ def times_at(
     either end. After `seconds` of wall time no further program is run, and what was not run is left to the nominal
     model.
     """
-    from synth.catalog.tuner.candidates import candidates
-    from synth.catalog.tuner.predicted_times import PredictedTimes
     from synth.view.algorithm_times import AlgorithmTime
 
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
-    search = SearchOptions(time.monotonic() + seconds)
-    times = PredictedTimes(network, per_send, lambda: search.left == 0)
-    schedules = _schedules(work, TuningRequest(sizes=(size,)), search)
+    request = TuningRequest(sizes=(size,), per_send=per_send)
     rows = []
-    for one in candidates(schedules, [], None, "", _facts(work, None), times).candidates:
+    for one in _offers(work, request, "", _facts(work, None), SearchOptions(time.monotonic() + seconds)).candidates:
+        if one.algorithm.backend != OURS:
+            continue
         algorithm = one.algorithm
         divisor = algorithm.divisor * 4
         predicted = one.predicted(-(-size // divisor) * divisor) if one.predicted else None
@@ -186,9 +185,21 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
     return work._replace(dividing=tuple(made), notes=(*work.notes, note))
 
 
-def _answer(
-    work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: SearchOptions
-) -> tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]:  # fmt: skip
+class _Offers(NamedTuple):
+    """What a plan chooses from: candidates, notes, the model that predicts times, and measurements of the candidates.
+
+    `not_run`: the schedules that were too long to run, known when times have been asked for.
+    """
+
+    candidates: list[TunerCandidate]
+    notes: tuple[str, ...]
+    model: TimeModel | None
+    measured: tuple[Measurement, ...]
+    not_run: set[Schedule]
+
+
+def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | None, search: SearchOptions) -> _Offers:
+    """Return the candidates of `work`; labels begin with `prefix`. Raises UsageError where there are none."""
     from synth.catalog.tuner import candidates, tune
     from synth.catalog.tuner import measurements as tune_measured
     from synth.catalog.tuner.predicted_times import PredictedTimes
@@ -196,31 +207,67 @@ def _answer(
     measured = tuple(tune_measured.merge_measurements(work.measured))
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
-    prefix = f"{work.name}-" if several else ""
     schedules = _schedules(work, request, search)
-    times = None
-    if not measured and work.network is not None:
-        times = PredictedTimes(work.network, request.per_send, lambda: search.left == 0)
-    found = candidates.candidates(schedules, measured, request.variants, prefix, facts, times)
+    if measured or work.network is None:
+        found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
+        says = "; ".join(dict.fromkeys(m.says for m in measured))
+        return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, set())
+    times = PredictedTimes(work.network, request.per_send, lambda: search.left == 0)
+    schedules += _list_schedules(work, request, times, search)
+    found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]
-    if times is not None:
-        for one in schedules:
-            if one.name in LIBRARY:
-                offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
-    says = "; ".join(dict.fromkeys(m.says for m in measured))
-    model = tune.fit_model(found.candidates, says)
-    if times is not None:
-        model = times.model
-    ranks = work.ranks or measured[0].ranks
+    for one in schedules:
+        if one.name in LIBRARY:
+            offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
+    return _Offers(offered, found.notes, times.model, (), times.not_run)
+
+
+def _answer(
+    work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: SearchOptions
+) -> tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]:  # fmt: skip
+    from synth.catalog.tuner import tune
+
+    offers = _offers(work, request, f"{work.name}-" if several else "", facts, search)
+    ranks = work.ranks or offers.measured[0].ranks
     tolerance = request.tolerance
     if tolerance is None:
-        tolerance = tune.TOLERANCE if measured else 0.0
+        tolerance = tune.TOLERANCE if offers.measured else 0.0
     question = tune.Question(work.name, ranks, request.sizes, request.element, tolerance, work.root)
-    answer = tune.choose_algorithms(question, offered, model)
-    notes = (*work.notes, *found.notes, *answer.notes)
-    if times is not None and times.not_run:
-        notes += (f"{counted(len(times.not_run), 'schedule')} too long to run, predicted by synchronous steps",)
-    return answer._replace(notes=notes), model, measured
+    answer = tune.choose_algorithms(question, offers.candidates, offers.model)
+    notes = (*work.notes, *offers.notes, *answer.notes)
+    if offers.not_run:
+        notes += (f"{counted(len(offers.not_run), 'schedule')} too long to run, predicted by synchronous steps",)
+    return answer._replace(notes=notes), offers.model, offers.measured
+
+
+def _list_schedules(
+    work: Work, request: TuningRequest, times: PredictedTimes, search: SearchOptions
+) -> list[NamedSchedule]:
+    """Return schedules for the sizes at which latencies and bandwidths count alike, each for its protocols."""
+    from synth.catalog.tuner.candidates import NamedSchedule
+    from synth.program.runtimes import FIFO_DEPTH
+    from synth.scale.list_schedules import schedule_for_size, sizes_of_balance
+
+    task = work.frontiers[0].collective
+    protocols = dict.fromkeys(protocol for protocol, _ in request.variants or ()) or FIFO_DEPTH
+    made: dict[tuple, tuple[Schedule, list[str]]] = {}
+    for protocol in protocols:
+        network = times.slower(protocol)
+        for size in sizes_of_balance(network, task, request.sizes):
+            if search.left == 0:
+                break
+            try:
+                schedule = schedule_for_size(network, task, size, FIFO_DEPTH[protocol])
+            except UsageError:  # sums that no reversal makes, or too many sends
+                return []
+            schedule = replace(schedule, network=times.network)
+            _, its_protocols = made.setdefault((schedule.chunks, schedule.steps), (schedule, []))
+            its_protocols.append(protocol)
+    named = []
+    for schedule, its_protocols in made.values():
+        label = f"list-S{len(schedule.steps)}-C{schedule.chunks}"
+        named.append(NamedSchedule(label, schedule, protocols=tuple(its_protocols)))
+    return named
 
 
 def _schedules(work: Work, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:

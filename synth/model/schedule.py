@@ -182,7 +182,11 @@ class SynchronousSchedule(ABC):
 
 @dataclass(frozen=True)
 class Schedule(SynchronousSchedule):
-    """A step-synchronous schedule. It may be wrong: `synth.checker.schedule.replay` decides."""
+    """A step-synchronous schedule. It may be wrong: `synth.checker.schedule.replay` decides.
+
+    `timed`: its steps only put the messages of each link in the order of time (list scheduling). Then every link has
+    one connection, and no receive waits for a link to forward.
+    """
 
     suffix: ClassVar[str] = ".json"
 
@@ -190,6 +194,7 @@ class Schedule(SynchronousSchedule):
     collective: Collective
     chunks: int
     steps: tuple[Step, ...]
+    timed: bool = False
 
     def __repr__(self) -> str:
         sends = sum(not send.local for step in self.steps for send in (*step.sends, *step.switch_sends))
@@ -201,7 +206,7 @@ class Schedule(SynchronousSchedule):
         columns = []
         for step in self.steps:
             columns.append((step.rounds, list(zip(*step.sends, strict=True)), step.switch_sends))
-        return _from_columns, (self.network, self.collective, self.chunks, columns)
+        return _from_columns, (self.network, self.collective, self.chunks, columns, self.timed)
 
     @property
     def step_count(self) -> int:
@@ -263,7 +268,7 @@ class Schedule(SynchronousSchedule):
             sends = sorted(Send(s.chunk, s.dst, s.src, kind[s.kind], s.via[::-1]) for s in step.sends)
             switch_sends = tuple(send.reversed() for send in step.switch_sends)
             steps.append(Step(step.rounds, tuple(sends), switch_sends))
-        return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, tuple(steps))
+        return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, tuple(steps), self.timed)
 
     def save(self, path: Path) -> None:
         """Write the JSON document: whole or not at all. Raises OSError."""
@@ -282,9 +287,10 @@ class Schedule(SynchronousSchedule):
             rows.append({"rounds": step.rounds, "sends": sends})
             if step.switch_sends:
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
+        timed = {"timed": True} if self.timed else {}
         return {
             "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": self.network.to_json(),
-            "collective": self.collective.to_json(self.chunks), "chunks": self.chunks, "steps": rows,
+            "collective": self.collective.to_json(self.chunks), "chunks": self.chunks, **timed, "steps": rows,
         }  # fmt: skip
 
     @staticmethod
@@ -303,15 +309,19 @@ class Schedule(SynchronousSchedule):
             steps.append(Step(row["rounds"], tuple(sends), tuple(switch_sends)))
         network = Network.from_json(doc["topology"])
         collective = Collective.from_json(doc["collective"], doc["chunks"])
-        return Schedule(network, collective, doc["chunks"], tuple(steps))
+        return Schedule(network, collective, doc["chunks"], tuple(steps), doc.get("timed", False))
 
 
 def _from_columns(
-    network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple], tuple]]
+    network: Network,
+    collective: Collective,
+    chunks: int,
+    columns: list[tuple[int, list[tuple], tuple]],
+    timed: bool,
 ) -> Schedule:
     """The schedule whose steps are given as their rounds and the columns of their sends."""
     send = partial(tuple.__new__, Send)
     steps = []
     for rounds, sends, switch_sends in columns:
         steps.append(Step(rounds, tuple(map(send, zip(*sends, strict=True))), switch_sends))
-    return Schedule(network, collective, chunks, tuple(steps))
+    return Schedule(network, collective, chunks, tuple(steps), timed)

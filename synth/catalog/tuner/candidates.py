@@ -30,12 +30,14 @@ class NamedSchedule(NamedTuple):
     """A schedule and its name, such as ``S3-R7-C6`` or ``ring``.
 
     `always`: it is a candidate even when the time is over. `shape`: its terms of the cost model, where known already.
+    `protocols`: those that it is for. (): all.
     """
 
     name: str
     schedule: Schedule
     always: bool = False
     shape: Shape | None = None
+    protocols: tuple[str, ...] = ()
 
 
 class CandidateSet(NamedTuple):
@@ -91,7 +93,8 @@ def candidates(
     result = []
     for k, named in enumerate(schedules):
         for protocol, instances in pairs if k in shapes else ():
-            if protocol != "LL128" or named not in no_ll128:
+            able = protocol != "LL128" or named not in no_ll128
+            if able and (not named.protocols or protocol in named.protocols):
                 match = matched.get((k, protocol, instances))
                 samples = match.samples if match else ()
                 predicted = None

@@ -3,7 +3,7 @@
 A protocol's overhead of a hop is added to every α, and its share of the bandwidth divides every β, both as in the
 nominal model (`cost_model`). A schedule's program then runs without data. Where the nominal model, which adds up
 synchronous steps, predicts `SCREEN` times the least of its predictions, or the program is too long to run, that
-prediction is the time.
+prediction is the time. The steps of a timed schedule say nothing about its time, so it always runs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PredictedTimes:
 
         def seconds(size: int) -> float | None:
             predicted = self.nominal(variant, size)
-            if predicted is None or predicted > SCREEN * self._least(size):
+            if predicted is None or (predicted > SCREEN * self._least(size) and not variant.schedule.timed):
                 return predicted
             times = program_times()
             if times is None:  # instances that share links are what the nominal model knows least about

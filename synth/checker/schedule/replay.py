@@ -41,9 +41,12 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     Raises VerificationError at the first thing that is wrong; `place` is where the document stands in another one.
     """
     doc = given.to_json() if isinstance(given, Schedule) else given
-    fields = json_reader.fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
+    required = {"schema", "topology", "collective", "chunks", "steps"}
+    fields = json_reader.fields(doc, place, required, {"fingerprint", "timed"})
     if fields["schema"] != "synth.schedule/1":
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
+    if not isinstance(fields.get("timed", False), bool):
+        raise VerificationError(f"timed is {fields['timed']!r}, expected true or false", f"{place}.timed")
     machine = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")

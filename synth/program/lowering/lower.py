@@ -42,6 +42,8 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     names an exceeded limit of the runtime and a remedy.
     """
     runtime, instances = _runtime(options.runtime), options.instances
+    if schedule.timed:
+        options = replace(options, fuse=False, lanes=1)
     layout = Layout(schedule.collective, schedule.chunks)
     if options.in_place in ("in", "both") and not layout.can_be_in_place:
         raise UsageError(f"{layout.collective.name} cannot be called in place; leave in_place out")

@@ -1,0 +1,391 @@
+"""List scheduling in time: sends start as soon as their link is free, on links that differ in latency and bandwidth.
+
+A greedy of the kind of TACOS (Won et al., "TACOS: Topology-Aware Collective Algorithm Synthesizer", MICRO 2024) in
+continuous time, by the rules of the reference executor (docs/running.md): a link carries one message at a time, and
+one of b bytes arrives b / bandwidth and a latency later; limits serve transfers in the order of their starts; a
+connection has a number of messages under way; steps are no barriers. When a link is free it takes, of the chunks that
+its source holds and its destination lacks, the one with the longest way to go from there, then the one that the fewest
+ranks hold. It takes none that the destination is to have sooner over another link. Where not every rank wants a chunk,
+it may only follow a tree of short paths with few messages and little load, found by Dijkstra's algorithm chunk by chunk
+with the loads and messages of the chunks before it.
+
+The result is a `Schedule`. The step of a message is the least one after those of its chunks' arrivals and of the
+message before it on its link. So the messages of each link are in the order of time, while steps mean nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+from math import inf, isinf
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from synth.errors import UsageError
+from synth.model.collective import Collective
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network
+from synth.solvers.processes.deadline import check_deadline
+
+
+@dataclass(frozen=True)
+class ListSchedulingSettings:
+    """Numbers of list scheduling.
+
+    Attributes:
+        orders: Random orders of equal chunks that are tried; the earliest schedule counts.
+        most_work: Limit on sends x routes, about a second of search; paths that are chosen chunk by chunk count twice.
+        instant: µs within which events count as simultaneous, above the rounding of sums.
+    """
+
+    orders: int = 4
+    most_work: int = 1_000_000
+    instant: float = 1e-9
+
+
+SETTINGS = ListSchedulingSettings()
+
+
+class TimedSchedule(NamedTuple):
+    """A schedule, and the µs that it takes without barriers between its steps."""
+
+    microseconds: float
+    schedule: Schedule
+
+
+def list_schedule(
+    network: Network, collective: Collective, chunks: int, unit_bytes: float, depth: int
+) -> TimedSchedule:
+    """Return the earliest schedule found for a `collective` that copies.
+
+    `chunks`: chunks of a unit; `unit_bytes`: bytes of a unit; `depth`: messages of a link that may be under way. Raises
+    UsageError for collectives that add, where a rank cannot be reached, and for too many or no sends; TimeUp.
+    """
+    if collective.combining:
+        raise UsageError(f"list scheduling copies; {collective.name} adds")
+    sends = chunks * sum(len(post - pre) for pre, post in zip(collective.pre, collective.post, strict=True))
+    everywhere = all(len(post) == network.ranks for post in collective.post)
+    work = sends * len(network.routes) * (1 if everywhere else 2)
+    if not 0 < work <= SETTINGS.most_work:
+        raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
+    machine = _Machine(network, unit_bytes / chunks, depth)
+    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
+        if isinf(machine.longest(pre, post)):
+            raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
+    runs = []
+    for seed in range(SETTINGS.orders):
+        check_deadline()
+        random = Random(seed)
+        paths = None if everywhere else _paths(machine, collective, chunks, random if seed else None)
+        runs.append(_Run(machine, collective, chunks, paths, random).run())
+    best = min(runs, key=lambda run: run.end)
+    return TimedSchedule(best.end, Schedule(network, collective, chunks, best.steps(), timed=True))
+
+
+class _Machine:
+    """Times in µs of one chunk: `busy[i]` on route i, `served[i]` (cap, µs) on its caps, `latency[i]` of the route.
+
+    `depth`: messages of a route that may be under way.
+    """
+
+    def __init__(self, network: Network, chunk_bytes: float, depth: int) -> None:
+        self.network, self.depth = network, depth
+        unit_us = chunk_bytes / (1000 * float(network.unit))
+        self.busy = [unit_us / route.units for route in network.routes]
+        self.latency = [float(route.latency) for route in network.routes]
+        self.served: list[list[tuple[int, float]]] = []
+        for caps in network.caps_of:
+            self.served.append([(k, n * unit_us / network.caps[k].units) for k, n in Counter(caps).items()])
+        self.chunk_us = [max([us, *(t for _, t in caps)]) for us, caps in zip(self.busy, self.served, strict=True)]
+        # Chunks that may travel as one message: with fewer, the messages under way might not fill the link.
+        self.together = []
+        for us, latency in zip(self.chunk_us, self.latency, strict=True):
+            self.together.append(max(1, int(latency / depth / us)) if us else 1)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """The µs of a chunk from each rank to each other, a row for each source."""
+        ranks = self.network.ranks
+        lengths = np.full((ranks, ranks), inf)
+        np.fill_diagonal(lengths, 0.0)
+        for i, route in enumerate(self.network.routes):
+            lengths[route.src, route.dst] = min(lengths[route.src, route.dst], self.chunk_us[i] + self.latency[i])
+        for middle in range(ranks):  # Floyd and Warshall
+            lengths = np.minimum(lengths, lengths[:, [middle]] + lengths[[middle]])
+        return lengths
+
+    def longest(self, sources: frozenset[int], targets: frozenset[int]) -> float:
+        """Return the greatest length of a chunk's way from the nearest of `sources` to one of `targets`, in µs."""
+        return max((self.lengths[sorted(sources), rank].min() for rank in targets - sources), default=0.0)
+
+
+class _Links:
+    """The times from which routes and caps are free."""
+
+    def __init__(self, machine: _Machine) -> None:
+        self.machine = machine
+        self._route = [0.0] * len(machine.network.routes)
+        self._cap = [0.0] * len(machine.network.caps)
+
+    def free(self, route: int) -> float:
+        """Return the time from which `route` is free."""
+        return self._route[route]
+
+    def end(self, route: int, begin: float, chunks: int) -> float:
+        """Return when a message that begins then has left."""
+        waits = [max(self._cap[k], begin) + chunks * us for k, us in self.machine.served[route]]
+        return max([begin + chunks * self.machine.busy[route], *waits])
+
+    def carry(self, route: int, begin: float, chunks: int) -> float:
+        """Load the route and its caps with a message from `begin` on. Returns when it has left."""
+        end = self._route[route] = self.end(route, begin, chunks)
+        for k, us in self.machine.served[route]:
+            self._cap[k] = max(self._cap[k], begin) + chunks * us
+        return end
+
+
+def _paths(machine: _Machine, collective: Collective, chunks: int, random: Random | None) -> list[list[int]]:
+    """Return for each route the chunks that may pass it, as groups of bits; the first group has the longest way to go.
+
+    Each chunk follows a tree of its own. They choose in a `random` order, or those that go the farthest first.
+    """
+    order = []
+    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
+        if post - pre:
+            order.append((-machine.longest(pre, post), unit))
+    uses: list[dict[float, int]] = [{} for _ in machine.network.routes]
+    trees = _Trees(machine, -min(order)[0])
+    order.sort()
+    if random is not None:
+        random.shuffle(order)
+    for _, unit in order:
+        check_deadline()
+        for chunk in range(unit * chunks, (unit + 1) * chunks):
+            for route, left in trees.add(collective.pre[unit], collective.post[unit]).items():
+                uses[route][left] = uses[route].get(left, 0) | 1 << chunk
+    return [[rows[left] for left in sorted(rows, reverse=True)] for rows in uses]
+
+
+class _Trees:
+    """Trees of paths no longer than `longest` µs without loads, with few messages on links that are little loaded.
+
+    They are chosen chunk by chunk, by the loads and the messages of the chunks before.
+    """
+
+    def __init__(self, machine: _Machine, longest: float) -> None:
+        self.machine, self.links = machine, _Links(machine)
+        self.longest = longest + SETTINGS.instant
+        # by route: the ranks that had its last chunk first
+        self._last: list[frozenset[int]] = [frozenset()] * len(machine.network.routes)
+
+    def add(self, sources: frozenset[int], targets: frozenset[int]) -> dict[int, float]:
+        """Load the links with one more chunk. Returns its routes, each with the µs from there to the last target."""
+        machine, routes = self.machine, self.machine.network.routes
+        wanting = sorted(targets - sources)
+        remaining = machine.lengths[:, wanting].min(axis=1)
+        # (cost, µs without loads) of the best path to each rank that is reached, and the route that enters it
+        best = dict.fromkeys(sources, (0.0, 0.0))
+        entered: dict[int, int] = {}
+        heap = [(0.0, 0.0, rank) for rank in sorted(sources)]
+        while heap:
+            cost, at, rank = heappop(heap)
+            if (cost, at) != best[rank]:
+                continue
+            for i in machine.network.out[rank]:
+                dst, then = routes[i].dst, at + machine.chunk_us[i] + machine.latency[i]
+                if then + remaining[dst] > self.longest:
+                    continue
+                label = (cost + self._cost(i, at, sources), then)
+                if dst not in best or label < best[dst]:
+                    best[dst], entered[dst] = label, i
+                    heappush(heap, (*label, dst))
+        left: dict[int, float] = {}
+        for rank in wanting:
+            end = best[rank][1]
+            while rank not in sources:
+                route = entered[rank]
+                rank = routes[route].src
+                left[route] = max(left.get(route, 0.0), round(end - best[rank][1], 6))
+        for i in left:
+            self._last[i] = sources
+            self.links.carry(i, max(best[routes[i].src][1], self.links.free(i)), 1)
+        return left
+
+    def _cost(self, route: int, at: float, sources: frozenset[int]) -> float:
+        """Return the µs that a chunk at `at` waits for `route`, and those of a message of its own."""
+        wait = self.links.end(route, max(at, self.links.free(route)), 1) - at - self.machine.chunk_us[route]
+        return wait if self._last[route] == sources else wait + self.machine.latency[route] / self.machine.depth
+
+
+class _Message(NamedTuple):
+    """Chunks that travel over a route as one, in a step."""
+
+    step: int
+    route: int
+    chunks: range
+
+
+class _Run:
+    """One run of the greedy. Sets of chunks are integers, a bit each.
+
+    `held[r]`: chunks of rank r. `coming[r]`: these and those under way to it. `arrival[c, r]`: when chunk c is at
+    rank r (inf: it is not to come). `nearest[c, r]`: the least length from a rank that is to have the chunk to rank r.
+    `step[r, c]`: the step in which it comes. `holders[c]`: the ranks that are to have it. `groups[i]`: the chunks that
+    may pass route i, those of the first group first (None: all chunks). `allowed[i]`: the chunks of all its groups.
+    """
+
+    def __init__(
+        self, machine: _Machine, collective: Collective, chunks: int, groups: list[list[int]] | None, random: Random
+    ) -> None:
+        network, total = machine.network, collective.units * chunks
+        self.machine, self.links, self.groups, self.random = machine, _Links(machine), groups, random
+        self.allowed = [sum(row) for row in groups or ()]  # the groups of a route are disjoint
+        self.held = [0] * network.ranks
+        self.holders = np.zeros(total, np.int64)
+        self.arrival = np.full((total, network.ranks), inf)
+        self.nearest = np.full((total, network.ranks), inf)
+        for unit, pre in enumerate(collective.pre):
+            mine = range(unit * chunks, (unit + 1) * chunks)
+            for rank in pre:
+                self.held[rank] |= (1 << chunks) - 1 << mine.start
+            self.holders[mine] = len(pre)
+            self.arrival[np.ix_(mine, sorted(pre))] = 0
+            self.nearest[mine] = machine.lengths[sorted(pre)].min(axis=0)
+        self.coming = list(self.held)
+        self.step: dict[tuple[int, int], int] = {}
+        self.route_step = [-1] * len(network.routes)
+        self.under_way = [0] * len(network.routes)
+        self.lacking = [total - bits.bit_count() for bits in self.held]
+        self.fastest = [min((machine.chunk_us[i] for i in into), default=0.0) for into in network.into]
+        self.messages: list[_Message] = []
+        self.end = 0.0
+
+    def run(self) -> _Run:
+        """Send until every rank has what it wants."""
+        routes, leaving = self.machine.network.routes, self.machine.network.out
+        order = sorted(range(len(routes)), key=lambda i: (routes[i].src, routes[i].dst, i))
+        place = [0] * len(routes)
+        for k, route in enumerate(order):
+            place[route] = k
+        # (time, number, route, chunks that arrive); no chunks: the route is free again
+        events: list[tuple[float, int, int, int]] = []
+        now, awake = 0.0, set(range(len(routes)))
+        while True:
+            late = now + SETTINGS.instant
+            for route in sorted(awake, key=place.__getitem__):
+                if self.links.free(route) > late or self.under_way[route] >= self.machine.depth:
+                    continue
+                bits = self._next(route, now)
+                if bits:
+                    left = self._send(route, bits, now)
+                    arrival = left + self.machine.latency[route]
+                    heappush(events, (left, 2 * len(self.messages), route, 0))
+                    heappush(events, (arrival, 2 * len(self.messages) + 1, route, bits))
+            if not events:
+                return self
+            now, awake = events[0][0], set()
+            while events and events[0][0] <= now + SETTINGS.instant:
+                _, _, route, bits = heappop(events)
+                awake.add(route)
+                if bits:
+                    self.under_way[route] -= 1
+                    self.held[routes[route].dst] |= bits
+                    self.end = now
+                    awake.update(leaving[routes[route].dst])
+
+    def _next(self, route: int, now: float) -> int:
+        """Return the chunks of the next message over `route`, 0 where there is none to send."""
+        src, dst = self.machine.network.routes[route].src, self.machine.network.routes[route].dst
+        waiting = self.held[src] & ~self.coming[dst]
+        if not waiting:
+            return 0
+        if self.groups is None:
+            first = joining = self._urgent(waiting, route, now)
+        else:
+            first = next((bits & waiting for bits in self.groups[route] if bits & waiting), 0)
+            joining = waiting & self.allowed[route]
+        if not first:
+            return 0
+        # ranks begin anywhere in a group, so that they do not all bring the same chunk
+        start = self.random.randrange(first.bit_length())
+        low = _lowest(first >> start << start)
+        born, most = self.step.get((src, low), -1), self.machine.together[route]
+        while most > 1 and low and joining >> low - 1 & 1 and self.step.get((src, low - 1), -1) == born:
+            low -= 1
+        count = 1
+        while count < most and joining >> low + count & 1 and self.step.get((src, low + count), -1) == born:
+            count += 1
+        return (1 << count) - 1 << low
+
+    def _urgent(self, waiting: int, route: int, now: float) -> int:
+        """Return those of the chunks `waiting` that are to pass `route` first; 0 where all of them come sooner else."""
+        machine, dst = self.machine, self.machine.network.routes[route].dst
+        chunks = np.array(_bits(waiting))
+        lengths = machine.lengths[:, dst]
+        elsewhere = (np.maximum(self.arrival[chunks], now) + lengths).min(axis=1)
+        sooner = elsewhere + self.lacking[dst] * self.fastest[dst]
+        chunks = chunks[now + machine.chunk_us[route] + machine.latency[route] <= sooner + SETTINGS.instant]
+        if not len(chunks):
+            return 0
+        # the longest way that is shorter from there than from any other rank that is to have the chunk
+        shorter = machine.lengths[dst] < self.nearest[chunks] - SETTINGS.instant
+        ways = np.where(shorter & np.isinf(self.arrival[chunks]), machine.lengths[dst], 0.0).max(axis=1)
+        chunks = chunks[ways >= ways.max() - SETTINGS.instant]
+        chunks = chunks[self.holders[chunks] == self.holders[chunks].min()]
+        return sum(1 << int(chunk) for chunk in chunks)
+
+    def _send(self, route: int, bits: int, now: float) -> float:
+        """Send `bits` over `route`. Returns when they have left."""
+        src, dst = self.machine.network.routes[route].src, self.machine.network.routes[route].dst
+        chunks = range(_lowest(bits), bits.bit_length())
+        left = self.links.carry(route, now, len(chunks))
+        step = max(self.route_step[route], self.step.get((src, chunks.start), -1)) + 1
+        self.route_step[route] = step
+        self.under_way[route] += 1
+        self.coming[dst] |= bits
+        self.lacking[dst] -= len(chunks)
+        self.holders[chunks] += 1
+        self.arrival[chunks, dst] = left + self.machine.latency[route]
+        self.nearest[chunks] = np.minimum(self.nearest[chunks], self.machine.lengths[dst])
+        for chunk in chunks:
+            self.step[dst, chunk] = step
+        self.messages.append(_Message(step, route, chunks))
+        return left
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the messages as steps of a schedule, each of as many rounds as its fullest route or cap needs."""
+        network = self.machine.network
+        sends: list[list[Send]] = [[] for _ in range(max(self.route_step) + 1)]
+        loads: list[Counter[int]] = [Counter() for _ in sends]
+        for step, i, chunks in self.messages:
+            route = network.routes[i]
+            sends[step] += [Send(chunk, route.src, route.dst, via=route.via) for chunk in chunks]
+            loads[step][i] += len(chunks)
+        result = []
+        for row, load in zip(sends, loads, strict=True):
+            through: Counter[int] = Counter()
+            for i, count in load.items():
+                for k in network.caps_of[i]:
+                    through[k] += count
+            rounds = [-(-count // network.routes[i].units) for i, count in load.items()]
+            rounds += [-(-count // network.caps[k].units) for k, count in through.items()]
+            result.append(Step(max(rounds), tuple(sorted(row))))
+        return tuple(result)
+
+
+def _lowest(bits: int) -> int:
+    """Return the number of the lowest bit of `bits`, which has one."""
+    return (bits & -bits).bit_length() - 1
+
+
+def _bits(value: int) -> list[int]:
+    """Return the numbers of the bits of `value`."""
+    numbers = []
+    while value:
+        numbers.append(_lowest(value))
+        value &= value - 1
+    return numbers
