@@ -72,7 +72,7 @@ def list_schedule(
     work = sends * len(network.routes) * (1 if everywhere else 2)
     if not 0 < work <= SETTINGS.most_work:
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
-    machine = _Machine(network, unit_bytes / chunks, depth)
+    machine = _ChunkTimes(network, unit_bytes / chunks, depth)
     for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
         if isinf(machine.longest(pre, post)):
             raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
@@ -81,12 +81,12 @@ def list_schedule(
         check_deadline()
         random = Random(seed)
         paths = None if everywhere else _paths(machine, collective, chunks, random if seed else None)
-        runs.append(_Run(machine, collective, chunks, paths, random).run())
+        runs.append(_ListRun(machine, collective, chunks, paths, random).run())
     best = min(runs, key=lambda run: run.end)
     return TimedSchedule(best.end, Schedule(network, collective, chunks, best.steps(), timed=True))
 
 
-class _Machine:
+class _ChunkTimes:
     """Times in µs of one chunk: `busy[i]` on route i, `served[i]` (cap, µs) on its caps, `latency[i]` of the route.
 
     `depth`: messages of a route that may be under way.
@@ -123,10 +123,10 @@ class _Machine:
         return max((self.lengths[sorted(sources), rank].min() for rank in targets - sources), default=0.0)
 
 
-class _Links:
+class _LinkClock:
     """The times from which routes and caps are free."""
 
-    def __init__(self, machine: _Machine) -> None:
+    def __init__(self, machine: _ChunkTimes) -> None:
         self.machine = machine
         self._route = [0.0] * len(machine.network.routes)
         self._cap = [0.0] * len(machine.network.caps)
@@ -148,7 +148,7 @@ class _Links:
         return end
 
 
-def _paths(machine: _Machine, collective: Collective, chunks: int, random: Random | None) -> list[list[int]]:
+def _paths(machine: _ChunkTimes, collective: Collective, chunks: int, random: Random | None) -> list[list[int]]:
     """Return for each route the chunks that may pass it, as groups of bits; the first group has the longest way to go.
 
     Each chunk follows a tree of its own. They choose in a `random` order, or those that go the farthest first.
@@ -158,7 +158,7 @@ def _paths(machine: _Machine, collective: Collective, chunks: int, random: Rando
         if post - pre:
             order.append((-machine.longest(pre, post), unit))
     uses: list[dict[float, int]] = [{} for _ in machine.network.routes]
-    trees = _Trees(machine, -min(order)[0])
+    trees = _ChunkTrees(machine, -min(order)[0])
     order.sort()
     if random is not None:
         random.shuffle(order)
@@ -170,14 +170,14 @@ def _paths(machine: _Machine, collective: Collective, chunks: int, random: Rando
     return [[rows[left] for left in sorted(rows, reverse=True)] for rows in uses]
 
 
-class _Trees:
+class _ChunkTrees:
     """Trees of paths no longer than `longest` µs without loads, with few messages on links that are little loaded.
 
     They are chosen chunk by chunk, by the loads and the messages of the chunks before.
     """
 
-    def __init__(self, machine: _Machine, longest: float) -> None:
-        self.machine, self.links = machine, _Links(machine)
+    def __init__(self, machine: _ChunkTimes, longest: float) -> None:
+        self.machine, self.links = machine, _LinkClock(machine)
         self.longest = longest + SETTINGS.instant
         # by route: the ranks that had its last chunk first
         self._last: list[frozenset[int]] = [frozenset()] * len(machine.network.routes)
@@ -221,7 +221,7 @@ class _Trees:
         return wait if self._last[route] == sources else wait + self.machine.latency[route] / self.machine.depth
 
 
-class _Message(NamedTuple):
+class _TimedMessage(NamedTuple):
     """Chunks that travel over a route as one, in a step."""
 
     step: int
@@ -229,7 +229,7 @@ class _Message(NamedTuple):
     chunks: range
 
 
-class _Run:
+class _ListRun:
     """One run of the greedy. Sets of chunks are integers, a bit each.
 
     `held[r]`: chunks of rank r. `coming[r]`: these and those under way to it. `arrival[c, r]`: when chunk c is at
@@ -239,10 +239,10 @@ class _Run:
     """
 
     def __init__(
-        self, machine: _Machine, collective: Collective, chunks: int, groups: list[list[int]] | None, random: Random
+        self, machine: _ChunkTimes, collective: Collective, chunks: int, groups: list[list[int]] | None, random: Random
     ) -> None:
         network, total = machine.network, collective.units * chunks
-        self.machine, self.links, self.groups, self.random = machine, _Links(machine), groups, random
+        self.machine, self.links, self.groups, self.random = machine, _LinkClock(machine), groups, random
         self.allowed = [sum(row) for row in groups or ()]  # the groups of a route are disjoint
         self.held = [0] * network.ranks
         self.holders = np.zeros(total, np.int64)
@@ -261,10 +261,10 @@ class _Run:
         self.under_way = [0] * len(network.routes)
         self.lacking = [total - bits.bit_count() for bits in self.held]
         self.fastest = [min((machine.chunk_us[i] for i in into), default=0.0) for into in network.into]
-        self.messages: list[_Message] = []
+        self.messages: list[_TimedMessage] = []
         self.end = 0.0
 
-    def run(self) -> _Run:
+    def run(self) -> _ListRun:
         """Send until every rank has what it wants."""
         routes, leaving = self.machine.network.routes, self.machine.network.out
         order = sorted(range(len(routes)), key=lambda i: (routes[i].src, routes[i].dst, i))
@@ -353,7 +353,7 @@ class _Run:
         self.nearest[chunks] = np.minimum(self.nearest[chunks], self.machine.lengths[dst])
         for chunk in chunks:
             self.step[dst, chunk] = step
-        self.messages.append(_Message(step, route, chunks))
+        self.messages.append(_TimedMessage(step, route, chunks))
         return left
 
     def steps(self) -> tuple[Step, ...]:
