@@ -186,7 +186,7 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
 
 
 class _Offers(NamedTuple):
-    """What a plan chooses from: candidates, notes, the model that predicts times, and measurements of the candidates.
+    """Choices of a plan: candidates, notes, the model that predicts times, and measurements of the candidates.
 
     `not_run`: the schedules that were too long to run, known when times have been asked for.
     """

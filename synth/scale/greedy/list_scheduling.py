@@ -80,7 +80,9 @@ def list_schedule(
     for seed in range(SETTINGS.orders):
         check_deadline()
         random = Random(seed)
-        paths = None if everywhere else _paths(machine, collective, chunks, random if seed else None)
+        paths = None
+        if not everywhere:
+            paths = _paths(machine, collective, chunks, random if seed else None)
         runs.append(_ListRun(machine, collective, chunks, paths, random).run())
     best = min(runs, key=lambda run: run.end)
     return TimedSchedule(best.end, Schedule(network, collective, chunks, best.steps(), timed=True))
@@ -100,7 +102,9 @@ class _ChunkTimes:
         self.served: list[list[tuple[int, float]]] = []
         for caps in network.caps_of:
             self.served.append([(k, n * unit_us / network.caps[k].units) for k, n in Counter(caps).items()])
-        self.chunk_us = [max([us, *(t for _, t in caps)]) for us, caps in zip(self.busy, self.served, strict=True)]
+        self.chunk_us = []
+        for us, caps in zip(self.busy, self.served, strict=True):
+            self.chunk_us.append(max([us, *(time for _, time in caps)]))
         # Chunks that may travel as one message: with fewer, the messages under way might not fill the link.
         self.together = []
         for us, latency in zip(self.chunk_us, self.latency, strict=True):
@@ -167,7 +171,10 @@ def _paths(machine: _ChunkTimes, collective: Collective, chunks: int, random: Ra
         for chunk in range(unit * chunks, (unit + 1) * chunks):
             for route, left in trees.add(collective.pre[unit], collective.post[unit]).items():
                 uses[route][left] = uses[route].get(left, 0) | 1 << chunk
-    return [[rows[left] for left in sorted(rows, reverse=True)] for rows in uses]
+    groups = []
+    for rows in uses:
+        groups.append([rows[left] for left in sorted(rows, reverse=True)])
+    return groups
 
 
 class _ChunkTrees:
@@ -260,7 +267,9 @@ class _ListRun:
         self.route_step = [-1] * len(network.routes)
         self.under_way = [0] * len(network.routes)
         self.lacking = [total - bits.bit_count() for bits in self.held]
-        self.fastest = [min((machine.chunk_us[i] for i in into), default=0.0) for into in network.into]
+        self.fastest = []
+        for into in network.into:
+            self.fastest.append(min((machine.chunk_us[i] for i in into), default=0.0))
         self.messages: list[_TimedMessage] = []
         self.end = 0.0
 
