@@ -17,7 +17,8 @@ from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay
 from synth.cli import root
 from synth.errors import VerificationError
-from synth.frontiers.multicast import multicast_frontier
+from synth.frontiers import multicast
+from synth.frontiers.multicast import MulticastSettings, multicast_frontier
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Step, SwitchSend
@@ -74,11 +75,12 @@ def test_composed_schedules_replay_and_keep_their_bounds(
     machine = boxes(tuple(sizes), units, nic, own)
     network, task = machine.multicast_network(), collective(name, sum(sizes))
     templates = switch_templates(machine, switch_parts(network, machine.nodes), name)
-    found = SwitchPipelining(network, task, templates, 30).at_steps(steps)
+    composition = SwitchPipelining(network, task, templates, 30)
+    found = composition.at_steps(steps)
     if found is None:  # of so few steps only with fewer boxes
         assert steps < 5
         return
-    schedule, _ = found
+    schedule = composition.schedule(found)
     assert schedule.step_count == steps and schedule.chunks <= 30
     assert replay.schedule(schedule).rounds_per_chunk >= multicast_bound(network, task).value
 
@@ -127,8 +129,8 @@ def test_two_boxes_come_within_five_per_cent_of_the_bound() -> None:
     )
     found = composition.at_steps(48)
     assert found is not None
-    schedule, name = found
-    assert name == "fetch inside, exchange over rails, multicast inside"
+    schedule = composition.schedule(found)
+    assert composition.construction(found) == "boxes: fetch inside, exchange over rails, multicast inside"
     assert replay.schedule(schedule).rounds_per_chunk * Fraction(95, 100) <= Fraction(1, 16)
 
 
@@ -147,6 +149,16 @@ def test_a_deadline_leaves_the_rest_open() -> None:
         frontier = second(boxes((2, 2)), "allreduce")
     assert frontier is not None and not frontier.points
     assert [(interval.steps, interval.upper, interval.reason) for interval in frontier.open] == [(3, None, "time")]
+    api.verify(frontier.to_json())
+
+
+def test_after_the_deadline_the_first_and_the_last_point_are_kept(monkeypatch) -> None:
+    monkeypatch.setattr(multicast, "SETTINGS", MulticastSettings(least_seconds=0))
+    machine = topology("switch:4:multicast=through")
+    network, task = machine.network(), collective("allreduce", 4)
+    frontier = multicast_frontier(machine, task, Frontier(network, task, ()), Options(time_limit=0))
+    assert frontier is not None and [point.steps for point in frontier.points] == [1, 48]
+    assert [(interval.steps, interval.reason) for interval in frontier.open] == [(2, "time")]
     api.verify(frontier.to_json())
 
 

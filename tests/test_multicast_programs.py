@@ -42,9 +42,10 @@ def two_boxes(name: str, template: str, steps: int = 5) -> Schedule:
     network = machine.multicast_network()
     listed = switch_templates(machine, switch_parts(network, machine.nodes), name)
     chosen = [one for one in listed if one.name == template]
-    found = SwitchPipelining(network, collective(name, 4), chosen, 8).at_steps(steps)
+    composition = SwitchPipelining(network, collective(name, 4), chosen, 8)
+    found = composition.at_steps(steps)
     assert found is not None
-    return found[0]
+    return composition.schedule(found)
 
 
 FETCHED = "fetch inside, reduce and copy over rails, multicast inside"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from synth.bounds.distance import steps as least_steps
 from synth.bounds.multicast import multicast_bound
@@ -20,6 +21,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, ParetoFrontier, Poi
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.pareto.events import Options, SweepInterrupted
+from synth.scale.composition.switch_pipelining import SETTINGS as PIPELINING
 from synth.scale.composition.switch_pipelining import SwitchPipelining
 from synth.scale.composition.switch_templates import COLLECTIVES, switch_parts, switch_templates
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
@@ -31,12 +33,14 @@ class MulticastSettings:
 
     `steps`: numbers of steps of pipelined schedules through one switch. The last one comes within 3% of the bound for
     any number. `steps_of_parts`: the same where several parts of the machine have a switch each. `least_seconds`:
-    seconds for schedules of several parts at least, after a time limit that the first frontier used up.
+    seconds for the second frontier at least, after a time limit that the first one used up. `search_share`: the share
+    of its time that may be searched, before schedules are written out and replayed.
     """
 
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
     steps_of_parts: tuple[int, ...] = (*range(3, 9), 10, 12, 16, 24, 32, 48, 64)
-    least_seconds: float = 1.0
+    least_seconds: float = 2.0
+    search_share: float = 0.4
 
 
 SETTINGS = MulticastSettings()
@@ -75,22 +79,27 @@ def multicast_frontier(
     if not steps.value:
         return None
     bound = multicast_bound(network, collective)
+    deadline = Deadline()
+    if options.time_limit is not None:
+        deadline = deadline.within(options.time_limit - plain.seconds).at_least(SETTINGS.least_seconds)
     candidates = list(_plain_candidates(plain, network, collective))
     stopped, reason = None, ""
     try:
         if whole:
             candidates += _of_one_switch(network, collective, options)
         else:
-            for count, schedule, construction in _of_parts(machine, network, collective, options, plain.seconds):
+            for count, candidate in _of_parts(machine, network, collective, options, deadline):
                 stopped = count
-                if schedule is not None:
-                    candidates.append(_Candidate.of(schedule, construction))
+                if candidate is not None:
+                    candidates.append(candidate)
             stopped = None
     except TimeUp:
         reason = "time"
     except KeyboardInterrupt:
         reason = "interrupted"
-    points = _points(candidates, bound, options)
+    points, late = _points(candidates, bound, options, deadline)
+    if late is not None:
+        stopped, reason = min(late, late if stopped is None else stopped), reason or "time"
     value = points[-1].rounds_per_chunk if points else None
     complete = len(points) == 1 and value == bound.value and points[0].steps == steps.value
     undecided: tuple[Open, ...] = ()
@@ -137,37 +146,49 @@ def _of_one_switch(network: Network, collective: Collective, options: Options) -
 
 
 def _of_parts(
-    machine: Topology, network: Network, collective: Collective, options: Options, seconds: float
-) -> Iterator[tuple[int, Schedule | None, str]]:
-    """Yield for each number of steps a composed schedule, or None where none is better, and its construction.
+    machine: Topology, network: Network, collective: Collective, options: Options, deadline: Deadline
+) -> Iterator[tuple[int, _Candidate | None]]:
+    """Yield for each number of steps a composed schedule.
 
-    Before each number of steps the number itself is yielded with None. `seconds` of the time limit are used up. Raises
-    TimeUp.
+    Groups of one template stand for all numbers of steps before few steps are improved. Before the work at a number of
+    steps the number itself is yielded with None. Raises TimeUp after its share of the time until the `deadline`.
     """
-    deadline = Deadline()
-    if options.time_limit is not None:
-        deadline = deadline.within(options.time_limit - seconds).at_least(SETTINGS.least_seconds)
     parts = switch_parts(network, machine.nodes)
     root = collective.roots[0] if collective.roots else 0
     templates = switch_templates(machine.live(), parts, collective.name, root)
     composition = SwitchPipelining(network, collective, templates, options.max_chunks)
-    best: Fraction | None = None
-    with time_limited(deadline):
-        for count in SETTINGS.steps_of_parts:
-            if options.max_steps is not None and count > options.max_steps:
-                return
-            yield count, None, ""
-            found = composition.at_steps(count)
-            if found is not None and (best is None or found[0].rounds_per_chunk < best):
-                best = found[0].rounds_per_chunk
-                yield count, found[0], f"boxes: {found[1]}"
+    counts = [s for s in SETTINGS.steps_of_parts if options.max_steps is None or s <= options.max_steps]
+    with time_limited(deadline.share(SETTINGS.search_share)):
+        for mixed in (False, True):
+            best: Fraction | None = None
+            for count in counts:
+                if mixed and count > PIPELINING.most_steps_mixed:
+                    return
+                yield count, None
+                found = composition.at_steps(count, mixed=mixed)
+                if found is not None and (best is None or found.rounds_per_chunk < best):
+                    best = found.rounds_per_chunk
+                    make = partial(composition.schedule, found)
+                    yield count, _Candidate(count, best, composition.construction(found), make)
 
 
-def _points(candidates: Iterable[_Candidate], bound: LowerBound, options: Options) -> tuple[Point[Schedule], ...]:
-    """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps."""
+def _points(
+    candidates: Iterable[_Candidate], bound: LowerBound, options: Options, deadline: Deadline
+) -> tuple[tuple[Point[Schedule], ...], int | None]:
+    """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps.
+
+    After the `deadline` all but those of the least R/C are left out. The second value is the number of steps of the
+    first of these, or None.
+    """
     points: list[Point[Schedule]] = []
-    for candidate in sorted(candidates, key=lambda row: (row.steps, row.rounds_per_chunk)):
+    late: int | None = None
+    rows = sorted(candidates, key=lambda row: (row.steps, row.rounds_per_chunk))
+    least = min((row.rounds_per_chunk for row in rows), default=None)
+    for candidate in rows:
         if points and candidate.rounds_per_chunk >= points[-1].rounds_per_chunk:
+            continue
+        if deadline.over and points and candidate.rounds_per_chunk != least:
+            late = late or candidate.steps
             continue
         schedule = candidate.make()
         if schedule is None:
@@ -178,4 +199,4 @@ def _points(candidates: Iterable[_Candidate], bound: LowerBound, options: Option
         replay.schedule(schedule)
         status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
         points.append(Point.of(schedule, bound, status, candidate.construction, alike))
-    return tuple(points)
+    return tuple(points), late

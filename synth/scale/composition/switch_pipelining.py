@@ -93,22 +93,19 @@ class SwitchPipelining:
             except KeyError:  # links of one direction
                 continue
 
-    def at_steps(self, steps: int) -> tuple[Schedule, str] | None:
-        """Return the schedule of the least R/C found in so many steps, and the name of its main template.
+    def at_steps(self, steps: int, *, mixed: bool = True) -> Pipelining | None:
+        """Return the pipelining of the least R/C found in so many steps, of which `schedule` makes a schedule.
 
-        It may have up to `SETTINGS.loss` times that R/C, with fewer chunks. None where no template is so short. Raises
+        It may have up to `SETTINGS.loss` times that R/C, with fewer chunks. With `mixed` a linear program divides the
+        chunks of few steps between templates, which takes most of the time. None where no template is so short. Raises
         TimeUp at the ambient deadline.
         """
         check_deadline()
-        found = self._at_steps(steps)
-        return None if found is None else (self._schedule(found), self._main(found).name)
-
-    def _at_steps(self, steps: int) -> Pipelining | None:
         short = [(template, loads) for template, loads in self.templates if template.steps() <= steps]
         made: list[Pipelining] = []
         for template, loads in short:
             made += self._equal_groups(template, loads, steps)
-        if short and steps <= SETTINGS.most_steps_mixed:
+        if mixed and short and steps <= SETTINGS.most_steps_mixed:
             made += self._mixed(short, steps)
         made = [found for found in made if self.max_chunks is None or found.chunks <= self.max_chunks]
         if not made:
@@ -157,12 +154,12 @@ class SwitchPipelining:
         most = int(SETTINGS.most_sends / sends)
         return most if self.max_chunks is None else min(most, self.max_chunks)
 
-    def _main(self, found: Pipelining) -> Template:
-        """Return the template of most data."""
+    def construction(self, found: Pipelining) -> str:
+        """Return the name of the template of most data."""
         chunks = [int(passed[0, -1]) * t.weight for t, passed in zip(found.templates, found.passed, strict=True)]
-        return found.templates[chunks.index(max(chunks))]
+        return f"boxes: {found.templates[chunks.index(max(chunks))].name}"
 
-    def _schedule(self, found: Pipelining) -> Schedule:
+    def schedule(self, found: Pipelining) -> Schedule:
         """Return the schedule with every send; the chunks of a block are consecutive."""
         sends: list[list[Send]] = [[] for _ in found.rounds]
         switch_sends: list[list[SwitchSend]] = [[] for _ in found.rounds]
