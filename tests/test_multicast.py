@@ -428,3 +428,16 @@ def test_bounds_at_scale_hold_both(tmp_path) -> None:
     doc["collective"], doc["root"] = "reduce", 0
     with pytest.raises((VerificationError, FormatError)):
         api.verify(doc)
+
+
+def test_fabrics_of_too_many_paths_are_refused_at_once() -> None:
+    wide, deep, links = 10, 6, []
+    for layer in range(deep + 1):
+        for a in range(wide if layer else 1):
+            for b in range(wide if layer < deep else 1):
+                src = 2 + (layer - 1) * wide + a if layer else 0
+                dst = 2 + layer * wide + b if layer < deep else 1
+                links.append(Link(src, dst, Fraction(1)))
+    names = tuple(f"s{i}" for i in range(wide * deep))
+    with pytest.raises(SynthError, match="describe the fabric with limits"):
+        Topology("layers", 2, tuple(links), (), names, unit=Fraction(1)).network()

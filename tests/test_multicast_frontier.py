@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.bounds.multicast import multicast_bound
+from synth.checker.documents import scale_frontier
 from synth.checker.schedule import replay
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
@@ -164,7 +165,7 @@ def test_no_multicast_and_clusters_keep_the_note() -> None:
     assert cluster.multicast is None and MULTICAST_NOTE in cluster.notes
 
 
-def test_large_frontiers_have_both() -> None:
+def test_large_frontiers_have_both(monkeypatch) -> None:
     frontier = api.frontier("switch:70:multicast=through", "broadcast")
     assert isinstance(frontier, ScaleFrontier)
     assert frontier.multicast is not None and frontier.multicast.complete
@@ -176,6 +177,16 @@ def test_large_frontiers_have_both() -> None:
         false |= {"points": [], "bounds": [], "complete": False}
         with pytest.raises(VerificationError, match=f"multicast.topology.{key}"):
             api.verify(document | {"multicast": false})
+    fewer = copy.deepcopy(document["multicast"]) | {"points": [], "bounds": [], "complete": False}
+    fewer["topology"]["links"].pop()
+    fewer["topology"]["limits"] = []
+    fewer["topology"]["multicast"] = []
+    monkeypatch.setattr(Topology, "network", lambda machine: pytest.fail("all routes are listed"))
+    with pytest.raises(VerificationError):
+        api.verify(document | {"multicast": fewer})
+    monkeypatch.setattr(scale_frontier, "MOST_MULTICAST_RANKS", 69)
+    with pytest.raises(VerificationError, match="has 70 ranks"):
+        api.verify(document)
 
 
 def emulated(name: str, steps: int, own: str = "through") -> Schedule:

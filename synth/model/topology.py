@@ -36,6 +36,8 @@ OWN = ("through", "local")
 # The note of a machine whose switches multicast. Results that show schedules with them leave it out.
 MULTICAST_NOTE = "its switches multicast and reduce (NVLS); schedules that use this are not among those compared"
 MAX_ROUTES_PER_PAIR = 64
+# Maximum number of paths from a rank to switches that are followed at a time.
+MAX_OPEN_PATHS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,6 +493,11 @@ class Topology:
                     continue
                 if end >= self.ranks:
                     queue.append((end, longer, seen | {end}))
+                    if len(queue) > MAX_OPEN_PATHS:
+                        raise SynthError(
+                            f"{self.name}: more than {MAX_OPEN_PATHS} paths lead from rank {start} through switches;"
+                            " describe the fabric with limits instead of switches"
+                        )
                     continue
                 paths.setdefault(end, []).append(longer)
                 if len(paths[end]) > MAX_ROUTES_PER_PAIR:
