@@ -28,7 +28,7 @@ from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
 from synth.runtime.reference.executor import Reference
-from synth.runtime.time_bound import certified_time_bound
+from synth.scale.time_bound import time_bound
 
 TYPE, ELEMENTS = "int32", 2
 SIZE = 1 << 20  # of the timed runs, or the next size that divides
@@ -91,7 +91,7 @@ def right(program: Program, runtime: str, network: Network, seed: int) -> None:
 @cache
 def bound(network: Network, task: Collective, size: int) -> Fraction:
     """The certified bound on any program's time, ps."""
-    return certified_time_bound(network, task, size)
+    return time_bound(network.as_topology(), task, [size]).rows[0].microseconds * 10**6
 
 
 def ratio(program: Program, runtime: str, network: Network) -> float:

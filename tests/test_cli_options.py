@@ -176,6 +176,21 @@ def test_a_wrong_file_is_refused_with_its_place(asked, text, says):
     assert line.count("\n") == 1
 
 
-def test_a_wrong_value_in_the_file_is_a_usage_error(asked):
-    asked.toml('jobs = "many"\n')
-    assert "whole number" in asked(code=2)
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('jobs = "many"\n', 1),
+        ('# a comment\nseed = 1\n"jobs" = "many"\n[tune]\njobs = 2\n', 3),
+        ('jobs = 2\n[tune]\njobs = 2\n[pareto]\nseed = 1\njobs = "many"  # here\n', 6),
+    ],
+)
+def test_a_wrong_value_in_the_file_is_a_usage_error_with_its_line(asked, text, line):
+    asked.toml(text)
+    said = asked(code=2)
+    assert "whole number" in said and said.startswith(f"synth: error: synth.toml:{line}: Invalid value for '--jobs'")
+
+
+def test_a_wrong_value_of_the_command_line_has_no_line_of_the_file(asked):
+    asked.toml("jobs = 2\n")
+    said = asked("--topo ring:4 --coll allgather --jobs many", code=2)
+    assert said.startswith("synth: error: Invalid value for '--jobs'")

@@ -29,7 +29,7 @@ def test_a_size_that_does_not_divide_is_said_with_the_point_that_it_does():
     )
     assert 1048896 % (144 * 4) == 0 and 0 < 1048896 - MB < 144 * 4
     assert second.startswith("a chunk is 7.11 KB, 0.291 µs on a link, less than a latency")
-    assert second.endswith("measure it; with longer chunks there is the 4-step point (C=12; 17 µs)")
+    assert second.endswith("measures it; with longer chunks there is the 4-step point (C=12; 17 µs)")
 
 
 def test_elements_are_whole_not_bytes_alone():
@@ -50,7 +50,7 @@ def test_where_no_point_does_better_none_is_named():
     )  # no latency known: nothing to compare a chunk with
     assert only.endswith("as no point's chunks divide it")
     (short,) = advice(1024, ALLREDUCE, POINTS[:1], POINTS[0])
-    assert short.endswith("`synth bench` and `synth tune` measure it")
+    assert short.endswith("times of programs, `synth bench` measures it")
 
 
 def test_the_command_says_it_and_still_names_the_models_point():

@@ -15,6 +15,7 @@ import pytest
 import synth
 from synth import api
 from synth.checker.certificates import time_bounds as checker
+from synth.checker.documents.dispatch import check_document
 from synth.checker.fingerprints import problem_fingerprint
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
@@ -243,3 +244,38 @@ def test_no_random_sets_prove_more_than_the_optimum() -> None:
         except VerificationError:
             continue
     assert len(proved) > 50 and max(proved) == optimum
+
+
+@pytest.mark.parametrize("name", ["gather", "scan", "scatter", "alltoall"])
+def test_parallel_links_count_together(name):
+    """They were refused: "topology.links[1]: appears twice"."""
+    ends = ((1, 2), (2, 0))
+    others = tuple(Link(a, b, Fraction(1), Fraction(1)) for a, b in ends)
+    two = (Link(0, 1, Fraction(1), Fraction(1)), Link(0, 1, Fraction(2), Fraction(1)))
+    one = (Link(0, 1, Fraction(3), Fraction(1)),)
+    bounds = []
+    for links in (two, one):
+        found = api.time_bound(Topology("parallel", 3, links + others), name, [1 << 10, 1 << 24])
+        check_document(json.loads(json.dumps(found.to_json())), None, lambda name: None)
+        bounds.append([row.microseconds for row in found.rows])
+    assert bounds[0] == bounds[1]
+
+
+def test_a_limit_of_one_of_two_parallel_links_is_left_out():
+    links = (Link(0, 1, Fraction(1)), Link(0, 1, Fraction(2)), Link(1, 0, Fraction(1)))
+    limits = (Limit("one", (0, 2), Fraction(1)), Limit("both", (0, 1, 2), Fraction(2)))
+    network = Topology("parallel", 2, links, limits).network().without_parallel_routes()
+    assert [(route.src, route.dst, route.units) for route in network.routes] == [(0, 1, 3), (1, 0, 1)]
+    assert [(cap.routes, cap.units) for cap in network.caps] == [((1,), 1), ((0, 1), 2)]
+    assert network.without_parallel_routes() is network
+
+
+@pytest.mark.parametrize("name", ["allgather", "allreduce", "broadcast"])
+def test_a_machine_whose_limits_flow_methods_cannot_read_has_an_exact_bound(name):
+    """It was refused: a link shares two limits on one side."""
+    machine = api.topology("fat-tree:4").network().as_topology()
+    found = api.time_bound(machine, name, [64, 1 << 20])
+    check_document(json.loads(json.dumps(found.to_json())), None, lambda name: None)
+    cuts = api.time_bound(machine, name, [64, 1 << 20], rates=False)
+    for with_rate, single in zip(found.rows, cuts.rows, strict=True):
+        assert with_rate.microseconds >= single.microseconds > 0

@@ -66,13 +66,14 @@ def time_bound(
     *,
     roots: Sequence[int] = (),
     sizes: Sequence | None = None,
-    rates: bool = True,
+    rates: bool | None = True,
     time_limit: float | None = None,
 ) -> TimeBound:
     """Return certified lower bounds in time: no program on the machine, with whatever messages, is faster.
 
     `size`: bytes, or a text such as "1MB", or several of them; size is that of nccl-tests, 1 KB = 1024 bytes. `sizes`:
-    chunk counts of allgatherv and the like. Without `rates` bounds come from single cuts alone, in less time. After
+    chunk counts of allgatherv and the like. Without `rates` bounds come from single cuts alone, in less
+    time (None: above 64 ranks). After
     `time_limit` seconds the search for the greatest rate of a large machine ends. Raises InfeasibleError where data
     cannot reach a rank.
     """

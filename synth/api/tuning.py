@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
-RATED = 64  # ranks up to which bounds in time beside a plan include the bound on rates
 # Baselines that are always chosen from, where they apply.
 ALWAYS = (
     "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
@@ -374,6 +373,5 @@ def plan_bounds(plan: Plan) -> list[TimeBound | None]:
             continue
         roots = () if table.root is None else (table.root,)
         machine = plan.topology.as_topology()
-        rates = machine.ranks <= RATED
-        bounds.append(time_bound(machine, table.collective, table.sizes, roots=roots, rates=rates))
+        bounds.append(time_bound(machine, table.collective, table.sizes, roots=roots, rates=None))
     return bounds

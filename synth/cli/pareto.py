@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier
     from synth.view.algorithm_times import AlgorithmTime
 
-RATED = 64  # ranks up to which a bound in time includes the bound on rates, which takes seconds above
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
 
@@ -196,7 +195,7 @@ def _print(
     elif not frontier.points:
         tables.print_choice(frontier, size)
     else:
-        bounds = api.time_bound(topology, collective, size, rates=topology.ranks <= RATED)
+        bounds = api.time_bound(topology, collective, size, rates=None)
         tables.print_choice(frontier, size, bounds.rows[0])
     if rows and size:
         from synth.view import algorithm_times

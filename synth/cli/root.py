@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from synth.cli.framework.config import defaults
+from synth.cli.framework.config import defaults, line_of
 from synth.cli.framework.suggestions import suggest
 from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
+CONFIG = Path("synth.toml")  # in the working directory
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "auto_envvar_prefix": "SYNTH",
@@ -100,7 +102,8 @@ def _guarded(run: Any) -> int:
             return error.exit_code
         _debug()
         return _say(
-            "error: " + " ".join(error.format_message().split()).rstrip(".") + _usage_hint(error), error.exit_code
+            f"error: {_config_place(error)}{' '.join(error.format_message().split()).rstrip('.')}{_usage_hint(error)}",
+            error.exit_code,
         )
     except click.ClickException as error:
         _debug()
@@ -122,6 +125,16 @@ def _guarded(run: Any) -> int:
         return _say(
             f"error: internal error, {what}; please report it with what the same command prints under SYNTH_DEBUG=1", 1
         )
+
+
+def _config_place(error: click.UsageError) -> str:
+    """Return the file and line of a wrong value that synth.toml gives, and ``: ``; "" for others."""
+    ctx, param = error.ctx, getattr(error, "param", None)
+    if ctx is None or param is None or ctx.get_parameter_source(param.name) is not ParameterSource.DEFAULT_MAP:
+        return ""
+    command = ctx.command_path.partition(" ")[2]
+    line = line_of(CONFIG, command, param.name)
+    return f"{CONFIG}: " if line is None else f"{CONFIG}:{line}: "
 
 
 def _usage_hint(error: click.UsageError) -> str:
@@ -191,4 +204,4 @@ def root(ctx: click.Context) -> None:
     Exit codes: 0 done, 1 error, 2 usage, 3 proved infeasible, 4 undecided within the budget, 5 verification failed,
     130 interrupted.
     """
-    ctx.default_map = defaults(Path("synth.toml"), root)
+    ctx.default_map = defaults(CONFIG, root)

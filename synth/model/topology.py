@@ -20,7 +20,7 @@ everything exact (bounds, encodings, verify) sees the Network only.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -261,6 +261,30 @@ class Network:
         for k, cap in enumerate(self.caps):
             limits.append(Limit(f"limit {k}", tuple(dict.fromkeys(cap.routes)), cap.units * self.unit))
         return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit)
+
+    def without_parallel_routes(self) -> Network:
+        """Return a network with one route for all that join the same ranks through the same switches.
+
+        It carries what they carry together, and has their least latency. A cap holds it where it holds all of them. So
+        the result can do what this network can, without multicasts; it is this network where no routes are parallel.
+        """
+        members: dict[tuple, list[int]] = {}
+        for i, route in enumerate(self.routes):
+            members.setdefault((route.src, route.dst, route.via), []).append(i)
+        if len(members) == len(self.routes):
+            return self
+        routes = []
+        for (src, dst, via), same in members.items():
+            units, latency = sum(self.routes[i].units for i in same), min(self.routes[i].latency for i in same)
+            routes.append(Route(src, dst, units, via, latency))
+        caps = []
+        for cap in self.caps:
+            crossed, times = [], Counter(cap.routes)
+            for k, same in enumerate(members.values()):
+                crossed += [k] * min(times[i] for i in same)
+            if crossed:
+                caps.append(Cap(tuple(crossed), cap.units))
+        return Network(self.name, self.ranks, tuple(routes), tuple(caps), self.unit)
 
     def reversed(self) -> Network:
         """Return the network with every route reversed. Route i of the result is route i reversed; caps stay."""

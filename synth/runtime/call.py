@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from synth.errors import InfeasibleError, SynthError, UsageError
@@ -18,7 +19,6 @@ from synth.runtime.reference.buffers import check_memory, maximum_bytes
 from synth.runtime.run_request import RunRequest
 from synth.runtime.run_result import RunResult, rows_of
 from synth.runtime.slicing import padding
-from synth.runtime.time_bound import certified_time_bound
 
 DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to whole elements for every chunk
 
@@ -135,10 +135,16 @@ def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
     return runner
 
 
-def _bound(call: Call, collective: Collective, size: int) -> Any:
+def _bound(call: Call, collective: Collective, size: int) -> Fraction | None:
+    """Return the certified bound of `synth bound --size` in picoseconds, None where none is wanted."""
     if call.network is None or not call.request.bound:
         return None
+    if size == 0:
+        return Fraction(0)
+    from synth.scale.time_bound import time_bound
+
+    machine = call.network.as_topology()
     try:
-        return certified_time_bound(call.network, collective, size)
+        return time_bound(machine, collective, [size], rates=None).rows[0].microseconds * 10**6
     except InfeasibleError as error:
         raise SynthError(f"{call.network.name} cannot do {collective.name}: {error}") from None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.checker.certificates import time_bounds as checker
+from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.number_text import number, size_text
@@ -22,6 +23,7 @@ from synth.model.topology import Topology
 from synth.scale.bounds.time_cuts import CandidateCuts
 
 MOST_WRITTEN = 64  # ranks up to which a collective without a name of the scale engine has a bound on its rate
+MOST_RATED = 64  # ranks up to which a bound on rates is quick; above it takes seconds
 
 
 def time_bound(
@@ -30,19 +32,44 @@ def time_bound(
     sizes: Sequence[int],
     *,
     root: int = 0,
-    rates: bool = True,
+    rates: bool | None = True,
     time_limit: float | None = None,
 ) -> TimeBound:
     """Return certified lower bounds on the time of a collective, one for each of `sizes` (bytes, nccl-tests' size).
 
     They hold for every program without multicasts in switches, with any number and size of messages, by the links,
     limits and latencies of `topology` (docs/model.md). `root`: of a collective given by name. Without `rates` no bound
-    on bytes per second is computed, which takes the most time. The result then comes from single cuts. `time_limit`:
-    seconds for the search for that bound, where a method for large machines has one. Raises InfeasibleError where data
-    cannot reach a rank.
+    on bytes per second is computed, which takes the most time (None: none above `MOST_RATED` ranks). The result then
+    comes from single cuts. `time_limit`: seconds for the search for that bound, where a method for large machines has
+    one. Raises InfeasibleError where data cannot reach a rank.
     """
     topology = topology.live()
+    if rates is None:
+        rates = topology.ranks <= MOST_RATED
     name, task = _named(collective, topology.ranks, root)
+    if name is None or not rates:
+        return _bounds(topology, name, task, root, sizes, rates, time_limit)
+    try:
+        return _bounds(topology, name, task, root, sizes, rates, time_limit)
+    except InfeasibleError:
+        raise
+    except SynthError:  # flow methods cannot read all limits; exact ones need the collective written out
+        if topology.ranks > MOST_WRITTEN:
+            raise
+        written = task or named_collective(name, topology.ranks, (root,) if name in ROOTED else ())
+        return _bounds(topology, None, written, root, sizes, rates, time_limit)
+
+
+def _bounds(
+    topology: Topology,
+    name: str | None,
+    task: Collective | None,
+    root: int,
+    sizes: Sequence[int],
+    rates: bool,
+    time_limit: float | None,
+) -> TimeBound:
+    """Return the bounds of the collective called `name`, or of `task`, which is then written out (`name` None)."""
     if task is None:
         at_root = root if name in ROOTED else None
     else:
@@ -108,7 +135,9 @@ def _rate(
     else:
         from synth import bounds
 
-        rate = bounds.flow(topology.network(), task, None).certificate
+        network = topology.network().without_parallel_routes()
+        certified = bounds.combining if task.name == "allreduce" else bounds.flow
+        rate = certified(network, task, None).certificate
     certificate = {"kind": "time-rate", "rate": rate}
     one, two = (checker.check(certificate, topology, demand, size) for size in (1, 2))
     return _Rate(certificate, 2 * one - two, two - one)

@@ -1,7 +1,7 @@
 """Reasons against the point that the cost model recommends at a size: indivisible sizes and very short chunks.
 
-The model is T = S α + R/C · bytes / bandwidth. It omits the cost of each send beyond the link, and assumes that chunks
-divide every size.
+The synchronous model is T = S α + R/C · bytes / bandwidth. It omits the cost of each send beyond the link, which
+`--per-send` counts in the times of programs, and assumes that chunks divide every size.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def advice(size: int, wire: CostModel, points: Sequence[PointCost], best: PointC
         length, time = size_text(wire.chunk(size, best.chunks)), number(wire.microseconds(size, best.chunks))
         sentences.append(
             f"a chunk is {length}, {time} µs on a link, less than a latency:"
-            f" what each send costs beside the wire is not in the model, `synth bench` and `synth tune` measure "
-            f"it{instead}"
+            f" what each send costs beside the wire is not in the synchronous model; `--per-send` counts it in the "
+            f"times of programs, `synth bench` measures it{instead}"
         )
     return sentences
 

@@ -75,5 +75,21 @@ def _fill(
     return filled, used
 
 
+def line_of(path: Path, command: str, option: str) -> int | None:
+    """Return the line of the file that sets `option` for `command`, such as "topo show"; None where there is none.
+
+    A table of the command stands above keys for all commands.
+    """
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.partition("#")[0].strip()
+        if text.startswith("["):
+            table = text.strip("[]").strip()
+        elif _name(text.partition("=")[0].strip().strip("\"'")) == option:
+            found.setdefault(table, number)
+    return found.get(command.replace(" ", "."), found.get(""))
+
+
 def _name(key: str) -> str:
     return key.lower().replace("-", "_")
