@@ -275,8 +275,8 @@ class Network:
             return self
         routes = []
         for (src, dst, via), same in members.items():
-            units, latency = sum(self.routes[i].units for i in same), min(self.routes[i].latency for i in same)
-            routes.append(Route(src, dst, units, via, latency))
+            units = sum(self.routes[i].units for i in same)
+            routes.append(Route(src, dst, units, via, min(self.routes[i].latency for i in same)))
         caps = []
         for cap in self.caps:
             crossed, times = [], Counter(cap.routes)

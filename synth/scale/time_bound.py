@@ -46,37 +46,35 @@ def time_bound(
     topology = topology.live()
     if rates is None:
         rates = topology.ranks <= MOST_RATED
-    name, task = _named(collective, topology.ranks, root)
-    if name is None or not rates:
-        return _bounds(topology, name, task, root, sizes, rates, time_limit)
+    wanted = _named(collective, topology.ranks, root)
     try:
-        return _bounds(topology, name, task, root, sizes, rates, time_limit)
+        return _bounds(topology, wanted, sizes, rates, time_limit)
     except InfeasibleError:
         raise
     except SynthError:  # flow methods cannot read all limits; exact ones need the collective written out
-        if topology.ranks > MOST_WRITTEN:
+        if not rates or wanted.name is None or topology.ranks > MOST_WRITTEN:
             raise
-        written = task or named_collective(name, topology.ranks, (root,) if name in ROOTED else ())
-        return _bounds(topology, None, written, root, sizes, rates, time_limit)
+        roots = () if wanted.root is None else (wanted.root,)
+        task = wanted.task or named_collective(wanted.name, topology.ranks, roots)
+        return _bounds(topology, _NamedTask(None, task, None), sizes, rates, time_limit)
+
+
+class _NamedTask(NamedTuple):
+    """A collective: the name by which documents know it and its root, or None; the Collective, unless a name is enough."""
+
+    name: str | None
+    task: Collective | None
+    root: int | None
 
 
 def _bounds(
-    topology: Topology,
-    name: str | None,
-    task: Collective | None,
-    root: int,
-    sizes: Sequence[int],
-    rates: bool,
-    time_limit: float | None,
+    topology: Topology, wanted: _NamedTask, sizes: Sequence[int], rates: bool, time_limit: float | None
 ) -> TimeBound:
-    """Return the bounds of the collective called `name`, or of `task`, which is then written out (`name` None)."""
-    if task is None:
-        at_root = root if name in ROOTED else None
-    else:
-        at_root = task.roots[0] if name in ROOTED else None
+    """Return the bounds of `time_bound`. Raises SynthError where flow methods cannot read the machine."""
+    name, task, root = wanted
     if name is not None:
-        demand = checker.named_demand(name, topology.ranks, at_root)
-        providers, wanting = _ends_of(name, topology.ranks, at_root)
+        demand = checker.named_demand(name, topology.ranks, root)
+        providers, wanting = _ends_of(name, topology.ranks, root)
     else:
         assert task is not None
         demand = checker.written_demand(task.to_json(1), topology.ranks, "collective")
@@ -86,25 +84,22 @@ def _bounds(
     line = _rate(topology, demand, task, time_limit) if rates and candidates.cuts else None
     rows = tuple(_best(candidates, line, size) for size in sizes)
     if name is not None:
-        return TimeBound(topology, name, at_root, rows)
+        return TimeBound(topology, name, root, rows)
     assert task is not None
     return TimeBound(topology, task, None, rows)
 
 
-def _named(collective: str | Collective, ranks: int, root: int) -> tuple[str | None, Collective | None]:
-    """Return the name of a collective that documents need not write out, else None, and the Collective.
-
-    The second is None where a name was given that documents need not write out.
-    """
+def _named(collective: str | Collective, ranks: int, root: int) -> _NamedTask:
+    """Return the name of a collective that documents need not write out, and the Collective where it was given."""
     if isinstance(collective, str):
         canonical = named_collective(collective, 2).name
         if canonical in COLLECTIVES:
-            return canonical, None
-        return None, named_collective(collective, ranks, (root,) if root else ())
-    if collective.name in COLLECTIVES:
-        same = named_collective(collective.name, ranks, collective.roots)
-        return (collective.name if same == collective else None), collective
-    return None, collective
+            return _NamedTask(canonical, None, root if canonical in ROOTED else None)
+        return _NamedTask(None, named_collective(collective, ranks, (root,) if root else ()), None)
+    name = collective.name
+    if name in COLLECTIVES and named_collective(name, ranks, collective.roots) == collective:
+        return _NamedTask(name, collective, collective.roots[0] if name in ROOTED else None)
+    return _NamedTask(None, collective, None)
 
 
 def _ends_of(name: str, ranks: int, root: int | None) -> tuple[np.ndarray, np.ndarray]:
