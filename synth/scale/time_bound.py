@@ -60,7 +60,7 @@ def time_bound(
 
 
 class _NamedTask(NamedTuple):
-    """A collective: the name by which documents know it and its root, or None; the Collective, unless a name is enough."""
+    """A collective: its name and root where documents name it, else None; the Collective, unless its name is enough."""
 
     name: str | None
     task: Collective | None
