@@ -186,15 +186,14 @@ def _schedules(
         if direct is not None:
             known.append(direct)
             yield "direct sends", direct
-        if machine is not None and _has_boxes(machine) and task.name != "alltoall":
-            for method, schedule in _composed_messages(machine, network, task, known, bound.value):
-                known.append(schedule)
-                yield method, schedule
         if network.ranks > SETTINGS.few_ranks:
             from synth.frontiers.balanced_paths import balanced_schedules
 
             for schedule in balanced_schedules(network, task, known, bound.value):
+                known.append(schedule)
                 yield "balanced paths", schedule
+        if machine is not None and _has_boxes(machine) and task.name != "alltoall":
+            yield from _composed_messages(machine, network, task, known, bound.value)
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
@@ -205,21 +204,21 @@ def _schedules(
 def _composed_messages(
     machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of messages composed over the boxes, until one nearly meets `bound`."""
+    """Yield (method, replayed schedule) of messages composed over the boxes, until one nearly meets `bound`.
+
+    Each has fewer rounds per chunk than those of `known` and earlier ones with no more steps.
+    """
     from synth.scale.composition.compose import composed_messages
 
     enough = bound / (1 - SETTINGS.message_worth)
     rates = [(len(schedule.steps), schedule.rounds_per_chunk) for schedule in known]
-    if min((rate for _, rate in rates), default=enough + 1) <= enough:
+    if rates and min(rate for _, rate in rates) <= enough:
         return
-    for candidate in composed_messages(machine.live(), task, most_sends=SETTINGS.message_sends, enough=enough):
-        best = min((rate for steps, rate in rates if steps <= candidate.steps), default=None)
-        if best is not None and candidate.rounds_per_chunk > best * (1 - SETTINGS.message_worth):
-            continue
+    most = SETTINGS.max_sends
+    for candidate in composed_messages(machine.live(), task, most_sends=most, known=rates, enough=enough):
         steps = candidate.make().written_out(task).steps
         schedule = Schedule(network, task, candidate.chunks, steps)
         replay.schedule(schedule)
-        rates.append((candidate.steps, candidate.rounds_per_chunk))
         yield candidate.construction, schedule
 
 

@@ -26,9 +26,7 @@ class FrontierSettings:
             take; the rest is for writing out their points.
         few_ranks: Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
         max_sends: Most sends of an incumbent that is written out and replayed in this process.
-        message_sends: The same for a schedule of messages composed over boxes: there is one for each number of steps.
-        message_worth: Such a schedule has at least this fraction fewer rounds per chunk than those with no more
-            steps.
+        message_worth: Messages are composed over boxes until R/C is above the bound by no more than this fraction.
         max_written_sends: Most sends of a schedule that is written out after exact synthesis.
         seconds_per_send: Seconds, about, to write out and replay one send.
         announced_ranks: Most ranks of machines whose rows are announced before the end. Larger ones would take
@@ -47,8 +45,7 @@ class FrontierSettings:
     search_share: float = 0.5
     few_ranks: int = 8
     max_sends: int = 40_000
-    message_sends: int = 10_000
-    message_worth: Fraction = Fraction(1, 200)
+    message_worth: Fraction = Fraction(1, 100)
     max_written_sends: int = 200_000
     seconds_per_send: float = 1.5e-5
     announced_ranks: int = 512

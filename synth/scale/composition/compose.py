@@ -31,6 +31,9 @@ from synth.solvers.rationalise import largest_remainders
 STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
 # Maximum number of steps of composed messages: schedules that are written out have too few chunks to gain from more.
 MOST_MESSAGE_STEPS = 16
+# Rounds and chunks of such a schedule from which on more chunks gain little: rounding costs less than a round in most
+# steps, and the paths over all rails of a box have several chunks each.
+MESSAGE_ROUNDS, MESSAGE_CHUNKS = 64, 64
 # Maximum number of steps for which trees are placed in the steps.
 MOST_PLACED = 12
 # Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
@@ -55,6 +58,7 @@ ROUNDS_TRIED, FEWER_CHUNKS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), 12
 MIXED_TRIES = 12
 
 
+Rate = tuple[int, Fraction]  # S and R/C of a schedule
 Solution = tuple[PipeliningProgram, TemplateShares]
 
 
@@ -88,12 +92,13 @@ def composed_points(
 
 
 def composed_messages(
-    topology: Topology, collective: Collective, *, most_sends: int, enough: Fraction = Fraction(0)
+    topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
+    enough: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of a collective whose units go from one rank to one rank each, as `composed_points`.
 
-    Nothing is yielded for other collectives. The schedules number chunks by the units of `collective`. The last one
-    has at most `enough` rounds per chunk, if one has.
+    Nothing is yielded for other collectives. The schedules number chunks by the units of `collective`, and have fewer
+    rounds per chunk than `known` ones. The last one has at most `enough`, if one has.
     """
     index = PathIndex(topology)
     boxes = boxes_of(index)
@@ -106,9 +111,11 @@ def composed_messages(
         listed = message_templates(boxes, messages, all_rails=True, relays=relays)
         compositions.append(Composition(resources, collective.name, None, listed, None))
     few, many = compositions
-    better = many.steady_rate() < few.steady_rate() * (1 - SLIGHT)
+    best = many if many.steady_rate() < few.steady_rate() * (1 - SLIGHT) else few
+    chunks = max(MESSAGE_CHUNKS, ceil(MESSAGE_ROUNDS / best.steady_rate()))
+    sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
     steps = [s for s in STEPS if s <= MOST_MESSAGE_STEPS]
-    yield from (many if better else few).points(most_sends, enough, steps)
+    yield from best.points(sends, steps, known, enough)
 
 
 def _messages(collective: Collective) -> list[Message]:
@@ -140,33 +147,35 @@ class Composition:
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
     def points(
-        self, most_sends: int, enough: Fraction = Fraction(0), tried: Sequence[int] = STEPS
+        self, most_sends: int, tried: Sequence[int] = STEPS, known: Sequence[Rate] = (), enough: Fraction = Fraction(0)
     ) -> Iterator[Candidate]:  # fmt: skip
-        """Yield schedules by growing steps, each with fewer rounds per chunk than those before.
+        """Yield schedules by growing steps, each with fewer rounds per chunk than those before, and than `known` ones.
 
         They end with the first one that has at most `enough`. `tried`: the numbers of steps.
         """
-        best: Fraction | None = None
+        rates = list(known)
         for steps in tried:
             check_deadline()
-            found = self.at_steps(steps, most_sends)
-            if found is None:
+            best = min((rate for at, rate in rates if at <= steps), default=None)
+            most = inf if best is None else float(best * (1 - WORTH) * self.scale)
+            found = self.at_steps(steps, most_sends, most)
+            if found is None or found.rounds_per_chunk > most:
                 continue
-            rounds_per_chunk = found.rounds_per_chunk / self.scale
-            if best is not None and rounds_per_chunk > best * (1 - WORTH):
-                continue
-            best, chunks = rounds_per_chunk, found.chunks * self.scale
-            yield Candidate(steps, best, chunks, self.engine(found), self.maker(found))
-            if best <= enough:
+            rate, chunks = found.rounds_per_chunk / self.scale, found.chunks * self.scale
+            rates.append((steps, rate))
+            yield Candidate(steps, rate, chunks, self.engine(found), self.maker(found))
+            if rate <= enough:
                 return
 
-    def at_steps(self, steps: int, most_sends: int) -> Pipelining | None:
+    def at_steps(self, steps: int, most_sends: int, most: float = inf) -> Pipelining | None:
         """Return the pipelining with the least R / C in `steps` steps of those with at most `most_sends` sends.
 
-        None where no template is so short.
+        None where no template is so short, and where R / C must be above `most`.
         """
         best: Pipelining | None = None
         for program, shares in self._solutions(steps):
+            if shares.value > most:
+                continue
             tried = self._pieces(program.templates, shares, most_sends)
             options = [(shares, pieces) for pieces in tried]
             if steps <= MOST_PLACED:
@@ -179,7 +188,7 @@ class Composition:
                 if found is not None and (best is None or _is_worth(found, best, some.value)):
                     best = found
         mixed = self._mixed(steps)
-        if mixed is not None:
+        if mixed is not None and mixed[1].value <= most:
             mixtures, shares = mixed
             pieces = self._pieces([mixture.merged for mixture in mixtures], shares, most_sends)
             for chunks in pieces[:: -(-len(pieces) // MIXED_TRIES)] + pieces[-1:]:
