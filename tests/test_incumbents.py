@@ -101,7 +101,8 @@ def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch
     events = []
     empty = SimpleNamespace(open=())
     monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: events.append("sweep") or empty)
-    monkeypatch.setattr(ScaleSearch, "advance", lambda *_, **__: events.append("scale"))
+    for name in ("advance", "advance_quickly"):
+        monkeypatch.setattr(ScaleSearch, name, lambda *_: events.append("scale"))
     machine = topology(machine) if isinstance(machine, str) else machine
     if coll == "scan" and machine.ranks <= chunk_assembly.SETTINGS.few_ranks:
         pytest.skip("solvers have the first schedule of a scan of few ranks")

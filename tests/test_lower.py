@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -18,7 +19,9 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Link, Topology
 from synth.program.analysis import check
 from synth.program.buffer_layout import Layout
-from synth.program.lowering.lower import lower
+from synth.program.lowering import lower as lowering
+from synth.program.lowering import runtime_limits
+from synth.program.lowering.lower import lower, without_unneeded_sends
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
@@ -226,6 +229,34 @@ def test_sums_are_in_the_order_of_the_schedule():
         (2, "rrc", 1),
         (3, "rrc", 1),
     ]
+
+
+@pytest.mark.parametrize("runtime", ["msccl", "executor", "rccl"])
+def test_what_a_count_of_sends_refuses_does_not_fit(runtime, monkeypatch):
+    """The count comes before lowering, and must refuse nothing that lowering can do."""
+    refused = 0
+    monkeypatch.setattr(lowering, "_runtime", lambda _: small)
+    for seed in range(30):
+        rng = random.Random(seed)
+        made = random_schedule(seed)
+        small = replace(RUNTIMES[runtime], block_ops=rng.randint(1, 3), blocks=rng.randint(1, 5), channels=5)
+        try:
+            runtime_limits.check_schedule(without_unneeded_sends(made), small)
+        except SynthError:
+            refused += 1
+            with monkeypatch.context() as patched:
+                patched.setattr(runtime_limits, "check_schedule", lambda *_: None)
+                with pytest.raises(SynthError, match=f"{runtime} has at most"):
+                    lower(made, LoweringOptions(runtime=runtime))
+    assert refused > 5
+
+
+def test_a_schedule_that_cannot_fit_is_refused_before_it_is_lowered(monkeypatch):
+    monkeypatch.setattr(lowering, "_one_instance", lambda *_: pytest.fail("was lowered"))
+    both = [tuple(Send(rank * 2500 + i, rank, 1 - rank) for rank in (0, 1)) for i in range(2500)]
+    made = replace(ring_allgather(2, 2500), steps=tuple(Step(1, sends) for sends in both))
+    with pytest.raises(SynthError, match=r"at most 32 channels, a program of 5000 sends needs at least 40; .* synth"):
+        lower(made, LoweringOptions(runtime="executor"))
 
 
 def test_limits_are_named_with_what_would_fit():

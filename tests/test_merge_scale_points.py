@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from synth import api, bounds
-from synth.frontiers import engine_choice, incumbents, merge_scale_points
+from synth.frontiers import engine_choice, incumbents, merge_scale_points, written_points
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open, Point
@@ -21,6 +21,13 @@ from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import NEVER, Deadline
 from synth.topologies import topology
 from synth.view import frontier_text
+
+
+def limit_sends(monkeypatch, most):
+    """Let no schedule of more than `most` sends be written out."""
+    settings = replace(merge_scale_points.SETTINGS, max_written_sends=most)
+    for module in (merge_scale_points, incumbents):
+        monkeypatch.setattr(module, "SETTINGS", settings)
 
 
 def left_open(name, coll, *points):
@@ -52,7 +59,7 @@ def left_open(name, coll, *points):
     ],
 )
 def test_points_are_labelled_and_verified(name, coll, monkeypatch):
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, max_written_sends=2000))
+    limit_sends(monkeypatch, 2000)
     machine, found = left_open(name, coll)
     root = 2 if coll in ("broadcast", "reduce") else 0
     made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, coll, root))
@@ -82,7 +89,7 @@ def test_an_interval_that_a_flow_point_closes_is_closed():
 
 
 def test_only_what_improves_is_added(monkeypatch):
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, max_written_sends=13_000))
+    limit_sends(monkeypatch, 13_000)
     machine, found = left_open("dgx-a100*2", "allgather")
     every = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather", most_sends=13_000)).points
     _, some = left_open("dgx-a100*2", "allgather", *(replace(p, construction="exact").schedule for p in every[:2]))
@@ -108,10 +115,10 @@ def test_only_what_improves_is_added(monkeypatch):
 
 def test_long_schedules_are_left_out(monkeypatch):
     machine, found = left_open("dgx-a100*2", "allgather")
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, max_written_sends=300))
+    limit_sends(monkeypatch, 300)
     made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather"))
     assert made.points and all(sum(len(step.sends) for step in p.schedule.steps) <= 300 for p in made.points)
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, max_written_sends=0))
+    limit_sends(monkeypatch, 0)
     assert merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allgather")).points is found.points
 
 
@@ -128,8 +135,7 @@ def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
 
 
 def test_the_call_takes_both(monkeypatch):
-    for module in (incumbents, merge_scale_points):
-        monkeypatch.setattr(module, "SETTINGS", replace(module.SETTINGS, max_written_sends=13_000))
+    limit_sends(monkeypatch, 13_000)
     monkeypatch.setattr(engine_choice, "last_part", lambda *_: NEVER)  # all the time that it takes
     found = api.frontier("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
@@ -152,12 +158,12 @@ def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
     large_points = search.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
     for point in large_points[:2]:
         made = point.schedule.written_out()
-        assert 0 < incumbents.least_sends(point, found.collective) <= sum(len(step.sends) for step in made.steps)
+        assert 0 < written_points.least_sends(point, found.collective) <= sum(len(step.sends) for step in made.steps)
 
 
 def test_what_is_too_long_is_not_made(monkeypatch):
     machine, found = left_open("torus:3x3", "allreduce")
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, max_written_sends=15))
+    limit_sends(monkeypatch, 15)
     monkeypatch.setattr(merge_scale_points, "_point", lambda *_: pytest.fail("was made"))
     assert merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allreduce")).points == ()
 
@@ -165,7 +171,7 @@ def test_what_is_too_long_is_not_made(monkeypatch):
 def test_what_is_too_long_to_be_written_out_is_reported(monkeypatch):
     """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of
     it."""
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, max_written_sends=2_000))
+    limit_sends(monkeypatch, 2_000)
     machine, found = left_open("torus:4x3", "allreduce")
     made = merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allreduce"))
     every = search.frontier(machine, "allreduce").points
@@ -178,7 +184,7 @@ def test_what_is_too_long_to_be_written_out_is_reported(monkeypatch):
 
 def test_what_the_time_does_not_allow_to_be_written_out_is_reported(monkeypatch):
     """A point that would take longer than is left is not begun."""
-    monkeypatch.setattr(merge_scale_points, "SETTINGS", replace(merge_scale_points.SETTINGS, seconds_per_send=1e3))
+    monkeypatch.setattr(written_points, "SETTINGS", replace(written_points.SETTINGS, seconds_per_send=1e3))
     machine, found = left_open("torus:4x3", "allreduce")
     search = ScaleSearch(machine, "allreduce")
     made = merge_scale_points.merge_scale_points(found, search, deadline=Deadline.after(1000))

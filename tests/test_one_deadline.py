@@ -136,7 +136,7 @@ def test_later_seeds_are_kept_too():
     found = Sweep(
         network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2
     ).run()
-    assert [p.steps for p in found.points] == [len(later[0][1].steps)]
+    assert found.points[0].steps == min(len(schedule.steps) for _, schedule in later)
     api.verify(found)
 
 
@@ -165,7 +165,7 @@ def test_engines_hand_on_what_they_have(late, monkeypatch, tmp_path):
     unproved = Open(9, Fraction(1), None, "time")
     monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *given: replace(exact(*given), open=(unproved,)))
     found = api.frontier(LARGER, "allgather", time_limit=1000, log=tmp_path / "log")
-    assert calls == ["throughput", "greedy_points", "build", "synthesize_exact"]
+    assert calls == ["throughput", "build", "greedy_points", "synthesize_exact"]
     assert isinstance(found, Frontier) and found.points
     (floor,) = [bound for steps, bound in found.bounds if steps is None]
     assert floor.certificate["kind"] == "static-cuts"
@@ -214,3 +214,21 @@ def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):
     ((searches, limit),) = ends
     assert limit - 100 * (engine_choice.SETTINGS.entry_share + engine_choice.SETTINGS.last_share) <= searches
     assert searches < limit - 100 * engine_choice.SETTINGS.last_share
+
+
+def test_seeds_of_more_steps_than_the_sweep_visits_are_kept():
+    machine = topology("random-regular:20")
+    network, task = machine.network(), collective("multi-broadcast", 20, (0, 1))
+    *_, last = incumbents.find_incumbents(network, task, None, machine=machine)
+    first = int(bounds.steps(network, task).value)
+    found = Sweep(
+        network,
+        task,
+        Options(jobs=1, time_limit=1.0),
+        Log(None, ""),
+        seeds=last.schedules,
+        started=time.monotonic() - 2,
+    ).run()
+    longest = max(last.schedules, key=lambda row: len(row[1].steps))[1]
+    assert len(longest.steps) > first + 6 and found.points[-1].steps == len(longest.steps) and not found.complete
+    api.verify(found)

@@ -100,7 +100,7 @@ def test_frontier_and_bound_count_the_same_steps_under_a_limit(name, what):
 
 
 def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
-    monkeypatch.setattr(search, "MOST_DISTANCE_WORK", 200)
+    monkeypatch.setattr(search, "SETTINGS", replace(search.SETTINGS, distance_work=200))
     machine = topology("random-regular:24")
     one, other = (call(machine, "allgather", time_limit=1000).least_steps for call in (search.bound, search.frontier))
     assert one == other <= search.bound(machine, "allgather").least_steps
@@ -115,6 +115,26 @@ def test_a_stage_is_named_once():
     made = search.bound(topology("random-regular:24"), "allgather", time_limit=0)
     assert len([line for line in made.unfinished if line.startswith("a higher bound")]) == 1
     assert replace(made, bound=Fraction(1)).unfinished == made.unfinished
+
+
+def test_stages_that_a_time_limit_ended_are_resumed():
+    """The time of one call may be a share of the whole, after which there is more."""
+    found, runs = SearchState(lambda text: None), []
+
+    def late():
+        runs.append("late")
+        if len(runs) < 2:
+            raise TimeUp
+
+    found.plan("late", late)
+    found.plan("next", lambda: runs.append("next"))
+    found.advance()
+    assert found.open == ["late: ended by the time limit"] and len(found.pending) == 1
+    found.resume()
+    assert not found.open
+    while found.pending:
+        found.advance()
+    assert runs == ["late", "late", "next"] and not found.open
 
 
 def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):

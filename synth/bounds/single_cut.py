@@ -169,8 +169,8 @@ def route_prices(network: Network, routes: set[int]) -> Prices:
     saved, times = dict[int, int](), dict[int, int]()  # the ratios that are saved, times their common denominator
     one = lcm(*(network.caps[k].units for k in members))
     for k, inside in members.items():
-        times[k] = min(network.caps_of[i].count(k) for i in inside)  # a send counts so often against the limit
-        saved[k] = sum(network.routes[i].units for i in inside) * times[k] * one // network.caps[k].units
+        times[k] = min([network.caps_of[i].count(k) for i in inside])  # a send counts so often against the limit
+        saved[k] = sum([network.routes[i].units for i in inside]) * times[k] * one // network.caps[k].units
     taken: list[int] = []
     while saved:
         best = max(saved, key=saved.__getitem__)
@@ -179,8 +179,9 @@ def route_prices(network: Network, routes: set[int]) -> Prices:
         taken.append(best)
         for i in unpaid.intersection(members[best]):
             unpaid.discard(i)
-            for k in set(network.caps_of[i]) & saved.keys():
-                saved[k] -= network.routes[i].units * times[k] * one // network.caps[k].units
+            for k in dict.fromkeys(network.caps_of[i]):
+                if k in saved:
+                    saved[k] -= network.routes[i].units * times[k] * one // network.caps[k].units
     payers = Counter(i for k in taken for i in members[k])
     prices: Prices = {}
     for k in taken:

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from synth.cli.framework import folders
 from synth.cli.framework.options import FILE, instances_option, one_of, point_option
 from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT
@@ -145,7 +146,7 @@ def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any
     check_writable(output)
     if every:
         folders.check(Path(output))
-    with waiting(f"exporting {name}"):
+    with waiting(f"exporting {name}"), announced(f"exporting {name}"):
         result = programs.export_request(source, _request(flags, flags["to"] or "msccl-xml"))
     if every:
         from synth.export import folder_notes

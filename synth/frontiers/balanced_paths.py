@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -82,9 +83,11 @@ class _Router:
         by_end = sorted(range(len(network.routes)), key=lambda i: (network.routes[i].dst, i))
         self.order = np.array(by_end, np.int64)  # routes by the rank that they enter
         self.source = np.array([network.routes[i].src for i in by_end], np.int64)
-        ends = np.array([network.routes[i].dst for i in by_end], np.int64)
-        self.entered, self.first = np.unique(ends, return_index=True)
-        self.last = np.append(self.first[1:], len(by_end))
+        self.ends = np.array([network.routes[i].dst for i in by_end], np.int64)
+        self.entered, self.first = np.unique(self.ends, return_index=True)
+        bounds = [*self.first.tolist(), len(by_end)]
+        self.into = dict(zip(self.entered.tolist(), pairwise(bounds), strict=True))  # places of the routes into a rank
+        self.leaving = [np.flatnonzero(self.source == rank) for rank in range(network.ranks)]
         self.resources: list[list[int]] = []
         for i, of_route in enumerate(network.caps_of):
             self.resources.append([i, *(len(network.routes) + k for k in of_route)])
@@ -136,28 +139,31 @@ class _Router:
 
     def _path(self, unit: int, holders: list[int], destination: int) -> Iterator[tuple[int, int, int]]:
         """Yield (unit, step, route) of a path of least cost from a holder to `destination`, and add it to the loads."""
-        distance = np.full(self.network.ranks, np.inf)
-        distance[holders] = 0.0
-        arrivals: list[np.ndarray] = []
-        lengths: list[np.ndarray] = []
-        for t in range(self.steps):
-            through = distance[self.source] + self.costs[t]
-            nearest = np.minimum.reduceat(through, self.first)
-            before = distance.copy()
-            distance[self.entered] = np.minimum(distance[self.entered], nearest)
-            arrivals.append(distance < before)
-            lengths.append(through)
+        before = [np.full(self.network.ranks, np.inf)]  # distances before each step
+        before[0][holders] = 0.0
+        for t in range(self.steps - 1):
+            distance = before[t].copy()
+            if t == 0:
+                for holder in holders:
+                    places = self.leaving[holder]
+                    np.minimum.at(distance, self.ends[places], self.costs[0][places])
+            else:
+                through = before[t][self.source] + self.costs[t]
+                nearest = np.minimum.reduceat(through, self.first)
+                distance[self.entered] = np.minimum(distance[self.entered], nearest)
+            before.append(distance)
         rank = destination
         for t in reversed(range(self.steps)):
-            if not arrivals[t][rank]:
-                continue
-            place = int(np.searchsorted(self.entered, rank))
-            start, end = self.first[place], self.last[place]
-            k = int(start + np.argmin(lengths[t][start:end]))
-            route = int(self.order[k])
-            self._add(t, route)
-            yield unit, t, route
-            rank = int(self.source[k])
+            if rank in holders:
+                break
+            start, end = self.into[rank]
+            through = before[t][self.source[start:end]] + self.costs[t][start:end]
+            k = int(np.argmin(through))
+            if through[k] < before[t][rank]:
+                route = int(self.order[start + k])
+                self._add(t, route)
+                yield unit, t, route
+                rank = int(self.source[start + k])
 
     def _refresh(self, t: int) -> None:
         """Compute the costs of all routes in step t, in the order of `order`."""
@@ -165,7 +171,7 @@ class _Router:
         self.unit_load[t] = 1 / loads.max()
         power_4 = (loads * self.unit_load[t]) ** 2
         power_4 *= power_4
-        self.factor[t] = (power_4 @ power_4) ** -0.875
+        self.factor[t] = (power_4 * power_4).sum() ** -0.875  # a dot product would start threads
         self._price(t, np.arange(len(self.share)))
         self.costs[t] = self.marginal[t][self.table].sum(axis=1) + self.little
 

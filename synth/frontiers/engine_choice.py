@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING
 
 from synth import bounds
 from synth.errors import InfeasibleError, UsageError
-from synth.frontiers.incumbents import (
-    Incumbents,
-    announce,
-    find_incumbents,
-    scale_search,
-    with_written_points,
-)
+from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
 from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -181,7 +175,7 @@ def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents
         yield latest
     if latest is not None and search is not None and network.ranks > SETTINGS.quick_ranks and query.engine != "exact":
         search.advance()
-        yield from with_written_points(latest, search, network, task, SETTINGS.max_written_sends)
+        yield from with_written_points(latest, search, network, task, first=False)
     if search is not None and search.state.interrupted:
         raise KeyboardInterrupt
 

@@ -8,11 +8,10 @@ lower bound no solver runs. Elsewhere solvers search for better schedules only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import inf, log
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
@@ -20,6 +19,7 @@ from synth.checker.schedule import replay
 from synth.errors import SynthError, UndecidedError
 from synth.frontiers.direct_sends import direct_schedule
 from synth.frontiers.settings import SETTINGS
+from synth.frontiers.written_points import PointWriter
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -136,18 +136,31 @@ def find_incumbents(
         for method, schedule in _schedules(network, task, incumbents.bound, deterministic, machine):
             incumbents = incumbents.extended(method, schedule)
             yield incumbents
-    parts = None if search is None else allreduce_parts_bound(search.topology, network, task)
-    if parts is not None and parts.value > incumbents.bound.value:
-        incumbents = replace(incumbents, bound=parts)
-        yield incumbents
-    if search is None or not (network.ranks > SETTINGS.few_ranks or _has_boxes(search.topology)):
+    if search is None:
         return
-    search.advance(quick=True)
+    if network.ranks <= SETTINGS.few_ranks and not _has_boxes(search.topology):
+        parts = allreduce_parts_bound(search.topology, network, task)
+        if parts is not None and parts.value > incumbents.bound.value:
+            yield replace(incumbents, bound=parts)
+        return
+    first = True
+    while search.advance_quickly():
+        if first:
+            bounds = incumbents.bound, *_bounds_of_search(search, network, task)
+            incumbents, first = replace(incumbents, bound=max(bounds, key=lambda bound: bound.value)), False
+        incumbents = yield from with_written_points(incumbents, search, network, task, first=True)
+
+
+def _bounds_of_search(search: ScaleSearch, network: Network, task: Collective) -> Iterator[LowerBound]:
+    """Yield bounds from the certificate of a search at scale: that of a single cut, or of a partition."""
+    from synth.bounds.single_cut import single_cut_bound
+
+    everyone = frozenset(range(network.ranks))
     if search.state.side:
-        everyone = frozenset(range(network.ranks))
-        bound = single_cut_bound(network, task, (search.state.side, everyone - search.state.side))
-        incumbents = replace(incumbents, bound=max(incumbents.bound, bound, key=lambda b: b.value))
-    yield from with_written_points(incumbents, search, network, task, SETTINGS.max_sends)
+        yield single_cut_bound(network, task, (search.state.side, everyone - search.state.side))
+    _, certificate = search.state.bound
+    if "regions" in certificate and not network.multicast:
+        yield _parts_bound(network, task, certificate)
 
 
 def allreduce_parts_bound(machine: Topology, network: Network, task: Collective) -> LowerBound | None:
@@ -158,7 +171,6 @@ def allreduce_parts_bound(machine: Topology, network: Network, task: Collective)
     """
     if task.name != "allreduce" or network.ranks < 2 or network.multicast:
         return None
-    from synth.bounds.partition import partition_bound
     from synth.scale.bounds.allreduce_partition import partition
     from synth.scale.fabric.fabric import fabric
 
@@ -166,7 +178,14 @@ def allreduce_parts_bound(machine: Topology, network: Network, task: Collective)
         _, certificate, _ = partition(fabric(machine.live()))
     except SynthError:
         return None
-    ranks = frozenset(range(network.ranks))  # regions have switches, too
+    return _parts_bound(network, task, certificate)
+
+
+def _parts_bound(network: Network, task: Collective, certificate: dict) -> LowerBound:
+    """Return the bound on an allreduce by the partition of a certificate at scale, whose regions have switches, too."""
+    from synth.bounds.partition import partition_bound
+
+    ranks = frozenset(range(network.ranks))
     parts = [sorted(ranks.intersection(region)) for region in certificate["regions"]]
     return partition_bound(network, task, parts)
 
@@ -194,6 +213,16 @@ def _schedules(
                 yield "balanced paths", schedule
         if machine is not None and _has_boxes(machine) and task.name != "alltoall":
             yield from _composed_messages(machine, network, task, known, bound.value)
+    if machine is not None and network.ranks > SETTINGS.few_ranks:
+        if len(task.roots) > 1:
+            from synth.frontiers.superposed_roots import superposed_schedules
+
+            yield from superposed_schedules(machine, network, task)
+        if task.name == "scan":
+            from synth.frontiers.box_scan import box_scans
+
+            for schedule in box_scans(network, task, machine.nodes):
+                yield "prefixes over boxes", schedule
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
@@ -223,58 +252,25 @@ def _composed_messages(
 
 
 def with_written_points(
-    incumbents: Incumbents, search: ScaleSearch, network: Network, task: Collective, max_sends: int
-) -> Iterator[Incumbents]:
+    incumbents: Incumbents, search: ScaleSearch, network: Network, task: Collective, *, first: bool
+) -> Generator[Incumbents, None, Incumbents]:
     """Yield the incumbents after each further point of `search` that improves on them, written out and replayed.
 
-    The point of the greatest improvement per send comes first. Points of more than `max_sends` sends are left out, and
-    those that would take longer than the time until the ambient deadline. `reached` counts all of them.
+    Return the last ones. `first`: only short schedules are written out, and those that improve by much. Points
+    that would take longer than the time until the ambient deadline are left out. `reached` counts all of them.
     """
-    deadline, points = current_deadline(), list(search.state.points())
-    rates = [point.rounds_per_chunk for point in points]
-    rates += [schedule.rounds_per_chunk for _, schedule in incumbents.schedules]
+    points = search.state.points()
+    known = [(len(schedule.steps), schedule.rounds_per_chunk) for _, schedule in incumbents.schedules]
+    rates = [rate for _, rate in known]
+    rates += [point.rounds_per_chunk for point in points]
     incumbents = replace(incumbents, reached=min(rates, default=None))
     yield incumbents
-
-    def gain(point: Point) -> float:
-        known = [s.rounds_per_chunk for _, s in incumbents.schedules if len(s.steps) <= point.steps]
-        ratio = float(min(known) / point.rounds_per_chunk) if known else inf
-        return log(ratio) / least_sends(point, task) if ratio < inf else inf
-
-    while points:
-        point = max(points, key=gain)
-        points.remove(point)
-        sends = least_sends(point, task)
-        if gain(point) <= 0 or sends > max_sends or deadline.remaining() <= SETTINGS.seconds_per_send * sends:
-            continue
-        with suppress(SynthError):
-            schedule = written_out(point, network, task, max_sends)
-            if schedule is not None:
-                incumbents = incumbents.extended(point.construction, schedule)
-                yield incumbents
-
-
-def written_out(point: Point, network: Network, task: Collective, max_sends: int) -> Schedule | None:
-    """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem."""
-    if least_sends(point, task) > max_sends:
-        return None
-    compressed = point.schedule
-    if compressed.sends > max_sends:
-        return None
-    expansion = compressed.written_out()
-    if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
-        return None
-    schedule = Schedule(network, task, expansion.chunks, expansion.steps)
-    replay.schedule(schedule)
-    return schedule
-
-
-def least_sends(point: Point, task: Collective) -> int:
-    """Return the minimum number of sends of a schedule with the point's chunks.
-
-    Each chunk reaches every rank that lacks it, and each sum needs all inputs.
-    """
-    pairs = zip(task.pre, task.post, strict=True)
-    if not task.combining:
-        return point.chunks * sum(len(post - pre) for pre, post in pairs)
-    return point.chunks * sum(len(pre) - 1 + max(0, len(post) - 1) for pre, post in pairs)
+    most_sends, worth = SETTINGS.max_written_sends, Fraction(0)
+    if first:
+        most_sends, worth = SETTINGS.max_sends, SETTINGS.worth
+    writer = PointWriter(network, task, current_deadline(), most_sends)
+    for point, schedule in writer.improvements(points, known, worth):
+        known.append((point.steps, point.rounds_per_chunk))
+        incumbents = incumbents.extended(point.construction, schedule)
+        yield incumbents
+    return incumbents

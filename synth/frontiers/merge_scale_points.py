@@ -7,14 +7,14 @@ far it may be from the best, and an interval whose bound a flow point meets is c
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from fractions import Fraction
 
 from synth.checker.certificates import cuts
 from synth.errors import SynthError
-from synth.frontiers.incumbents import Incumbents, least_sends, written_out
+from synth.frontiers.incumbents import Incumbents
 from synth.frontiers.settings import SETTINGS
+from synth.frontiers.written_points import PointWriter
 from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.rational import show
@@ -41,56 +41,44 @@ def merge_scale_points(
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:
         return found
-    known: dict[tuple[int, Fraction], Schedule] = {}
-    for _, schedule in incumbents.schedules if incumbents is not None else ():
-        known[len(schedule.steps), schedule.rounds_per_chunk] = schedule
     try:
         search.advance(deadline.share(SETTINGS.search_share))
     except SynthError:
         return found  # exact synthesis has already reported what cannot exist
     points, interrupted = list(found.points), search.state.interrupted
-    pace = SETTINGS.seconds_per_send  # slower on a busy machine
-    late, long = list[Point](), list[Point]()  # improvements that are not written out
+    candidates = [p for p in search.state.points() if options.allows(p.steps, p.rounds, p.chunks)]
+    writer = PointWriter(found.network, found.collective, deadline, SETTINGS.max_written_sends, search.state.progress)
+    known = [(point.steps, point.rounds_per_chunk) for point in points]
+
+    def add(construction: str, schedule: Schedule) -> None:
+        point = _point(schedule, construction, found, floor)
+        if point.same_bits or not options.same_bits:
+            points.append(point)
+            known.append((point.steps, point.rounds_per_chunk))
+
+    for _, schedule in incumbents.schedules if incumbents is not None else ():
+        rate = len(schedule.steps), schedule.rounds_per_chunk
+        same = next((p for p in candidates if (p.steps, p.rounds_per_chunk) == rate), None)
+        if same is not None and not any(steps <= rate[0] and least <= rate[1] for steps, least in known):
+            add(same.construction, schedule)
     try:
-        for candidate in search.state.points():
-            best = min((p.rounds_per_chunk for p in points if p.steps <= candidate.steps), default=None)
-            allowed = options.allows(candidate.steps, candidate.rounds, candidate.chunks)
-            if not allowed or (best is not None and candidate.rounds_per_chunk >= best):
-                continue
-            schedule = known.get((candidate.steps, candidate.rounds_per_chunk))
-            sends = least_sends(candidate, found.collective)
-            if schedule is None and sends > SETTINGS.max_written_sends:
-                long.append(candidate)
-                continue
-            if schedule is None and points and deadline.remaining() <= pace * sends:
-                late.append(candidate)
-                continue
-            if schedule is None:
-                search.state.progress(f"writing out {candidate.construction}")
-                began = time.monotonic()
-                schedule = _schedule(candidate, found)
-                pace = max(SETTINGS.seconds_per_send, (time.monotonic() - began) / max(1, sends))
-            if schedule is None:
-                long.append(candidate)
-                continue
-            point = _point(schedule, candidate.construction, found, floor)
-            if point.same_bits or not options.same_bits:
-                points.append(point)
+        for candidate, schedule in writer.improvements(candidates, known, one_at_least=True):
+            add(candidate.construction, schedule)
     except KeyboardInterrupt:
         interrupted = True
-    merged = _noted(_merged(found, points), late, long)
+    merged = _noted(_merged(found, points), writer)
     if interrupted:
         raise SweepInterrupted(merged, None)
     return merged
 
 
-def _noted(frontier: Frontier, late: list[Point], long: list[Point]) -> Frontier:
+def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
     """Return `frontier` with notes of the points that improve on it but were not written out, and how to get them."""
     best = min((p.rounds_per_chunk for p in frontier.points), default=None)
     notes = list(frontier.notes)
     for unwritten, why in (
-        (late, "the time limit came before they were written out"),
-        (long, "too long to be written out beside these"),
+        (writer.too_late, "the time limit came before they were written out"),
+        (writer.too_long, "too long to be written out beside these"),
     ):
         better = [p for p in unwritten if best is None or p.rounds_per_chunk < best]
         if better:
@@ -101,14 +89,6 @@ def _noted(frontier: Frontier, late: list[Point], long: list[Point]) -> Frontier
     floor = next((bound.value for steps, bound in frontier.bounds if steps is None), None)
     remaining = drop_unproven_bound(notes, best, floor)
     return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
-
-
-def _schedule(candidate: Point, found: Frontier) -> Schedule | None:
-    """Return the replayed schedule of the candidate, or None where it is too long to write out."""
-    try:
-        return written_out(candidate, found.network, found.collective, SETTINGS.max_written_sends)
-    except SynthError:
-        return None
 
 
 def _point(schedule: Schedule, engine: str, found: Frontier, floor: LowerBound) -> Point:

@@ -13,8 +13,8 @@ from synth.bounds.multicast import multicast_bound
 from synth.checker.schedule import replay
 from synth.encodings import multicast_pipelining
 from synth.errors import SynthError
-from synth.frontiers.incumbents import least_sends, written_out
 from synth.frontiers.settings import SETTINGS as FRONTIER
+from synth.frontiers.written_points import least_sends, written_out
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, ParetoFrontier, Point

@@ -25,14 +25,14 @@ class FrontierSettings:
         search_share: Share of the time after exact synthesis that the remaining stages of the scale search may
             take; the rest is for writing out their points.
         few_ranks: Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
-        max_sends: Most sends of an incumbent that is written out and replayed in this process.
+        max_sends: Most sends of a first row, which is written out and replayed within a second.
         message_worth: Messages are composed over boxes until R/C is above the bound by no more than this fraction.
         max_written_sends: Most sends of a schedule that is written out after exact synthesis.
-        seconds_per_send: Seconds, about, to write out and replay one send.
+        seconds_per_send: Seconds, about, to write out and replay one send on an idle machine, and to read one route.
         announced_ranks: Most ranks of machines whose rows are announced before the end. Larger ones would take
             long to replay.
         most_received: Most chunks times ranks of such a row, of which each rank receives a chunk at least once.
-        worth: A further row has at least this fraction fewer rounds per chunk than those with no more steps.
+        worth: A further first row has at least this fraction fewer rounds per chunk than those with no more steps.
     """
 
     exact_ranks: int = 64
@@ -44,7 +44,7 @@ class FrontierSettings:
     entry_share: float = 0.25
     search_share: float = 0.5
     few_ranks: int = 8
-    max_sends: int = 40_000
+    max_sends: int = 60_000
     message_worth: Fraction = Fraction(1, 100)
     max_written_sends: int = 200_000
     seconds_per_send: float = 1.5e-5

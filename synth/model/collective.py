@@ -10,8 +10,8 @@ every contribution, or with ``wants[u][rank]`` where that is given (scan).
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -120,7 +120,7 @@ class Collective:
 
     def to_json(self, chunks: int) -> dict:
         """Return the `collective` object of a schedule document, with `chunks` chunks of every unit."""
-        return deepcopy(self.document) if chunks == 1 else self._document(chunks)
+        return pickle.loads(pickle.dumps(self.document)) if chunks == 1 else self._document(chunks)
 
     def _document(self, chunks: int) -> dict:
         pre: list[list] = []

@@ -22,8 +22,8 @@ def prune(schedule: Schedule) -> Schedule:
     steps = _needed(schedule, [step.sends for step in schedule.steps])
     while schedule.collective.combining and (fewer := _changing(schedule, steps)) != steps:
         steps = _needed(schedule, fewer)
-    pruned = tuple(Step(rounds_for(schedule, sends), sends) for sends in steps)
-    return Schedule(schedule.network, schedule.collective, schedule.chunks, pruned)
+    pruned = tuple(Step(1, sends) for sends in steps)
+    return with_fewest_rounds(Schedule(schedule.network, schedule.collective, schedule.chunks, pruned))
 
 
 def _needed(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tuple[Send, ...]]:
@@ -78,6 +78,12 @@ def _changing(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tup
 def _alike(value: int, other: int | None) -> bool:
     """True if both are sums of the same contributions, with the same bits."""
     return value == other and value.bit_count() <= ALIKE
+
+
+def with_fewest_rounds(schedule: Schedule) -> Schedule:
+    """Return `schedule`, which has no switch sends, each step with the fewest rounds that carry its sends."""
+    steps = tuple(Step(rounds_for(schedule, step.sends), step.sends) for step in schedule.steps)
+    return Schedule(schedule.network, schedule.collective, schedule.chunks, steps)
 
 
 def rounds_for(schedule: Schedule, sends: tuple) -> int:

@@ -277,6 +277,15 @@ class Schedule(SynchronousSchedule):
 
     def to_json(self) -> dict:
         """Return the schedule as a JSON document (schema: docs/formats.md)."""
+        return self._document(self.network.to_json(), self.collective.to_json(self.chunks))
+
+    @property
+    def document(self) -> dict:
+        """`to_json()` without a copy of the machine's document, for readers that change nothing in it."""
+        task = self.collective
+        return self._document(self.network.document, task.document if self.chunks == 1 else task.to_json(self.chunks))
+
+    def _document(self, topology: dict, collective: dict) -> dict:
         rows = []
         for step in self.steps:
             sends: list[list] = []
@@ -289,8 +298,8 @@ class Schedule(SynchronousSchedule):
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         timed = {"timed": True} if self.timed else {}
         return {
-            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": self.network.to_json(),
-            "collective": self.collective.to_json(self.chunks), "chunks": self.chunks, **timed, "steps": rows,
+            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": topology, "collective": collective,
+            "chunks": self.chunks, **timed, "steps": rows,
         }  # fmt: skip
 
     @staticmethod

@@ -20,9 +20,9 @@ everything exact (bounds, encodings, verify) sees the Network only.
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -298,7 +298,7 @@ class Network:
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
-        return deepcopy(self.document)
+        return pickle.loads(pickle.dumps(self.document))
 
     @cached_property
     def document(self) -> dict:

@@ -137,6 +137,10 @@ class Sweep(SweepState):
         self._return_to_open()
         if steps == end and bound.value > floor.value and not self.out_of_time:
             self.notes += (notes.unattained(self, steps, bound.value, floor),)
+        if self.open and self.options.max_steps is None and self.best != floor.value:
+            longest = max((len(schedule.steps) for _, schedule in self.seeds), default=end)
+            self._keep_seeds(range(end + 1, longest + 1), floor)
+            end = max([end, *(point.steps for point in self.points)])
         self.complete = not self.open and self.best is not None
         self.notes = notes.drop_unproven_bound(self.notes, self.best, floor.value)
         self.last = None if self.best == floor.value else end

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import with_certificate
 from synth.scale.candidate import Candidate
-from synth.scale.composition.compose import composed_points
+from synth.scale.composition.compose import STEPS, composed_points
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
@@ -48,20 +49,41 @@ from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_de
 Group = tuple[np.ndarray, ...]
 # Name of the stage that searches for a better lower bound.
 SEARCH = "a higher bound"
-# Fraction of a time limit for the search for the bound, and for the flows of an alltoall. The rest is for schedules.
-BOUND_SHARE = 0.6
-# Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an orbit).
-CHECK_SECONDS = 2e-8
-# Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
-MOST_COMPOSED_SENDS = 1 << 24
-# The same for the first such schedules, which are found and replayed within a second.
-FIRST_COMPOSED_SENDS = 40_000
-# Phases of multiplicative weights for the first rows of an alltoall: the bound is then mostly within 5% of the best.
-QUICK_PHASES = 16
-# Limit on (edges) x (sources of flows) of these phases, which take less than a second.
-MOST_QUICK_FLOWS = 200_000
-# Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
-MOST_DISTANCE_WORK = 300_000
+
+
+@dataclass(frozen=True)
+class ScaleSearchSettings:
+    """Limits of the search at scale.
+
+    Attributes:
+        bound_share: Fraction of a time limit for the search for the bound, and for the flows of an alltoall. The rest
+            is for schedules.
+        check_seconds: Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an
+            orbit). They are kept free at the end of a time limit.
+        composed_sends: Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
+        first_composed_sends: The same for the first such schedules, which are found and replayed within a second.
+        first_composed_steps: Limit on their steps: in more steps forests are as good, and linear programs take seconds.
+        quick_phases: Phases of multiplicative weights for the first rows of an alltoall, whose bound is then mostly
+            within 5% of the best.
+        quick_flows: Limit on (edges) x (sources of flows) of these phases, which take less than a second.
+        forest_first: Numbers of ranks from and to which forests, built within a second or two, come before phases over
+            boxes. On fewer ranks exact synthesis finds better schedules in the time that writing out theirs would take.
+        distance_work: Limit on (links) x (ranks that distances are computed from) under a time limit: about half a
+            second.
+    """
+
+    bound_share: float = 0.6
+    check_seconds: float = 2e-8
+    composed_sends: int = 1 << 24
+    first_composed_sends: int = 40_000
+    first_composed_steps: int = 12
+    quick_phases: int = 16
+    quick_flows: int = 200_000
+    forest_first: tuple[int, int] = (17, 128)
+    distance_work: int = 300_000
+
+
+SETTINGS = ScaleSearchSettings()
 
 
 class ScaleSearch:
@@ -69,7 +91,7 @@ class ScaleSearch:
 
     def __init__(
         self, topology: Topology, collective: str, root: int = 0, progress: Callable[[str], None] = lambda text: None,
-        *, most_sends: int = MOST_COMPOSED_SENDS, same_bits: bool = True,
+        *, most_sends: int = SETTINGS.composed_sends, same_bits: bool = True,
         on_candidate: OnCandidate = lambda bound, candidate: None,
     ) -> None:  # fmt: skip
         """Prepare the search.
@@ -86,11 +108,33 @@ class ScaleSearch:
         self._group: Group = ()
         self._seconds, self._limited = 0.0, False
 
-    def advance(self, deadline: Deadline = NEVER, quick: bool = False) -> None:
-        """Run the remaining stages, or with `quick` those that take little time.
+    def advance(self, deadline: Deadline = NEVER) -> None:
+        """Run the remaining stages, and those that an earlier deadline ended.
 
         At the deadline, and on Ctrl-C once there is a bound, it ends with its result so far. Raises InfeasibleError
         where a rank cannot be reached.
+        """
+        with self._running(deadline):
+            self.state.resume()
+            while self.state.pending:
+                self.state.advance()
+
+    def advance_quickly(self) -> bool:
+        """Run the next stage if it takes little time, after the bound; return False where it would take much.
+
+        It is False at the ambient deadline, too. Raises InfeasibleError where a rank cannot be reached.
+        """
+        with self._running(NEVER):
+            if current_deadline().over or not self.state.pending or not self.state.pending[0].quick:
+                return False
+            self.state.advance()
+        return True
+
+    @contextmanager
+    def _running(self, deadline: Deadline) -> Iterator[None]:
+        """Count the seconds of the block, which ends at the deadline. The bound is computed before, if it is not yet.
+
+        The stages are planned with it.
         """
         begun, self._limited = time.perf_counter(), self._limited or deadline.limited
         with with_certificate(self.topology, self.collective, self.root), time_limited(deadline):
@@ -100,7 +144,7 @@ class ScaleSearch:
                 self._group = free_group(symmetries(self._graph), self._graph.ranks)
                 self.state.progress("bound")
                 _KINDS[self.collective](self._graph, self.collective, self.root, self._group, self.state)
-            self.state.advance(quick)
+            yield
         self._seconds += time.perf_counter() - begun
 
     def frontier(self) -> ScaleFrontier:
@@ -196,13 +240,13 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry:
     In a `hurry` distances from fewer ranks are computed. Their choice does not depend on the clock.
     """
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
-    most = max(1, MOST_DISTANCE_WORK // max(1, len(graph.tail))) if hurry else None
+    most = max(1, SETTINGS.distance_work // max(1, len(graph.tail))) if hurry else None
     return BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
 
 
 def _part() -> AbstractContextManager[None]:
     """Return the deadline of the search for the bound."""
-    return time_limited(current_deadline().share(BOUND_SHARE))
+    return time_limited(current_deadline().share(SETTINGS.bound_share))
 
 
 def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throughput:
@@ -215,20 +259,24 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
     return limit
 
 
-def _composed(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> Callable[[], None]:
-    """Plan the first schedules composed of phases over the boxes; return the plan of those with more chunks."""
+def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, first: bool) -> None:
+    """Plan schedules composed of phases over the boxes: the `first` ones of few chunks, or those of more chunks."""
+    few = min(state.most_sends, SETTINGS.first_composed_sends)
+    if not first and few == state.most_sends:
+        return
+    most_sends = few if first else state.most_sends
     generators = () if collective in ROOTED else group
 
-    def compose(most_sends: int, priced: bool) -> None:
-        limits = {"same_bits": state.same_bits, "most_sends": most_sends, "priced": priced}
-        state.add_points(composed_points(graph.topology, collective, root, generators, **limits), 0)
+    step_counts = [steps for steps in STEPS if not first or steps <= SETTINGS.first_composed_steps]
 
-    def plan_more() -> None:
-        if state.most_sends > FIRST_COMPOSED_SENDS:
-            state.plan("phases over boxes, in more chunks", lambda: compose(state.most_sends, True))
+    def compose() -> None:
+        limits = {"same_bits": state.same_bits, "most_sends": most_sends, "priced": not first}
+        limits["step_counts"] = tuple(step_counts)
+        for point in composed_points(graph.topology, collective, root, generators, **limits):
+            state.add_points([point], 0)
+            del step_counts[: step_counts.index(point.steps) + 1]  # where it goes on if a time limit ends it
 
-    state.plan("phases over boxes", lambda: compose(min(state.most_sends, FIRST_COMPOSED_SENDS), False), quick=True)
-    return plan_more
+    state.plan("phases over boxes" if first else "phases over boxes, in more chunks", compose, quick=first)
 
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -259,16 +307,20 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
             0,
         )
 
-    compose_more = _composed(graph, collective, root, group, state)
+    quick = SETTINGS.forest_first[0] <= graph.ranks <= SETTINGS.forest_first[1]
     state.plan("breadth-first trees", shallow, quick=True)
+    if quick:
+        state.plan("forest", forest, quick=True)
     if collective in ("allgather", "reduce-scatter"):
         state.plan(
             "sends from rank to rank",
             lambda: state.add_points(frontier_points.greedy_points(graph, collective, state.progress), 1),
             quick=True,
         )
-    compose_more()
-    state.plan("forest", forest)
+    for first in (True, False):
+        _plan_composition(graph, collective, root, group, state, first)
+    if not quick:
+        state.plan("forest", forest)
 
 
 def _parts(graph: Fabric, state: SearchState) -> None:
@@ -302,10 +354,14 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
             state.add_points(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
-    compose_more = _composed(graph, collective, root, group, state)
+    quick = SETTINGS.forest_first[0] <= graph.ranks <= SETTINGS.forest_first[1]
     state.plan("reduce-scatter and allgather by breadth-first trees", shallow, quick=True)
-    compose_more()
-    state.plan("reduce-scatter and allgather by forests", forests)
+    if quick:
+        state.plan("reduce-scatter and allgather by forests", forests, quick=True)
+    for first in (True, False):
+        _plan_composition(graph, collective, root, group, state, first)
+    if not quick:
+        state.plan("reduce-scatter and allgather by forests", forests)
     state.plan("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
     state.plan("paired arborescences", lambda: state.add_points(frontier_points.paired_arborescence_points(graph)))
 
@@ -349,7 +405,7 @@ def _spared(graph: Fabric, group: Group) -> Deadline:
     """
     deadline = current_deadline()
     starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
-    return Deadline(deadline.end - CHECK_SECONDS * starts * len(graph.tail))
+    return Deadline(deadline.end - SETTINGS.check_seconds * starts * len(graph.tail))
 
 
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -363,7 +419,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
         state.add_points([Candidate(schedule.step_count, rate, schedule.chunks, f"flows, {engine}", make)], order)
 
     def route_quickly() -> None:
-        flows = by_weights(graph, group, sources, QUICK_PHASES)
+        flows = by_weights(graph, group, sources, SETTINGS.quick_phases)
         _raise_bound(flows, state)
         _raise_bound(concurrent_flow.capacity_lengths(graph, group), state)
         paths = AlltoallPaths(flows, 1)
@@ -398,11 +454,11 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
             state.notes.append(f"flows by {flows.method}: within {gap:.2%} of the bound")
 
     sources = np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group]))
-    if len(sources) * len(graph.src) <= MOST_QUICK_FLOWS:
+    if len(sources) * len(graph.src) <= SETTINGS.quick_flows:
         state.plan("paths by few phases of multiplicative weights", route_quickly, quick=True)
-    compose_more = _composed(graph, collective, root, group, state)
+    _plan_composition(graph, collective, root, group, state, first=True)
     state.plan(None, search_flows)
-    compose_more()
+    _plan_composition(graph, collective, root, group, state, first=False)
 
 
 def _path_sets(flows: concurrent_flow.ConcurrentFlow) -> Iterator[AlltoallPaths]:

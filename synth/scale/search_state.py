@@ -9,7 +9,7 @@ from fractions import Fraction
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
 from synth.scale.candidate import Candidate
-from synth.solvers.processes.deadline import TimeUp, current_deadline
+from synth.solvers.processes.deadline import OutOfMemory, TimeUp, current_deadline
 
 # Called with the bound so far, its value 0 before there is one, and a candidate.
 OnCandidate = Callable[[LowerBound, Candidate], None]
@@ -50,34 +50,45 @@ class SearchState:
         self.bound: tuple[Fraction, dict] = Fraction(0), {}
         self.side: frozenset[int] = frozenset()
         self.pending: list[Stage] = []
+        self._late: list[Stage] = []
         self._candidates: list[tuple[int, int, Candidate]] = []
 
     def plan(self, name: str | None, work: Callable[[], None], quick: bool = False) -> None:
         """Add a stage to those to come."""
         self.pending.append(Stage(name, work, quick))
 
-    def advance(self, quick: bool) -> None:
-        """Run the stages to come, or with `quick` those before the first one that is not."""
-        while self.pending and (self.pending[0].quick or not quick):
-            stage = self.pending.pop(0)
-            if stage.name is None:
-                stage.work()
-            else:
-                self.stage(stage.name, stage.work)
+    def advance(self) -> None:
+        """Run the next stage. If the time is over before its end, `resume` plans it again."""
+        stage = self.pending.pop(0)
+        if stage.name is None:
+            stage.work()
+        elif not self.stage(stage.name, stage.work):
+            self._late.append(stage)
 
-    def stage(self, name: str, work: Callable[[], None]) -> None:
-        """Run `work` unless the time is over. If a time limit or Ctrl-C ends it, the stage is added to `open`."""
+    def resume(self) -> None:
+        """Plan the stages that a time limit ended, or left untried, before the others: there may be more time now."""
+        for stage in self._late:
+            self.open = [line for line in self.open if not line.startswith(f"{stage.name}: ")]
+        self.pending, self._late = self._late + self.pending, []
+
+    def stage(self, name: str, work: Callable[[], None]) -> bool:
+        """Run `work` unless the time is over. Return False, and add the stage to `open`, if it does not end.
+
+        A stage that Ctrl-C or a lack of memory ended counts as done: it is in `open`, and the result is True.
+        """
         if self.interrupted or current_deadline().over:
             self.mark_open(name, "not tried")
-            return
+            return False
         try:
             self.progress(name)
             work()
         except TimeUp as error:
             self.mark_open(name, error.ended)
+            return isinstance(error, OutOfMemory)
         except KeyboardInterrupt:
             self.interrupted = True
             self.mark_open(name, "interrupted")
+        return True
 
     def mark_open(self, name: str, how: str) -> None:
         """Add the stage `name` to `open` with the reason `how`; the first reason given for a stage stands."""

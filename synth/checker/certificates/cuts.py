@@ -175,6 +175,8 @@ class PricedCuts:
 
     def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
+        self._entering: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # by cut
+        self._paid: set[tuple] = set()  # cuts with their weights, together paid by the prices alone
         self.scale = number(certificate["scale"], "scale", 1)
         self.count = number(certificate.get("count", 0), "count", 0)
         need(not problem.switches or not self.count, "does not hold where switches multicast", "count")
@@ -320,12 +322,26 @@ class PricedCuts:
         return number(row[0], place, 0), theta
 
     def entering_sends(self, theta: list[int]) -> list[tuple[int, int]]:
-        """Return each (link, step) that enters the cut: tail outside before the step, head inside after it."""
-        links = enumerate(self.problem.links)
-        crossing = [
-            (i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)
-        ]
-        self.problem.spend(len(crossing) + len(self.problem.links) + self.problem.ranks)
+        """Return each (link, step) that enters the cut: tail outside before the step, head inside after it.
+
+        Links are looked through from the side with fewer ranks, once for each cut: many units may share one.
+        """
+        key = tuple(theta)
+        p = self.problem
+        if key in self._entering:
+            p.spend(p.ranks + len(self._entering[key]))
+            return self._entering[key]
+        heads = [v for v, time in enumerate(theta) if time > 0]
+        tails = [u for u, time in enumerate(theta) if time + 2 <= self.layers]
+        sides = p.links_into if len(heads) <= len(tails) else p.links_out
+        crossing, seen = [], p.ranks
+        for rank in min(heads, tails, key=len):
+            seen += len(sides[rank])
+            for i in sides[rank]:
+                u, v, _ = p.links[i]
+                crossing += [(i, t) for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
+        p.spend(seen + len(crossing))
+        self._entering[key] = crossing
         return crossing
 
     def rules_out(self, link: int, step: int, lacks: tuple) -> bool:
@@ -391,12 +407,16 @@ class PricedCuts:
             need(self.separates(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
             total += weight * self.required_sends(theta, unit)
             weights.append((weight, theta))
-            for entry in self.entering_sends(theta):
-                load[entry] += weight
+        paid = tuple((weight, tuple(theta)) for weight, theta in weights)
+        if not covers and not lacks and paid in self._paid:
+            return total
         for switch in self.problem.switches:
             need(not covers, "do not hold where switches multicast", "covers")
             for step in range(1, self.layers + 1):
                 self._switch_sends_pay(switch, weights, step, place)
+        for weight, theta in weights:
+            for entry in self.entering_sends(theta):
+                load[entry] += weight
         for c, row in enumerate(items(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
@@ -405,6 +425,8 @@ class PricedCuts:
         for (i, t), weight in load.items():
             fits = weight <= self.room[i][t - 1] or self.rules_out(i, t, lacks)
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
+        if not covers and not lacks:
+            self._paid.add(paid)
         return total
 
     def _switch_sends_pay(

@@ -35,6 +35,7 @@ class Instance:
     Attributes:
         digest: fingerprint of the problem, not reversed.
         links: (source, destination, units) of each link. `names`: its number by ends and switches.
+        links_into, links_out: numbers of the links into, and out of, each rank.
         limits: (numbers of links, units) of each limit; a link counts as often as it is listed.
         pre: the ranks that hold, or contribute to, each unit.
         post: `post[unit][rank]` is the set of contributions wanted there, None for all of them, or where units do not
@@ -71,6 +72,8 @@ class Instance:
         self.names: dict[tuple, int] = {}
         self.links: list[tuple[int, int, int]] = []
         self.peers: list[set[int]] = [set() for _ in range(self.ranks)]
+        self.links_into: list[list[int]] = [[] for _ in range(self.ranks)]
+        self.links_out: list[list[int]] = [[] for _ in range(self.ranks)]
         for i, (u, v, units, *via) in enumerate(topology["links"]):
             place = f"topology.links[{i}]"
             ends = number(u, place, 0, self.ranks), number(v, place, 0, self.ranks)
@@ -78,6 +81,8 @@ class Instance:
             a, b = ends[::-1] if turned else ends
             self.links.append((a, b, number(units, place, 1)))
             self.peers[a].add(b)
+            self.links_into[b].append(i)
+            self.links_out[a].append(i)
         self.limits: list[
             tuple[tuple[int, ...], int]
         ] = []  # links as the limit lists them, which counts one as often as it lists it

@@ -40,7 +40,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
     Raises VerificationError at the first thing that is wrong; `place` is where the document stands in another one.
     """
-    doc = given.to_json() if isinstance(given, Schedule) else given
+    doc = given.document if isinstance(given, Schedule) else given
     required = {"schema", "topology", "collective", "chunks", "steps"}
     fields = json_reader.fields(doc, place, required, {"fingerprint", "timed"})
     if fields["schema"] != "synth.schedule/1":

@@ -23,7 +23,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
-from synth.program.lowering.messages import Lane, Message, schedule_messages
+from synth.program.lowering.messages import Lane, Message, schedule_messages, without_unneeded_sends
 from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
 from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
@@ -48,6 +48,10 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     if options.in_place in ("in", "both") and not layout.can_be_in_place:
         raise UsageError(f"{layout.collective.name} cannot be called in place; leave in_place out")
     in_place = options.in_place or ("both" if layout.can_be_in_place else "out")
+    try:
+        runtime_limits.check_schedule(schedule, runtime)
+    except SynthError:  # it may have sends that are left out
+        runtime_limits.check_schedule(without_unneeded_sends(schedule), runtime)
     error: SynthError | None = None
     for lanes in _lane_counts(schedule, options.lanes):
         gpus = _one_instance(schedule, layout, runtime, replace(options, in_place=in_place, lanes=lanes))

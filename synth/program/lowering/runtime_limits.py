@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from synth.errors import SynthError
+from synth.model.schedule import Schedule
 from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Dep, Gpu, Op, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
+BLOCKS, CHANNELS = "thread blocks of a rank", "channels"
 INSTRUCTIONS = "instructions in a thread block"  # the one resource that fewer instances do not save
 
 
@@ -65,6 +69,39 @@ def _moved_block(block: Block, new_number: dict[int, int], moved: Callable[[Span
     return block._replace(channel=block.channel + channel, ops=tuple(map(moved_op, block.ops)))
 
 
+def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
+    """Raise SynthError if no program of `schedule` can be within the limits of `runtime`, by a count of its sends.
+
+    Neighbouring chunks of a step that take the same route may travel as one instruction. The instructions of a route
+    are divided over thread blocks, each on a channel of its own, and a block sends to one rank at most and receives
+    from one at most. `schedule` has no unneeded sends.
+    """
+    if runtime.block_ops is None:
+        return
+    messages: Counter[tuple[int, int]] = Counter()  # at least, by source and destination
+    for step in schedule.steps:
+        chunks: dict[tuple[int, int], list[int]] = {}
+        for send in step.sends:
+            if not send.local:
+                chunks.setdefault((send.src, send.dst), []).append(send.chunk)
+        for route, row in chunks.items():
+            row.sort()
+            messages[route] += 1 + sum(b > a + 1 for a, b in pairwise(row))
+    sending, receiving, channels = Counter[int](), Counter[int](), 0
+    for (src, dst), count in messages.items():
+        blocks = -(-count // runtime.block_ops)
+        sending[src] += blocks
+        receiving[dst] += blocks
+        channels = max(channels, blocks)
+    blocks = max([*sending.values(), *receiving.values()], default=0)
+    for resource, need, limit in ((BLOCKS, blocks, runtime.blocks), (CHANNELS, channels, runtime.channels)):
+        if limit is not None and need > limit:
+            raise SynthError(
+                f"{runtime.name} has at most {limit} {resource}, a program of {schedule.sends} sends needs at least "
+                f"{need}; a schedule with fewer chunks or steps would fit, or runtime synth"
+            )
+
+
 def check(gpus: Sequence[Gpu], runtime: Runtime, instances: int) -> None:
     """Raise SynthError if `gpus` exceeds a limit of `runtime`; the message names the limit and a remedy."""
     for resource, need, limit in _exceeded(gpus, runtime):
@@ -82,8 +119,8 @@ def _exceeded(gpus: Sequence[Gpu], runtime: Runtime) -> list[tuple[str, int, int
     blocks = [block for gpu in gpus for block in gpu.blocks]
     last_target = max((dep.block for block in blocks for op in block.ops for dep in op.deps), default=-1)
     needs = (
-        ("thread blocks of a rank", max((len(gpu.blocks) for gpu in gpus), default=0), runtime.blocks),
-        ("channels", 1 + max((block.channel for block in blocks), default=0), runtime.channels),
+        (BLOCKS, max((len(gpu.blocks) for gpu in gpus), default=0), runtime.blocks),
+        (CHANNELS, 1 + max((block.channel for block in blocks), default=0), runtime.channels),
         (
             "thread blocks that can be waited for",
             last_target + 1,

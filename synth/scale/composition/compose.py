@@ -65,13 +65,14 @@ Solution = tuple[PipeliningProgram, TemplateShares]
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
     same_bits: bool, most_sends: int, priced: bool = True,
+    step_counts: Sequence[int] = STEPS,
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective` by growing steps, each with fewer rounds per chunk than those before.
 
     Nothing is yielded for machines of one box. `generators`: free commuting symmetries that schedules have.
     `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
     of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the
-    templates.
+    templates. `step_counts`: numbers of steps that are tried, ascending.
     """
     index = PathIndex(topology, generators, flipped=collective in ("reduce-scatter", "reduce"))
     boxes = boxes_of(index)
@@ -88,7 +89,7 @@ def composed_points(
     rooted = root if collective in ROOTED else None
     if priced and collective != "alltoall":
         pricer = TreePricer(resources, collective, rooted, groups, running)
-    yield from Composition(resources, collective, rooted, listed, pricer).points(most_sends)
+    yield from Composition(resources, collective, rooted, listed, pricer).points(most_sends, tried=step_counts)
 
 
 def composed_messages(

@@ -1,0 +1,106 @@
+"""Schedules of a collective with several roots: those of its single roots by scale methods, all at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from synth.checker.schedule import replay
+from synth.errors import SynthError
+from synth.frontiers.written_points import least_sends
+from synth.model.collective import Collective
+from synth.model.dead_sends import with_fewest_rounds
+from synth.model.frontier import Point
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network, Topology
+from synth.solvers.processes.deadline import check_deadline
+
+# Collectives of several roots, and the one of each root.
+SINGLE = {"multi-broadcast": "broadcast", "multi-reduce": "reduce"}
+
+
+@dataclass(frozen=True)
+class SuperposedRootsSettings:
+    """Limits of the schedules of several roots.
+
+    Attributes:
+        most_sends: Maximum number of sends, which are written out and replayed in a second.
+        worth: A schedule is offered only if R/C falls by this fraction against those with no more steps.
+    """
+
+    most_sends: int = 50_000
+    worth: Fraction = Fraction(1, 5)
+
+
+SETTINGS = SuperposedRootsSettings()
+
+
+def superposed_schedules(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule), each with much fewer rounds per chunk than those with no more steps before it.
+
+    Nothing is yielded for other collectives, and for machines that scale methods do not read. Raises TimeUp at the
+    ambient deadline.
+    """
+    from synth.scale.search import ScaleSearch
+
+    name = SINGLE.get(task.name)
+    if name is None:
+        return
+    searches = [ScaleSearch(machine, name, root, most_sends=SETTINGS.most_sends) for root in task.roots]
+    rates: list[tuple[int, Fraction]] = []
+
+    def improves(steps: int, rate: Fraction) -> bool:
+        return all(s > steps or rate < r * (1 - SETTINGS.worth) for s, r in rates)
+
+    try:
+        while all(list(map(ScaleSearch.advance_quickly, searches))):
+            options = []
+            for search in searches:
+                points = search.state.points()
+                options.append([point for point in points if least_sends(point, task) <= SETTINGS.most_sends])
+            for points in _choices(options):
+                check_deadline()
+                steps = max(point.steps for point in points)
+                if not improves(steps, max(point.rounds_per_chunk for point in points)):
+                    continue
+                schedule = _superposed(network, task, points)
+                if improves(steps, schedule.rounds_per_chunk):
+                    replay.schedule(schedule)
+                    rates.append((steps, schedule.rounds_per_chunk))
+                    yield f"{name}s of all roots at once, {points[0].construction}", schedule
+    except SynthError:  # also at the deadline, with those so far
+        return
+
+
+def _choices(options: Sequence[Sequence[Point]]) -> Iterator[list[Point]]:
+    """Yield for each number of steps the best point of each root with at most as many."""
+    counts: set[int] = set()
+    for points in options:
+        counts.update(point.steps for point in points)
+    for steps in sorted(counts):
+        chosen = []
+        for points in options:
+            chosen += [point for point in points if point.steps <= steps][-1:]
+        if len(chosen) == len(options):
+            yield chosen
+
+
+def _superposed(network: Network, task: Collective, points: Sequence[Point]) -> Schedule:
+    """Return the schedule of all roots, with a point for each.
+
+    All roots have as many chunks as the one with most. Where another point has fewer, some of its chunks' paths are
+    taken by several chunks.
+    """
+    chunks = max(point.chunks for point in points)
+    longest = max(point.steps for point in points)
+    sends: list[list[Send]] = [[] for _ in range(longest)]
+    for unit, point in enumerate(points):
+        followers: list[list[int]] = [[] for _ in range(point.chunks)]
+        for chunk in range(chunks):
+            followers[chunk * point.chunks // chunks].append(unit * chunks + chunk)
+        for t, step in enumerate(point.schedule.written_out().steps):
+            for send in step.sends:
+                sends[t] += [send._replace(chunk=chunk) for chunk in followers[send.chunk]]
+    rows = tuple(Step(1, tuple(sorted(row))) for row in sends)
+    return with_fewest_rounds(Schedule(network, task, chunks, rows))
