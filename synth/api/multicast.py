@@ -12,8 +12,6 @@ from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.topology import Network, Topology
 
-MOST_RANKS = 128  # up to which the links between all ranks are listed
-
 
 class MulticastBounds(NamedTuple):
     """Bounds of `collective` on `network` with multicast: pairs (steps, bound) as `synth.api.bound` returns them."""
@@ -32,10 +30,11 @@ def multicast_bounds(
 ) -> MulticastBounds | None:
     """Return bounds on steps and on R/C at any number of steps where the switches of a machine multicast and reduce.
 
-    None where they do not, and on more than `MOST_RANKS` ranks. Raises InfeasibleError.
+    None where they do not, and on more than `synth.frontiers.multicast.MOST_RANKS` ranks. Raises InfeasibleError.
     """
     from synth.bounds.distance import steps
     from synth.bounds.multicast import multicast_bound
+    from synth.frontiers.multicast import MOST_RANKS
 
     machine = named_topology(topology)
     if not machine.multicast or machine.ranks > MOST_RANKS:

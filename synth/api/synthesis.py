@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
-from synth.api.multicast import MOST_RANKS
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem
-from synth.model.topology import MULTICAST_NOTE, Topology
+from synth.model.topology import Topology
 from synth.pareto.events import Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
-
-    F = TypeVar("F", Frontier, ScaleFrontier)
 
 
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
@@ -97,6 +94,7 @@ def frontier(
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
     from synth.frontiers import engine_choice
+    from synth.frontiers.multicast import MOST_RANKS, with_multicast
 
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
@@ -121,7 +119,9 @@ def frontier(
         name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
         large = _flow(machine, (name, root), on_event, time_limit, max_steps, max_chunks)
         limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
-        return _with_multicast(large, machine, name, large.roots, limits) if multicast else large
+        if not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
+            return large
+        return with_multicast(large, machine, task_of(name, machine.ranks, large.roots), limits)
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
         named = " and ".join(
@@ -138,28 +138,7 @@ def frontier(
     )  # fmt: skip
     query = engine_choice.Query(machine, task, options, engine, log, fresh, cross_check=cross_check)
     found = engine_choice.synthesize(query, on_event)
-    return _with_multicast(found, machine, task, (), options) if multicast else found
-
-
-def _with_multicast(
-    found: F, machine: Topology, collective: str | Collective, roots: Sequence[int], options: Options
-) -> F:
-    """Return `found` with the frontier beside it in which the machine's switches multicast, if there is one.
-
-    Raises SweepInterrupted, with what there is of both, on Ctrl-C.
-    """
-    from synth.frontiers.multicast import multicast_frontier
-
-    if not machine.multicast or machine.ranks > MOST_RANKS:
-        return found
-    notes = tuple(note for note in found.notes if note != MULTICAST_NOTE)
-    try:
-        beside = multicast_frontier(machine, task_of(collective, machine.ranks, roots), found, options)
-    except SweepInterrupted as stop:
-        raise SweepInterrupted(replace(found, multicast=stop.frontier, notes=notes), None) from None
-    except KeyboardInterrupt:
-        raise SweepInterrupted(found, None) from None
-    return found if beside is None else replace(found, multicast=beside, notes=notes)
+    return with_multicast(found, machine, task, options) if multicast else found
 
 
 def _flow(

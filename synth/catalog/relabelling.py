@@ -11,9 +11,9 @@ from synth.catalog.isomorphism import Relabelling
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
-from synth.model.schedule import Schedule, Send, Step, problem_fingerprint
+from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
 from synth.model.symmetry import compose, inverse
-from synth.model.topology import Network, Route
+from synth.model.topology import MulticastSwitch, Network, Route
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,14 @@ class ProblemMap:
         return tuple(images)
 
     @cached_property
+    def switches(self) -> dict[str, str]:
+        """The query's name of each switch that multicasts. Raises KeyError where the query has no such switch."""
+        names = {}
+        for switch in self.query[0].multicast:
+            names[_switch_key(switch, range(self.query[0].ranks), range(len(self.query[0].caps)))] = switch.switch
+        return {s.switch: names[_switch_key(s, self.map.ranks, self.caps)] for s in self.stored[0].multicast}
+
+    @cached_property
     def route(self) -> dict[tuple, Route]:
         """The query's route for each route of the stored problem, by (src, dst, via)."""
         return {
@@ -52,18 +60,38 @@ class ProblemMap:
             for r, i in zip(self.stored[0].routes, self.map.routes, strict=True)
         }
 
+    def switch_send(self, send: SwitchSend, chunk: int) -> SwitchSend:
+        """Return the image of `send`, whose chunk is `chunk` there."""
+        group = tuple(sorted(self.map.ranks[rank] for rank in send.group))
+        return SwitchSend(chunk, self.map.ranks[send.rank], group, send.kind, self.switches[send.switch])
+
     def reordered(self, row: Sequence[Any]) -> list[Any]:
         """Return `row`, which has one item for each stored rank, in the order of the query's ranks."""
         return [row[r] for r in inverse(self.map.ranks)]
 
 
+def _switch_key(switch: MulticastSwitch, ranks: Sequence[int], caps: Sequence[int]) -> tuple:
+    """Return what a switch is under other numbers of ranks and caps, whatever its name."""
+    ports = []
+    for port in switch.ports:
+        sides = (frozenset(map(caps.__getitem__, side)) for side in (port.up, port.down))
+        ports.append((ranks[port.rank], *sides))
+    return switch.own, frozenset(ports)
+
+
 def frontier(
-    source: Frontier, network: Network, collective: Collective, map: Relabelling, labels: Sequence[int] = ()
+    source: Frontier,
+    network: Network,
+    collective: Collective,
+    map: Relabelling,
+    labels: Sequence[int] = (),
+    multicast: Network | None = None,
 ) -> Frontier:
     """Return `source` relabelled for the problem (`network`, `collective`), to which `map` leads from its own.
 
     `labels`: the numbers of the ranks on the whole machine. The schedules replay on `network`, and the certificates
-    prove the same bounds there; the caller checks both. A frontier with multicast is left out.
+    prove the same bounds there; the caller checks both. `multicast`: the network with its switches that multicast;
+    without it, or where they are not those of `source`, the frontier with multicast is left out.
     """
     move = ProblemMap((source.network, source.collective), (network, collective), map)
     points = tuple(_point(p, move) for p in source.points)
@@ -80,8 +108,24 @@ def frontier(
         open=tuple(intervals),
         bounds=bounds,
         labels=tuple(labels),
-        multicast=None,
+        multicast=_beside(source, collective, map, labels, multicast),
     )
+
+
+def _beside(
+    source: Frontier, collective: Collective, map: Relabelling, labels: Sequence[int], multicast: Network | None
+) -> Frontier | None:
+    """Return the frontier with multicast that stands beside the image of `source`, or None."""
+    if source.multicast is None or multicast is None:
+        return None
+    stored = source.multicast.network
+    if len(stored.multicast) != len(multicast.multicast):
+        return None
+    try:
+        _ = ProblemMap((stored, source.collective), (multicast, collective), map).switches
+    except (KeyError, IndexError):  # no such switch, or no such limit
+        return None
+    return frontier(source.multicast, multicast, collective, map, labels)
 
 
 def _point(point: Point, move: ProblemMap) -> Point:
@@ -105,8 +149,14 @@ def schedule(source: Schedule, move: ProblemMap) -> Schedule:
         route = routes[s.src, s.dst, s.via]
         return Send(units[unit] * chunks + i, route.src, route.dst, s.kind, route.via)
 
-    steps = tuple(Step(step.rounds, tuple(sorted(map(send, step.sends)))) for step in source.steps)
-    return Schedule(*move.query, chunks, steps)
+    steps = []
+    for step in source.steps:
+        through = []
+        for switch_send in step.switch_sends:
+            unit, i = divmod(switch_send.chunk, chunks)
+            through.append(move.switch_send(switch_send, units[unit] * chunks + i))
+        steps.append(Step(step.rounds, tuple(sorted(map(send, step.sends))), tuple(sorted(through))))
+    return Schedule(*move.query, chunks, tuple(steps))
 
 
 def certificate(source: dict, move: ProblemMap) -> dict:
@@ -123,6 +173,9 @@ def certificate(source: dict, move: ProblemMap) -> dict:
                 "pair": _pair(source["pair"], move),
                 "closed": sorted(move.map.ranks[r] for r in source["closed"]),
             }
+        case "switch-operations":
+            ports = [[move.caps[up], move.caps[down]] for up, down in source["ports"]]
+            return moved | {"ports": move.reordered(ports)}
         case "one-chunk" | "too-few-steps":
             return moved | {"numbering": _numbering(source.get("numbering"), move)}
         case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts" | "allreduce-partition":

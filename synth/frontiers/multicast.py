@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from synth.bounds.distance import steps as least_steps
 from synth.bounds.multicast import multicast_bound
@@ -18,13 +19,20 @@ from synth.frontiers.written_points import least_sends, written_out
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, ParetoFrontier, Point
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
-from synth.model.topology import Network, Topology
+from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.pareto.events import Options, SweepInterrupted
 from synth.scale.composition.switch_pipelining import SETTINGS as PIPELINING
 from synth.scale.composition.switch_pipelining import SwitchPipelining
 from synth.scale.composition.switch_templates import COLLECTIVES, switch_parts, switch_templates
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+
+if TYPE_CHECKING:
+    F = TypeVar("F", Frontier, ScaleFrontier)
+
+# Maximum number of ranks of a frontier with multicast, whose network lists all routes.
+MOST_RANKS = 128
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,26 @@ class _Candidate:
     @staticmethod
     def of(schedule: Schedule, construction: str) -> _Candidate:
         return _Candidate(schedule.step_count, schedule.rounds_per_chunk, construction, lambda: schedule)
+
+
+def with_multicast(found: F, machine: Topology, collective: Collective, options: Options) -> F:
+    """Return `found`, a frontier of `collective` on `machine`, with the one beside it in which its switches multicast.
+
+    It is `found` itself where there is none, and on more than `MOST_RANKS` ranks. Raises SweepInterrupted, with what
+    there is of both, on Ctrl-C.
+    """
+    if not machine.multicast or machine.ranks > MOST_RANKS:
+        return found
+    notes = tuple(note for note in found.notes if note != MULTICAST_NOTE)
+    try:
+        beside = multicast_frontier(machine, collective, found, options)
+    except SweepInterrupted as stop:
+        beside = stop.frontier
+        assert isinstance(beside, Frontier)
+        raise SweepInterrupted(replace(found, multicast=beside, notes=notes), None) from None
+    except KeyboardInterrupt:
+        raise SweepInterrupted(found, None) from None
+    return found if beside is None else replace(found, multicast=beside, notes=notes)
 
 
 def multicast_frontier(
