@@ -14,7 +14,9 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import close_step_count
 from synth.pareto.events import Options
 from synth.pareto.log import Log
+from synth.pareto.resume import points_from_records
 from synth.pareto.sweep import Sweep
+from synth.solvers.processes.deadline import Deadline
 from synth.topologies import topology
 
 NETWORK, TASK = topology("dgx1").network(), collective("allgather", 8)
@@ -109,3 +111,13 @@ def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         some._return_to_open()
     assert [o.steps for o in some.open] == [2]
+
+
+def test_points_of_an_earlier_run_that_would_take_longer_than_is_left_are_left_out():
+    """An old log may hold schedules of any length."""
+    records = [{"kind": "point", "point": point.to_json()} for point in known()]
+    assert len(records) == len(list(points_from_records(NETWORK, TASK, records))) == 2
+    one = list(points_from_records(NETWORK, TASK, records, steps=3))
+    assert [point.steps for point in one] == [3]
+    assert not list(points_from_records(NETWORK, TASK, records, deadline=Deadline.after(1e-4)))
+    assert len(list(points_from_records(NETWORK, TASK, records, deadline=Deadline.after(1000)))) == 2

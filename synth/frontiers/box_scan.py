@@ -48,7 +48,8 @@ SETTINGS = BoxScanSettings()
 
 
 def box_scans(network: Network, task: Collective, nodes: Sequence[int]) -> Iterator[Schedule]:
-    """Yield replayed scans by growing steps, each with much fewer rounds per chunk than those before.
+    """Yield replayed scans, each with much fewer rounds per chunk than those of fewer steps: the shortest, then the
+    longest, then the others by falling steps.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
     equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where
@@ -63,12 +64,15 @@ def box_scans(network: Network, task: Collective, nodes: Sequence[int]) -> Itera
     if not ends <= routes.keys():
         return
     best: Fraction | None = None
+    chosen = []
     for _, rate, copies, groups in sorted(_options(network, lanes, routes)):
         if best is None or rate <= best * (1 - SETTINGS.worth):
             best = rate
-            schedule = _pipelined(network, task, lanes * copies, groups, routes)
-            replay.schedule(schedule)
-            yield schedule
+            chosen.append((copies, groups))
+    for copies, groups in chosen[:1] + chosen[:0:-1]:
+        schedule = _pipelined(network, task, lanes * copies, groups, routes)
+        replay.schedule(schedule)
+        yield schedule
 
 
 def _boxes(nodes: Sequence[int]) -> list[Box] | None:

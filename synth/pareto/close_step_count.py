@@ -51,7 +51,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     The result is an optimal point, or the best one that the time allows with an open interval.
     """
     began, worked = time.monotonic(), state.work
-    resumed = next((p for p in state.resumed() if p.steps == steps), None) or seed(state, steps, bound)
+    resumed = next(state.resumed(steps), None) or seed(state, steps, bound)
     if resumed and has_few_chunks(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
         state.add_point(
             Point.of(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)

@@ -13,16 +13,33 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.acceptance import checked_point
+from synth.solvers.processes.deadline import NEVER, Deadline
 
+# Seconds, about, to replay one send of a record, or to read one route of its machine.
+SECONDS_PER_RECORD = 4e-5
 BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError)
 
 
-def points_from_records(network: Network, collective: Collective, records: Iterable[dict]) -> Iterator[Point]:
-    """Yield the points of an earlier run that replay and whose certificates check."""
+def points_from_records(
+    network: Network,
+    collective: Collective,
+    records: Iterable[dict],
+    steps: int | None = None,
+    deadline: Deadline = NEVER,
+) -> Iterator[Point]:
+    """Yield the points of an earlier run that replay and whose certificates check: those of `steps` steps, or all.
+
+    Points that are expected to take longer than the time until the `deadline` are left out.
+    """
     for record in records:
         if record.get("kind") == "point":
             try:
-                point = checked_point(Point.from_json(record["point"]))
+                document = record["point"]
+                sends = sum(len(step["sends"]) for step in document["schedule"]["steps"])
+                late = deadline.remaining() < SECONDS_PER_RECORD * (sends + len(network.routes))
+                if late or (steps is not None and document["steps"] != steps):
+                    continue
+                point = checked_point(Point.from_json(document))
             except BROKEN:
                 continue
             schedule = point.schedule

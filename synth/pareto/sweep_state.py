@@ -28,6 +28,8 @@ TREE_RANKS = 32
 PATIENCE = 8.0
 # Wall seconds of any budget, at least.
 LEAST_SECONDS = 0.1
+# Greatest share of the remaining time for replaying points of an earlier run.
+RESUME_SHARE = 0.5
 
 
 @dataclass
@@ -86,9 +88,13 @@ class SweepState:
         """The bound on R/C for any number of steps, 0 before there is one."""
         return next((b.value for steps, b in self.bounds if steps is None), Fraction(0))
 
-    def resumed(self) -> Iterator[Point]:
-        """Yield the points of an earlier run of the same question, replayed and checked again."""
-        return points_from_records(self.network, self.collective, self.log.records)
+    def resumed(self, steps: int | None = None) -> Iterator[Point]:
+        """Yield the points of an earlier run of the same question, replayed and checked again.
+
+        Those of `steps` steps, or all; under a time limit those for which a part of the time is enough.
+        """
+        deadline = self.deadline.share(RESUME_SHARE)
+        return points_from_records(self.network, self.collective, self.log.records, steps, deadline)
 
     def forwards(self) -> tuple[Network, Collective]:
         """Return the problem as one that copies: itself, or its time reversal where it combines."""

@@ -9,10 +9,9 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import LowerBound, Open, Point
 from synth.pareto import notes
 from synth.pareto.combining.bounds_over_steps import LIMITED
+from synth.pareto.resume import SECONDS_PER_RECORD
 from synth.pareto.sweep_state import SweepState
 
-# Seconds, about, to replay one send, or to read one route that a document lists.
-REPLAYED = 4e-5
 # Wall seconds of bounds and searches without a time limit, where there are so many ranks that neither ends by itself.
 DEFAULT_SECONDS = 25.0
 SPENT = "the default effort ended its search"
@@ -73,7 +72,7 @@ def sweep(state: SweepState) -> None:
 def _replay_seconds(state: SweepState, known: dict[int, Point]) -> float:
     """Return the seconds, about, that it takes to enter known points."""
     sends = sum(len(step.sends) for point in known.values() for step in point.schedule.steps)
-    return REPLAYED * (sends + len(known) * len(state.network.routes))
+    return SECONDS_PER_RECORD * (sends + len(known) * len(state.network.routes))
 
 
 def _known(state: SweepState) -> dict[int, Point]:
