@@ -148,6 +148,26 @@ def test_fork_server_jobs_fail_alone():
         server.close()
 
 
+def test_a_large_call_begins_before_the_server_is_ready():
+    """Its modules may take seconds to import, which no deadline would end."""
+    server, jobs = ForkServer(()), []
+    try:
+        server._process.send_signal(signal.SIGSTOP)
+        begin = threading.Thread(
+            target=lambda: jobs.append(server.start(1, len, (bytes(20 << 20),), None)), daemon=True
+        )
+        begin.start()
+        begin.join(60)
+        assert jobs, "the start of a job waited for the server"
+        server._process.send_signal(signal.SIGCONT)
+        while jobs[0].channel.fileno() >= 0:
+            jobs[0].receive()
+        assert jobs[0].result == ("ok", 20 << 20)
+    finally:
+        server._process.send_signal(signal.SIGCONT)
+        server.close()
+
+
 def test_unknown_names_and_collectives_are_usage_errors():
     problem = dgx1("allgather", 1, 2, 2)
     for options, message in [

@@ -5,9 +5,10 @@ kill touches another job. The fork server is a fresh interpreter with a single t
 threads the parent runs. When the parent dies, however it dies, the server's socket closes, and it kills its children
 and ends.
 
-    parent  --control socket-->  server        commands: job (with the job's own socket), stop, continue, kill
+    parent  --control socket-->  server        commands: job (with its own socket, and a file), stop, continue, kill
     parent  <--control socket--  server        endings: job, wait status, CPU seconds, peak bytes, out of memory?
-    parent  <--job socket----->  child         its process id out, the pickled call in, the pickled result out
+    parent  --job file-------->  child         the pickled call
+    parent  <--job socket------  child         its process id, the pickled result
 
 A child that exceeds its memory limit is killed. So is the largest child of all servers of a process where all children
 together need more than half of the machine's memory: each server writes the memory of its children on a page that all
@@ -166,12 +167,15 @@ class ForkServer:
         job = ProcessJob(number, self, ours, getattr(call, "__name__", ""), memory)
         self.jobs[number] = job
         data = pickle.dumps((call, arguments), protocol=pickle.HIGHEST_PROTOCOL)
+        # a file, because a socket would block until the server has imported its modules
+        call_file = _unnamed_file(data)
         try:
-            socket.send_fds(self.control, [_COMMAND.pack(b"j", number, memory or 0)], [theirs.fileno()])
-            theirs.close()
-            ours.sendall(_LENGTH.pack(len(data)) + data)
+            socket.send_fds(self.control, [_COMMAND.pack(b"j", number, memory or 0)], [theirs.fileno(), call_file])
         except OSError:
             self._lost()
+        finally:
+            theirs.close()
+            os.close(call_file)
         return job
 
     def command(self, what: bytes, number: int) -> None:
@@ -244,6 +248,18 @@ def _page(process: int) -> int:
     return page
 
 
+def _unnamed_file(data: bytes) -> int:
+    """Return the descriptor of an unnamed file with `data`, in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("synth-call")
+    else:
+        file, path = tempfile.mkstemp(prefix="synth-call-")
+        os.unlink(path)
+    with open(file, "wb", closefd=False) as writer:
+        writer.write(data)
+    return file
+
+
 @cache
 def _memory_limit() -> int:
     """Return half of the memory of the machine, or of the container, and `MOST_TOGETHER` at most."""
@@ -309,7 +325,7 @@ def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int)
 
 def _execute_command(control: socket.socket, children: dict[int, _Child], wake: int, woken: int) -> bool:
     """Execute one command of the parent. Return False when the parent is gone."""
-    data, fds, _, _ = socket.recv_fds(control, _COMMAND.size, 1)
+    data, fds, _, _ = socket.recv_fds(control, _COMMAND.size, 2)
     while data and len(data) < _COMMAND.size:
         more = control.recv(_COMMAND.size - len(data))
         if not more:
@@ -327,8 +343,9 @@ def _execute_command(control: socket.socket, children: dict[int, _Child], wake: 
             control.close()
             os.close(wake)
             os.close(woken)
-            _run_call(socket.socket(fileno=fds[0]), memory)
-        os.close(fds[0])
+            _run_call(socket.socket(fileno=fds[0]), fds[1], memory)
+        for fd in fds:
+            os.close(fd)
         children[pid] = _Child(number, memory)
         return True
     order = {b"s": signal.SIGSTOP, b"c": signal.SIGCONT, b"k": signal.SIGKILL}[command]
@@ -413,14 +430,16 @@ def _resident(pid: int) -> int:
     return int(output) * 1024 if output.strip().isdigit() else 0
 
 
-def _run_call(channel: socket.socket, memory: int) -> None:
+def _run_call(channel: socket.socket, call_file: int, memory: int) -> None:
     """Run the child: read the call, run it, write the result, and exit without clean-up."""
     try:
         if memory:
             with contextlib.suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_AS, (memory + _HEADROOM, resource.getrlimit(resource.RLIMIT_AS)[1]))
         channel.sendall(_LENGTH.pack(os.getpid()))
-        call, arguments = pickle.loads(_read(channel))
+        with open(call_file, "rb") as file:
+            file.seek(0)
+            call, arguments = pickle.load(file)
         try:
             result: tuple[str, Any] = ("ok", call(*arguments))
         except Exception as error:
@@ -439,17 +458,3 @@ def _portable(error: Exception) -> bool:
     except Exception:
         return False
     return True
-
-
-def _read(channel: socket.socket) -> bytes:
-    """Return the next message, without its length."""
-    data = bytearray()
-    size = None
-    while size is None or len(data) < size:
-        part = channel.recv(1 << 20)
-        if not part:
-            raise EOFError
-        data += part
-        if size is None and len(data) >= _LENGTH.size:
-            size = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-    return bytes(data[_LENGTH.size :])
