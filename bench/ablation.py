@@ -272,7 +272,7 @@ class Calls:
         def added(state: SearchState, points: Any, order: int = 0) -> None:
             points = list(points)
             for point in points:
-                self.count(f"points: {point.engine.split(' x ')[0]}", True)
+                self.count(f"points: {point.construction.split(' x ')[0]}", True)
             add(state, points, order)
 
         def taken(search: Any, schedule: Any, name: str) -> None:

@@ -32,3 +32,10 @@ def test_runs_go_on_where_an_earlier_one_ended():
     ]
     assert not list(ablation.runs([slow, quick], ["later slices", "growing C", "diving"], rows))
     assert {switch.name for _, switch in ablation.runs([quick], ["near on trees"], rows)} == {"near on trees"}
+
+
+def test_a_run_of_flow_methods_counts_the_points_of_each_construction():
+    problem = ablation.Problem("ring:6 broadcast", "ring:6", "broadcast", {"engine": "flow"})
+    found = ablation.run(problem, ablation.Switch("none", {}))
+    assert found["points"], found
+    assert any(name.startswith("points: ") for name in found["calls"])
