@@ -1,12 +1,13 @@
 """TE-CCL's shipped results on its own machines: times of synthesized schedules there, and certified bounds.
 
-python -m bench.teccl [--time-limit 3]
+python -m bench.teccl [--time-limit 3] [--only TEXT]
 python -m bench.teccl --table              the table again, from the JSON
 
-The machines are those of `examples/teccl`. Schedules are points of the frontier of flow methods, lowered to programs
-and run by the reference executor without data; the bounds are those of `synth bound --size`. 1 KB is 1000 bytes here,
-as in TE-CCL's results, whose least time of all modes counts. Units are padded to whole bytes. TE-CCL counts neither
-messages nor FIFOs; the executor has at most 2 (Simple) or 8 (LL) messages of a connection under way.
+The machines are those of `examples/teccl`. Schedules are points of the frontier of flow methods, list schedules for
+five sizes, and `few-messages`, lowered to programs and run by the reference executor without data. The bounds are those
+of `synth bound --size`. 1 KB is 1000 bytes here, as in TE-CCL's results, whose least time of all modes counts. Units
+are padded to whole bytes. TE-CCL counts neither messages nor FIFOs; the executor has at most 2 (Simple) or 8 (LL)
+messages of a connection under way.
 """
 
 from __future__ import annotations
@@ -15,19 +16,25 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench import measure
 from synth import api
 from synth.checker.documents.dispatch import check_document
-from synth.errors import SynthError
+from synth.errors import SynthError, UsageError
+from synth.model.collective import collective
+from synth.model.frontier import ParetoFrontier
 from synth.model.rational import rational, show
 from synth.model.schedule import Schedule
+from synth.model.topology import Topology
+from synth.program.runtimes import FIFO_DEPTH
 from synth.runtime.reference.program_times import ProgramTimes
+from synth.scale.list_schedules import schedule_for_size
 
 KB, MB, GB = 1000, 10**6, 10**9
 SIZES = (KB, 64 * KB, MB, GB)
+DESIGN_SIZES = (KB, 8 * KB, 64 * KB, MB, GB)  # of list schedules
 # Microseconds of TE-CCL's fastest result, by size.
 ROWS = (
     ("ndv2-x2", "allgather", (4.135, 6.08, 48.75, 43750.0)),
@@ -49,12 +56,11 @@ def measured(machine: str, task: str, time_limit: float) -> dict:
     bounds = api.time_bound(topology, task, SIZES)
     check_document(json.loads(json.dumps(bounds.to_json())), None, lambda name: None)
     cells: list[dict] = [{"size": size, "bound_us": show(bounds.microseconds(size))} for size in SIZES]
-    for number, point in enumerate(frontier.points, 1):
-        schedule = written_out(point)
-        if schedule is None:
-            continue
+    for name, schedule in schedules(topology, task, frontier):
         for protocol, lanes in (("Simple", None), ("LL", None), ("LL", 4)):
-            began = time.monotonic()
+            if schedule.timed and lanes:
+                continue  # it has one connection a link anyway
+            began = time.process_time()
             try:
                 program = api.lower(schedule, runtime="synth", protocol=protocol, lanes=lanes)
             except SynthError:
@@ -65,10 +71,31 @@ def measured(machine: str, task: str, time_limit: float) -> dict:
                     continue  # operations of LL are small, so that a run of 1 GB has very many
                 spent = times.seconds(cell["size"]) * 1e6
                 if spent < cell.get("us", float("inf")):
-                    cell |= {"us": round(spent, 4), "point": number, "steps": point.steps, "engine": point.construction,
-                             "protocol": protocol, "ops": program.ops}  # fmt: skip
-            print(machine, task, number, protocol, lanes, f"{time.monotonic() - began:.1f} s", file=sys.stderr)
+                    cell |= {"us": round(spent, 4), "engine": name, "steps": schedule.step_count, "protocol": protocol,
+                             "ops": program.ops}  # fmt: skip
+            print(machine, task, name, protocol, lanes, f"{time.process_time() - began:.1f} s", file=sys.stderr)
     return {"machine": machine, "collective": task, "cells": cells}
+
+
+def schedules(topology: Topology, task: str, frontier: ParetoFrontier) -> Iterator[tuple[str, Schedule]]:
+    """Yield the candidates with their names: points of the frontier, list schedules, and `few-messages`."""
+    for point in frontier.points:
+        schedule = written_out(point)
+        if schedule is not None:
+            yield point.construction, schedule
+    network = topology.network()
+    wanted = collective(task, network.ranks)
+    for size in DESIGN_SIZES:
+        for protocol in ("Simple", "LL"):
+            try:
+                made = schedule_for_size(network, wanted, size, FIFO_DEPTH[protocol])
+            except UsageError:
+                continue
+            yield f"list scheduling for {size // KB} KB, C={made.chunks}", made
+    try:
+        yield "few-messages", api.baseline("few-messages", topology, task)
+    except SynthError:
+        return
 
 
 def written_out(point: Any) -> Schedule | None:
@@ -121,14 +148,21 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.teccl", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--time-limit", type=float, default=3.0, metavar="SECONDS", help="of a synthesis")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains TEXT; others are kept")
     parser.add_argument("--table", action="store_true", help="write the table of the results that are there again")
     given = parser.parse_args(arguments)
     if given.table:
         document = json.loads(RESULTS.read_text(encoding="utf-8"))
     else:
+        rows = {}
+        if given.only:
+            before = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
+            rows = {(row["machine"], row["collective"]): row for row in before}
         document = {"where": measure.where(), "rows": []}
         for machine, task, _ in ROWS:
-            document["rows"].append(measured(machine, task, given.time_limit))
+            if given.only in f"{machine} {task}":
+                rows[machine, task] = measured(machine, task, given.time_limit)
+            document["rows"] = [rows[name[:2]] for name in ROWS if name[:2] in rows]
             measure.keep(document, table(document), RESULTS)
     measure.keep(document, table(document), RESULTS)
     return 0

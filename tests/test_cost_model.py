@@ -4,6 +4,7 @@ message."""
 import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from synth import api
 from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, MeasuredTime, TimeModel, fit, lines, nominal
 from synth.catalog.tuner.cost_terms import Shape, shape, terms
 from synth.model.topology import Network, Route
+from synth.program.message_cost import MessageCost
+from synth.runtime.reference.program_times import ProgramTimes
 
 RING = api.baseline("ring", "full:4", "allgather")
 DIRECT = api.baseline("direct", "full:4", "allgather")
@@ -150,3 +153,32 @@ def test_a_model_is_json():
     doc = fit(rows(PLANTED, [flat(3, 2e-11)])).to_json()
     assert json.loads(json.dumps(doc)) == doc
     assert doc["kind"] == "fitted" and doc["rows"] == len(SIZES)
+
+
+def test_planted_costs_of_messages_are_found_by_protocol():
+    coefficients = {}
+    for protocol, step, message in (("Simple", 4e-6, 3e-7), ("LL", 1e-6, 1e-7)):
+        coefficients |= {f"step 7/10 {protocol}": step, f"wire 7/10 {protocol}": 1.1, f"message {protocol}": message}
+    found = [flat(steps, 2e-11)._replace(messages=messages) for steps, messages in ((1, 6), (3, 0), (2, 9), (7, 0))]
+    fitted = fit(rows(TimeModel("fitted", coefficients, ""), found, (("Simple", 1), ("LL", 1))))
+    for name, value in coefficients.items():
+        assert fitted.coefficients[name] == pytest.approx(value, rel=1e-6)
+    assert "--per-send LL=0.1us,Simple=0.3us" in lines(fitted.to_json())[0]
+    assert lines(fitted.to_json())[1] == "the fit is off by 0.0% typically, 0.0% at most"
+
+
+@pytest.mark.parametrize("cost", ["LL=0.4us", "LL=0us"])
+def test_the_cost_of_messages_is_found_from_times_of_programs(cost):
+    """The executor counts each message at both ends; the fit sees times of whole calls alone."""
+    timed = []
+    algorithms = (("direct", "allgather"), ("binomial", "broadcast"))
+    for (name, task), machine in product(algorithms, ("full:4", "full:8", "full:16")):
+        schedule = api.baseline(name, machine, task)
+        program = api.lower(schedule, protocol="LL")
+        times = ProgramTimes(program, schedule.network, MessageCost.parse(cost))
+        for size in (64, 128, 256):
+            timed.append(MeasuredTime(shape(schedule), "LL", 1, size, times.seconds(size)))
+    fitted = fit(timed)
+    planted = float(MessageCost.parse(cost).microseconds("LL"))
+    assert fitted.coefficients["message LL"] * 1e6 == pytest.approx(planted, abs=0.03)
+    assert fitted.greatest < 0.05

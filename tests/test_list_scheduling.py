@@ -20,7 +20,7 @@ from synth.program.checked_lowering import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.greedy.list_scheduling import list_schedule
-from synth.scale.list_schedules import schedule_for_size, sizes_of_balance
+from synth.scale.list_schedules import design_sizes, schedule_for_size
 
 KB = 1000
 TECCL = Path(__file__).parent.parent / "examples" / "teccl"
@@ -142,12 +142,12 @@ def test_what_it_does_not_do_is_one_line():
 def test_sizes_count_where_latency_and_bandwidth_do():
     network, task = api.topology("dgx1").network(), collective("allgather", 8)
     sizes = [1 << k for k in range(10, 31, 2)]
-    near = sizes_of_balance(network, task, sizes)
+    near = design_sizes(network, task, sizes)
     # a shard of 17.5 KB takes 0.7 µs at 25 GB/s
-    assert near == [1 << 10, 1 << 16, 1 << 18]
-    assert sizes_of_balance(network, task, [1 << 30]) == []
+    assert near == [1 << 10, 1 << 16, 1 << 18, 1 << 30]
+    assert design_sizes(network, task, [1 << 24]) == [1 << 24]
     without = Topology("no latencies", 2, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))).network()
-    assert sizes_of_balance(without, collective("allgather", 2), sizes) == []
+    assert design_sizes(without, collective("allgather", 2), sizes) == []
 
 
 def test_the_tuner_chooses_among_them_at_their_sizes():

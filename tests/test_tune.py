@@ -322,7 +322,7 @@ def test_a_size_is_left_to_the_library_with_both_times():
     assert plan.algorithms[table.chosen[0]].backend == "synth"
     (said,) = [line for line in api.export_plan(plan).remarks if "left to the library" in line]
     assert said == (
-        "allreduce on 8 ranks: 1 GB is left to the library (nccl-ring: 13065 µs against 21939 µs by the best "
+        "allreduce on 8 ranks: 1 GB is left to the library (nccl-ring: 13065 µs against 13529 µs by the best "
         "schedule that this runtime"
         " takes, at 1 GB); the .md has every size"
     )
@@ -376,7 +376,7 @@ def test_schedules_are_found_that_divide_every_size(folder):
     assert (4, 5, 3) in found  # at most 4 chunks of 8 ranks' floats
     assert all(t is not None for t in plan.tables[0].seconds)
     without = sound(api.tune("dgx1", "allgather", [128, 64 << 20], dividing=False))
-    assert 4 not in {a.schedule.chunks for a in without.algorithms if a.schedule}
+    assert 4 not in {a.schedule.chunks for a in without.algorithms if a.schedule and not a.schedule.timed}
     library, padded = plan.tables[0].library[1], plan.tables[0].seconds[1]
     (note,) = [note for note in plan.notes if "runtimes that do not pad" in note and "sizes are not multiples" in note]
     assert note.startswith("1 of these sizes") and note.endswith(

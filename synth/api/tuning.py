@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -212,7 +214,7 @@ def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | No
         says = "; ".join(dict.fromkeys(m.says for m in measured))
         return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, set())
     times = PredictedTimes(work.network, request.per_send, lambda: search.left == 0)
-    schedules += _list_schedules(work, request, times, search)
+    schedules += _list_schedules(work, request, times, schedules, facts, search)
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]
     for one in schedules:
@@ -240,28 +242,39 @@ def _answer(
 
 
 def _list_schedules(
-    work: Work, request: TuningRequest, times: PredictedTimes, search: SearchOptions
-) -> list[NamedSchedule]:
-    """Return schedules for the sizes at which latencies and bandwidths count alike, each for its protocols."""
-    from synth.catalog.tuner.candidates import NamedSchedule
+    work: Work, request: TuningRequest, times: PredictedTimes, known: Sequence[NamedSchedule], facts: Machine | None,
+    search: SearchOptions,
+) -> list[NamedSchedule]:  # fmt: skip
+    """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
+
+    It is that of the least nominal time of the schedules that are `known`.
+    """
+    from synth.catalog.tuner.candidates import NamedSchedule, nvlink
+    from synth.catalog.tuner.cost_terms import shape
     from synth.program.runtimes import FIFO_DEPTH
-    from synth.scale.list_schedules import schedule_for_size, sizes_of_balance
+    from synth.scale.list_schedules import design_sizes, schedule_for_size
 
     task = work.frontiers[0].collective
-    protocols = dict.fromkeys(protocol for protocol, _ in request.variants or ()) or FIFO_DEPTH
+    protocols = list(dict.fromkeys(protocol for protocol, _ in request.variants or ()))
+    if not protocols:
+        all_nvlink = all(nvlink(one.schedule, facts) for one in known)
+        protocols = [name for name in FIFO_DEPTH if name != "LL128" or all_nvlink]
+    shapes = [one.shape or shape(one.schedule) for one in known]
     made: dict[tuple, tuple[Schedule, list[str]]] = {}
-    for protocol in protocols:
-        network = times.slower(protocol)
-        for size in sizes_of_balance(network, task, request.sizes):
-            if search.left == 0:
-                break
-            try:
-                schedule = schedule_for_size(network, task, size, FIFO_DEPTH[protocol])
-            except UsageError:  # sums that no reversal makes, or too many sends
-                return []
-            schedule = replace(schedule, network=times.network)
-            _, its_protocols = made.setdefault((schedule.chunks, schedule.steps), (schedule, []))
-            its_protocols.append(protocol)
+    for size in design_sizes(times.network, task, request.sizes):
+        if search.left == 0:
+            break
+        nominal = []
+        for one, name in product(shapes, protocols):
+            nominal.append((times.model.seconds(one, name, 1, size) or inf, name))
+        protocol = min(nominal)[1]
+        try:
+            schedule = schedule_for_size(times.slower(protocol), task, size, FIFO_DEPTH[protocol])
+        except UsageError:  # sums that no reversal makes, or too many sends
+            return []
+        schedule = replace(schedule, network=times.network)
+        _, its_protocols = made.setdefault((schedule.chunks, schedule.steps), (schedule, []))
+        its_protocols.append(protocol)
     named = []
     for schedule, its_protocols in made.values():
         label = f"list-S{len(schedule.steps)}-C{schedule.chunks}"

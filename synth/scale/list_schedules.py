@@ -22,10 +22,10 @@ class ListScheduleSettings:
         chunks: Numbers of chunks of a unit that are tried at each size; the earliest schedule counts.
         worth: More chunks count only if they are earlier by this fraction, as each send costs more than the model says.
         spread: Sizes count at which sending a unit over the slowest link takes from 1 / `spread` to `spread` times the
-            greatest latency. Above, other schedules are as good; below, one for the least size serves all.
+            greatest latency. Below and above, the schedules for the least and the greatest size serve the others.
     """
 
-    chunks: tuple[int, ...] = (1, 2, 4)
+    chunks: tuple[int, ...] = (1, 2, 4, 8)
     worth: float = 0.01
     spread: Fraction = Fraction(4)
 
@@ -33,14 +33,14 @@ class ListScheduleSettings:
 SETTINGS = ListScheduleSettings()
 
 
-def sizes_of_balance(network: Network, collective: Collective, sizes: Sequence[int]) -> list[int]:
-    """Return those of `sizes` at which latencies and bandwidths count alike, and the least one if it is below them."""
+def design_sizes(network: Network, collective: Collective, sizes: Sequence[int]) -> list[int]:
+    """Return those of `sizes` at which latencies and bandwidths count alike, the least one, and the greatest."""
     slowest = min((route.units for route in network.routes), default=0) * network.unit * 1000
     if not network.latency or not slowest:
         return []
     balanced = slowest * network.latency / collective.unit_share
     near = {size for size in sizes if balanced / SETTINGS.spread <= size <= balanced * SETTINGS.spread}
-    return sorted(near | {size for size in [min(sizes)] if size < balanced})
+    return sorted(near | {min(sizes), max(sizes)})
 
 
 def schedule_for_size(network: Network, collective: Collective, size: int, depth: int) -> Schedule:

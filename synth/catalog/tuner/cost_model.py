@@ -31,7 +31,7 @@ WIRE_FACTOR: Mapping[str, float] = {
     "LL": 3.0,
 }
 # Kinds of terms, in the order in which the fit includes them.
-ORDER = ("step", "wire", "launch", "stall", "block", "op")
+ORDER = ("step", "wire", "launch", "message", "stall", "block", "op")
 ROUNDS = 20  # repetitions of the fit; it ends earlier where the assignment of rows to terms repeats itself
 DEPENDENT = 1e-6  # distance of a unit column from the span of the others below which it counts as linearly dependent
 NOMINAL = (
@@ -90,7 +90,7 @@ class TimeModel:
 def nominal(network: Network, per_send: MessageCost = NO_COST) -> TimeModel:
     """Return the model of a network without measurements; it has no launch overhead, since none is known.
 
-    A step pays `per_send` for one message at either end.
+    A step pays `per_send` for one message at either end, and once for each further one.
     """
     coefficients = {}
     for latency in {route.latency for route in network.routes}:
@@ -98,6 +98,9 @@ def nominal(network: Network, per_send: MessageCost = NO_COST) -> TimeModel:
             hop = float(latency + 2 * per_send.microseconds(protocol)) * 1e-6
             coefficients[f"step {show(latency)} {protocol}"] = hop + STEP_OVERHEAD[protocol]
             coefficients[f"wire {show(latency)} {protocol}"] = WIRE_FACTOR[protocol]
+    for protocol in PROTOCOLS:
+        if cost := per_send.microseconds(protocol):
+            coefficients[f"message {protocol}"] = float(cost) * 1e-6
     messages = f", a message costs {per_send} at either end" if per_send else ""
     says = NOMINAL.format(network=network.name, messages=messages)
     return TimeModel("nominal", dict(sorted(coefficients.items())), says)
@@ -176,7 +179,7 @@ def lines(doc: dict, unit_gbps: float | None = None) -> list[str]:
     """Return a fitted model in words, from its document (`TimeModel.to_json`); [] for a nominal one."""
     if doc.get("kind") != "fitted":
         return []
-    said = []
+    said, costs = [], []
     for name, value in doc["coefficients"].items():
         if value == 0:
             continue
@@ -187,11 +190,15 @@ def lines(doc: dict, unit_gbps: float | None = None) -> list[str]:
         elif kind == "wire":
             rate = "" if unit_gbps is None else f", {unit_gbps / value:.3g} GB/s a unit"
             said.append(f"{100 / value:.3g}% of the nominal bandwidth ({links}{rate})")
+        elif kind == "message":
+            costs.append(f"{classes[0]}={value * 1e6:.3g}us")
         elif kind == "block":
             said.append(f"a block moves {1 / value / 1e9:.3g} GB/s ({classes[0]})")
         else:
             word = {"launch": "a launch", "stall": "a wait for credit", "op": "an operation"}[kind]
             said.append(f"{value * 1e6:.3g} µs {word}")
+    if costs:
+        said.append(f"a message beyond the first of a step at a rank: --per-send {','.join(costs)}")
     errors = doc["residuals"]
     first = f"fitted to {doc['rows']} times by relative least squares: " + "; ".join(said)
     off = f"the fit is off by {100 * errors['median']:.1f}% typically, {100 * errors['greatest']:.1f}% at most"

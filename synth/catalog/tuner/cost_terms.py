@@ -8,6 +8,7 @@ A *class* of links is all routes of one latency (an NVLink, a NIC); its name is 
     step CLASS PROTO    steps whose slowest link is of the class              seconds a step: α and what a step costs
                                                                               beside it
     wire CLASS PROTO    chunks on the busiest link of the class, × b/β        1: the nominal bandwidth
+    message PROTO       messages beyond one of the busiest rank of each step  seconds a message, at either end
     stall               times that the longest block waits for credit         seconds a wait
     block PROTO         bytes through the busiest thread block                seconds a byte
     op                  operations of the longest block, slices counted       seconds an operation
@@ -30,7 +31,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from synth.model.rational import show
-from synth.model.schedule import Schedule
+from synth.model.schedule import Schedule, Step
 from synth.model.topology import Network
 from synth.model.unicast import unicast
 from synth.program.program import RECEIVING, SENDING, Block, Program
@@ -42,7 +43,8 @@ MOVING = SENDING | RECEIVING
 class Shape(NamedTuple):
     """One schedule. `share`: bytes of a chunk per byte of the size. `steps`: how many by class. `wire`: seconds per
     byte of a chunk, the busiest link of each step by class; `links`: of the busiest of all steps together. `ops`,
-    `block`: messages and chunks of the longest and the busiest block of one instance (0: not known)."""
+    `block`: messages and chunks of the longest and the busiest block of one instance (0: not known). `messages`: those
+    beyond one that the busiest rank of each step sends or receives, summed over the steps."""
 
     share: Fraction
     steps: tuple[tuple[str, int], ...]
@@ -50,6 +52,7 @@ class Shape(NamedTuple):
     links: tuple[tuple[str, float], ...]
     ops: int = 0
     block: int = 0
+    messages: int = 0
 
 
 def shape(schedule: Schedule, program: Program | None = None) -> Shape:
@@ -82,7 +85,16 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
         tuple((name, float(busy) / unit) for name, busy in _busiest(network, total).items()),
         max((_messages(block) for block in blocks), default=0),
         max((_chunks(block) for block in blocks), default=0),
+        sum(map(_further_messages, schedule.steps)),
     )
+
+
+def _further_messages(step: Step) -> int:
+    """Return the messages beyond one that the busiest rank of the step sends or receives."""
+    pairs = {(send.src, send.dst) for send in step.sends if not send.local}
+    ends = Counter(("sends", src) for src, _ in pairs)
+    ends.update(("receives", dst) for _, dst in pairs)
+    return max(ends.values(), default=1) - 1
 
 
 def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
@@ -126,6 +138,7 @@ def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[
     slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))
     common = {
         "launch": 1.0, "stall": float(max(0, -(-found.ops // FIFO_DEPTH[protocol]) - 1)),
+        f"message {protocol}": float(found.messages),
         f"block {protocol}": found.block * chunk / instances, "op": found.ops * slices,
     }  # fmt: skip
     count = max(1, sum(n for _, n in found.steps))

@@ -8,7 +8,6 @@ prediction is the time. The steps of a timed schedule say nothing about its time
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -58,7 +57,6 @@ class PredictedTimes:
         self._variants: list[Variant] = []
         self._networks: dict[str, Network] = {}
         self._least = cache(self._least_nominal)
-        self._further_messages = cache(further_messages)
         self.not_run: set[Schedule] = set()
 
     def add(self, variant: Variant) -> Predict:
@@ -67,7 +65,7 @@ class PredictedTimes:
         program_times = cache(lambda: self._program_times(variant))
 
         def seconds(size: int) -> float | None:
-            predicted = self.nominal(variant, size)
+            predicted = self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
             if predicted is None or (predicted > SCREEN * self._least(size) and not variant.schedule.timed):
                 return predicted
             times = program_times()
@@ -77,14 +75,10 @@ class PredictedTimes:
 
         return seconds
 
-    def nominal(self, variant: Variant, size: int) -> float | None:
-        """Return the seconds of the nominal model, and of the messages of each step beyond the one that it counts."""
-        predicted = self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
-        cost = float(self.per_send.microseconds(variant.protocol)) * 1e-6
-        return predicted + cost * self._further_messages(variant.schedule) if predicted and cost else predicted
-
     def _least_nominal(self, size: int) -> float:
-        times = [self.nominal(variant, size) for variant in self._variants]
+        times = []
+        for variant in self._variants:
+            times.append(self.model.seconds(variant.shape, variant.protocol, variant.instances, size))
         return min((time for time in times if time is not None), default=0.0)
 
     def _program_times(self, variant: Variant) -> ProgramTimes | None:
@@ -110,17 +104,6 @@ class PredictedTimes:
             unit = self.network.unit / rounded(WIRE_FACTOR[protocol])
             self._networks[protocol] = replace(self.network, routes=tuple(routes), unit=unit)
         return self._networks[protocol]
-
-
-def further_messages(schedule: Schedule) -> int:
-    """Return the messages beyond one that the busiest rank of each step sends or receives, summed over the steps."""
-    total = 0
-    for step in schedule.steps:
-        pairs = {(send.src, send.dst) for send in step.sends if not send.local}
-        ends = Counter(("sends", src) for src, _ in pairs)
-        ends.update(("receives", dst) for _, dst in pairs)
-        total += max(ends.values(), default=1) - 1
-    return total
 
 
 def rounded(value: float) -> Fraction:

@@ -37,13 +37,15 @@ class ListSchedulingSettings:
     """Numbers of list scheduling.
 
     Attributes:
-        orders: Random orders of equal chunks that are tried; the earliest schedule counts.
-        most_work: Limit on sends x routes, about a second of search; paths that are chosen chunk by chunk count twice.
+        orders: Random orders of equal chunks that are tried within `most_work`; the earliest schedule counts.
+        most_work: Limit on sends x routes of all orders together, about half a second of search.
+        path_work: Times that a send counts whose path is chosen before.
         instant: µs within which events count as simultaneous, above the rounding of sums.
     """
 
     orders: int = 4
-    most_work: int = 1_000_000
+    most_work: int = 4_000_000
+    path_work: int = 6
     instant: float = 1e-9
 
 
@@ -69,7 +71,7 @@ def list_schedule(
         raise UsageError(f"list scheduling copies; {collective.name} adds")
     sends = chunks * sum(len(post - pre) for pre, post in zip(collective.pre, collective.post, strict=True))
     everywhere = all(len(post) == network.ranks for post in collective.post)
-    work = sends * len(network.routes) * (1 if everywhere else 2)
+    work = sends * len(network.routes) * (1 if everywhere else SETTINGS.path_work)
     if not 0 < work <= SETTINGS.most_work:
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
     machine = _ChunkTimes(network, unit_bytes / chunks, depth)
@@ -77,7 +79,7 @@ def list_schedule(
         if isinf(machine.longest(pre, post)):
             raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
     runs = []
-    for seed in range(SETTINGS.orders):
+    for seed in range(min(SETTINGS.orders, SETTINGS.most_work // work)):
         check_deadline()
         random = Random(seed)
         paths = None
