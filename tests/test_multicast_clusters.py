@@ -24,6 +24,7 @@ from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Step, SwitchSend
 from synth.model.topology import Link, Multicast, Topology
 from synth.pareto.events import Options
+from synth.scale.composition.pipelining_lp import PipeliningProgram
 from synth.scale.composition.switch_pipelining import NetworkLoads, SwitchPipelining
 from synth.scale.composition.switch_templates import switch_parts, switch_templates
 from synth.solvers.processes.deadline import Deadline, time_limited
@@ -160,6 +161,21 @@ def test_after_the_deadline_the_first_and_the_last_point_are_kept(monkeypatch) -
     assert frontier is not None and [point.steps for point in frontier.points] == [1, 48]
     assert [(interval.steps, interval.reason) for interval in frontier.open] == [(2, "time")]
     api.verify(frontier.to_json())
+
+
+def test_few_ranks_try_as_few_numbers_of_chunks_as_many(monkeypatch) -> None:
+    machine = boxes((1, 2))
+    network = machine.multicast_network()
+    composition = SwitchPipelining(
+        network,
+        collective("broadcast", 3),
+        switch_templates(machine, switch_parts(network, machine.nodes), "broadcast"),
+    )
+    tried = []
+    whole = PipeliningProgram.whole
+    monkeypatch.setattr(PipeliningProgram, "whole", lambda program, *args: tried.append(args) or whole(program, *args))
+    assert composition.at_steps(4) is not None
+    assert 0 < len(tried) < 400
 
 
 def test_latency_counts_switch_sends() -> None:

@@ -27,13 +27,14 @@ class SwitchPipeliningSettings:
 
     `most_sends`: maximum number of sends of a schedule, each switch send counted for every member, as a document lists
     all. `loss`: a schedule of fewer chunks whose R/C is at most this factor above the least is preferred, as its
-    documents are shorter. `most_steps_mixed`: maximum number of steps for which a linear program divides the chunks
-    between templates. `rounds_tried`: totals of rounds for which that is done, as fractions of the rounds of the most
-    chunks.
+    documents are shorter. `most_tries`: maximum number of numbers of chunks that are tried. `most_steps_mixed`: maximum
+    number of steps for which a linear program divides the chunks between templates. `rounds_tried`: totals of rounds
+    for which that is done, as fractions of the rounds of the most chunks.
     """
 
     most_sends: int = 110_000
     loss: Fraction = Fraction(101, 100)
+    most_tries: int = 120
     most_steps_mixed: int = 12
     rounds_tried: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
 
@@ -117,7 +118,7 @@ class SwitchPipelining:
         """Yield pipelinings of one template in which groups of equal size follow each other step by step."""
         groups = steps - template.steps() + 1
         started = np.arange(steps) - np.array(template.heads())[:, None] + 1
-        for size in range(1, self._most_chunks([template]) // (groups * template.weight) + 1):
+        for size in _tried(self._most_chunks([template]) // (groups * template.weight)):
             passed = size * np.clip(started, 0, groups)
             chunks = size * groups * template.weight
             yield Pipelining((template,), (passed,), chunks, rounds([passed], loads, self.resources.capacity))
@@ -132,7 +133,7 @@ class SwitchPipelining:
         used = [template for template, table in zip(listed, shares.tables, strict=True) if table[0, -1] > TOLERANCE]
         each = max(template.weight for template in used)
         most = self._most_chunks(used) // each
-        tried = [program.whole(shares.tables, n * each) for n in range(1, most + 1)]
+        tried = [program.whole(shares.tables, n * each) for n in _tried(most)]
         for part in SETTINGS.rounds_tried:
             total = int(shares.value * most * each * part)
             if total < steps:
@@ -140,7 +141,8 @@ class SwitchPipelining:
             carried = program.shares(steps, largest_remainders(shares.rounds, total, 1))
             if carried is not None:
                 chunks = int(total / carried.value + TOLERANCE)
-                tried += [program.whole(carried.tables, n) for n in range(max(1, chunks - each), chunks + 1)]
+                fewer = _tried(min(each, chunks - 1) + 1)
+                tried += [program.whole(carried.tables, chunks + 1 - n) for n in fewer]
         yield from (found for found in tried if found is not None)
 
     def _most_chunks(self, used: Iterable[Template]) -> int:
@@ -179,3 +181,12 @@ class SwitchPipelining:
         for most, row, through in zip(found.rounds.tolist(), sends, switch_sends, strict=True):
             steps.append(Step(most, tuple(sorted(row)), tuple(sorted(through))))
         return Schedule(self.network, self.collective, found.chunks, tuple(steps))
+
+
+def _tried(most: int) -> list[int]:
+    """Return numbers from 1 to `most`: each of the first ones, then at growing distances."""
+    half = SETTINGS.most_tries // 2
+    numbers = set(range(1, min(most, half) + 1))
+    if most > half:
+        numbers |= set(np.geomspace(half, most, half).astype(int).tolist())
+    return sorted(numbers)
