@@ -16,6 +16,7 @@ from synth.pareto.combining import combining_frontier, search_at_steps
 from synth.pareto.events import Options, SweepInterrupted
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
+from synth.scale.candidate import Candidate
 from synth.scale.forests import build
 from synth.scale.search_state import SearchState
 from synth.solvers.processes.deadline import Budget, Deadline, TimeUp, time_limited
@@ -135,6 +136,18 @@ def test_stages_that_a_time_limit_ended_are_resumed():
     while found.pending:
         found.advance()
     assert runs == ["late", "late", "next"] and not found.open
+
+
+def test_of_nearly_equal_rates_the_one_of_fewest_chunks_is_kept():
+    def point_of(bound):
+        found = SearchState(lambda text: None)
+        found.bound = bound, {}
+        rows = [(3, Fraction(2001, 2000), 2000), (3, Fraction(1), 4000), (3, Fraction(11, 10), 10), (4, Fraction(1), 1)]
+        found.add_points(Candidate(*row, "made", lambda: pytest.fail("was written out")) for row in rows)
+        return [(point.steps, point.chunks) for point in found.points()]
+
+    assert point_of(Fraction(1, 2)) == [(3, 2000), (4, 1)]
+    assert point_of(Fraction(1)) == [(3, 4000)]  # the least is proved to be the least
 
 
 def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):

@@ -230,7 +230,7 @@ def synthesize_flow(
     from synth.scale.search import frontier
 
     listener = on_event or (lambda event: None)
-    rows = ScaleRows(machine, listener)
+    rows = ScaleRows(machine, name, listener)
     try:
         scale_frontier = frontier(
             machine, name, root, progress=lambda text: listener(Event("query", text)), time_limit=time_limit,

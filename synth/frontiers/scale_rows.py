@@ -7,8 +7,9 @@ from fractions import Fraction
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
 from synth.frontiers.settings import SETTINGS
-from synth.model.frontier import LowerBound
+from synth.model.frontier import LowerBound, Point
 from synth.model.rational import show
+from synth.model.scale_collectives import sends_per_chunk
 from synth.model.topology import Topology
 from synth.pareto.events import Event, Listener
 from synth.scale.candidate import Candidate
@@ -17,8 +18,8 @@ from synth.scale.candidate import Candidate
 class ScaleRows:
     """The rows announced so far: the greatest checked bound, and replayed schedules."""
 
-    def __init__(self, machine: Topology, listener: Listener) -> None:
-        self.machine, self.listener = machine.live(), listener
+    def __init__(self, machine: Topology, collective: str, listener: Listener) -> None:
+        self.machine, self.collective, self.listener = machine.live(), collective, listener
         self.bound = Fraction(0)
         self.rates: dict[int, Fraction] = {}  # R/C by number of steps
 
@@ -33,10 +34,15 @@ class ScaleRows:
         known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
         if known and candidate.rounds_per_chunk > min(known) * (1 - SETTINGS.worth):
             return
-        if candidate.chunks * self.machine.ranks > SETTINGS.most_received and self.rates:
-            return
         point = candidate.point(bound)
+        if self.rates and not self._quickly_replayed(point):
+            return
         replay(point.schedule)
         self.rates[point.steps] = point.rounds_per_chunk
         text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
         self.listener(Event("point", text, point.steps, self.bound, point))
+
+    def _quickly_replayed(self, point: Point) -> bool:
+        """Return True for a schedule of few sends, or of few chunks: with symmetries few of its sends are listed."""
+        sends = point.chunks * sends_per_chunk(self.collective, self.machine.ranks)
+        return sends <= SETTINGS.most_replayed or point.chunks * self.machine.ranks <= SETTINGS.most_received

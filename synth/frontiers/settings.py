@@ -32,6 +32,7 @@ class FrontierSettings:
         announced_ranks: Most ranks of machines whose rows are announced before the end. Larger ones would take
             long to replay.
         most_received: Most chunks times ranks of such a row, of which each rank receives a chunk at least once.
+        most_replayed: Most sends of such a row of more chunks: about a quarter of a second, where all are listed.
         worth: A further first row has at least this fraction fewer rounds per chunk than those with no more steps.
     """
 
@@ -50,6 +51,7 @@ class FrontierSettings:
     seconds_per_send: float = 1.5e-5
     announced_ranks: int = 512
     most_received: int = 100_000
+    most_replayed: int = 1_000_000
     worth: Fraction = Fraction(1, 20)
 
 

@@ -29,7 +29,7 @@ class SuperposedRootsSettings:
         worth: A schedule is offered only if R/C falls by this fraction against those with no more steps.
     """
 
-    most_sends: int = 50_000
+    most_sends: int = 60_000
     worth: Fraction = Fraction(1, 5)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
@@ -13,6 +14,10 @@ from synth.solvers.processes.deadline import OutOfMemory, TimeUp, current_deadli
 
 # Called with the bound so far, its value 0 before there is one, and a candidate.
 OnCandidate = Callable[[LowerBound, Candidate], None]
+# A candidate with its order and index.
+_Row = tuple[int, int, Candidate]
+# Fraction of R/C for which a candidate of the same S may not have more chunks, which take time and memory.
+SLIGHT = Fraction(1, 1000)
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,8 @@ class SearchState:
     def add_points(self, candidates: Iterable[Candidate], order: int = 0) -> None:
         """Add candidates as they are computed, so that an interrupted stage keeps those so far.
 
-        Of candidates with equal S, R/C and C, `points` keeps the one with the least `order`, then the earliest.
+        Of candidates with equal S and nearly equal R/C `points` keeps that of fewest chunks, then that of least R/C,
+        then the one with the least `order`, then the earliest.
         """
         for candidate in candidates:
             self._candidates.append((order, len(self._candidates), candidate))
@@ -108,12 +114,24 @@ class SearchState:
         """Return the Pareto-optimal candidates by growing number of steps, as points with the bound."""
         bound = LowerBound(*self.bound)
         points: list[Point[CompressedSchedule]] = []
-        for _, _, candidate in sorted(self._candidates, key=_preference):
+        for _, rows in groupby(sorted(self._candidates, key=_preference), key=lambda row: row[2].steps):
+            candidate = _shortest_of_best(list(rows), bound.value)
             if not points or candidate.rounds_per_chunk < points[-1].rounds_per_chunk:
                 points.append(candidate.point(bound))
         return tuple(points)
 
 
-def _preference(row: tuple[int, int, Candidate]) -> tuple[int, Fraction, int, int, int]:
+def _preference(row: _Row) -> tuple[int, Fraction, int, int, int]:
     order, index, candidate = row
     return candidate.steps, candidate.rounds_per_chunk, candidate.chunks, order, index
+
+
+def _shortest_of_best(rows: Sequence[_Row], bound: Fraction) -> Candidate:
+    """Return the candidate of fewest chunks among those of nearly the least R/C; exactly the least where it is `bound`.
+
+    `rows`: those of one S in the order of `_preference`.
+    """
+    least = rows[0][2].rounds_per_chunk
+    most = least if least == bound else least * (1 + SLIGHT)
+    near = [row for row in rows if row[2].rounds_per_chunk <= most]
+    return min(near, key=lambda row: (row[2].chunks, _preference(row)))[2]
