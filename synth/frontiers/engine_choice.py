@@ -278,8 +278,8 @@ def _reserve(query: Query, incumbents: Incumbents) -> float:
         return 0.0
     entries = 0.0
     if task.reversible or not task.combining:
-        sends = sum(len(step.sends) for _, schedule in incumbents.schedules for step in schedule.steps)
-        entries = min(limit * SETTINGS.entry_share, SETTINGS.seconds_per_send * sends)
+        work = sum(schedule.sends + len(query.network.routes) for _, schedule in incumbents.schedules)
+        entries = min(limit * SETTINGS.entry_share, SETTINGS.seconds_per_send * work)
     return entries + limit * SETTINGS.last_share
 
 

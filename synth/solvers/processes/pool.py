@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 TURN = threading.RLock()
 # Seconds to wait for the ends of killed jobs.
 ENDING_SECONDS = 2.0
+# Seconds in which a job that has begun gives a sign of it.
+SIGN_SECONDS = 0.1
 _numbers = itertools.count(1)
 _servers: dict[tuple[int, tuple[str, ...]], ForkServer] = {}
 # True in a process that `run_in_process` began.
@@ -131,14 +133,20 @@ def outcome(job: ProcessJob, deadline: Deadline = NEVER, *, errors_crash: bool =
 
 
 def end(jobs: Sequence[ProcessJob]) -> None:
-    """Kill the jobs that have not ended, and wait for their ends, `ENDING_SECONDS` at most."""
+    """Kill the jobs that have not ended, and wait for the ends of those that have begun, `ENDING_SECONDS` at most.
+
+    A fork server that still imports has begun none, and could not answer.
+    """
     with TURN:
         for job in jobs:
             if not job.ended:
                 job.kill()
-        deadline = Deadline.after(ENDING_SECONDS)
-        while (running := [job for job in jobs if not job.ended]) and not deadline.over:
-            _watch(running, deadline, lambda job: job.ended)
+        deadline, sign = Deadline.after(ENDING_SECONDS), Deadline.after(SIGN_SECONDS)
+        while not deadline.over:
+            running = [job for job in jobs if not job.ended and (job.pid or not sign.over)]
+            if not running:
+                break
+            _watch(running, deadline if sign.over else sign, lambda job: job.ended)
         for job in jobs:
             job.channel.close()
 
