@@ -153,13 +153,13 @@ def test_a_deadline_leaves_the_rest_open() -> None:
     api.verify(frontier.to_json())
 
 
-def test_after_the_deadline_the_first_and_the_last_point_are_kept(monkeypatch) -> None:
+def test_after_the_deadline_the_shortest_and_the_best_point_are_kept(monkeypatch) -> None:
     monkeypatch.setattr(multicast, "SETTINGS", MulticastSettings(least_seconds=0))
     machine = topology("switch:4:multicast=through")
     network, task = machine.network(), collective("allreduce", 4)
     frontier = multicast_frontier(machine, task, Frontier(network, task, ()), Options(time_limit=0))
-    assert frontier is not None and [point.steps for point in frontier.points] == [1, 48]
-    assert [(interval.steps, interval.reason) for interval in frontier.open] == [(2, "time")]
+    assert frontier is not None and [point.steps for point in frontier.points] == [2, 48]
+    assert [(interval.steps, interval.reason) for interval in frontier.open] == [(1, "time")]
     api.verify(frontier.to_json())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -56,16 +56,16 @@ SETTINGS = MulticastSettings()
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A schedule that is made when it is asked for; `make` returns None where it is too long to write out."""
+    """A schedule of about so many sends that is made when it is asked for.
+
+    `make` returns None where it is too long to write out.
+    """
 
     steps: int
     rounds_per_chunk: Fraction
+    sends: int
     construction: str
     make: Callable[[], Schedule | None]
-
-    @staticmethod
-    def of(schedule: Schedule, construction: str) -> _Candidate:
-        return _Candidate(schedule.step_count, schedule.rounds_per_chunk, construction, lambda: schedule)
 
 
 def with_multicast(found: F, machine: Topology, collective: Collective, options: Options) -> F:
@@ -161,8 +161,9 @@ def _plain_candidates(plain: ParetoFrontier, network: Network, collective: Colle
             except SynthError:
                 return None
 
-        if isinstance(plain, Frontier) or least_sends(point, collective) <= FRONTIER.max_sends:
-            yield _Candidate(point.steps, point.rounds_per_chunk, point.construction, make)
+        sends = least_sends(point, collective)
+        if isinstance(plain, Frontier) or sends <= FRONTIER.max_sends:
+            yield _Candidate(point.steps, point.rounds_per_chunk, sends, point.construction, make)
 
 
 def _of_one_switch(network: Network, collective: Collective, options: Options) -> Iterator[_Candidate]:
@@ -170,7 +171,8 @@ def _of_one_switch(network: Network, collective: Collective, options: Options) -
     if collective.name in multicast_pipelining.COLLECTIVES:
         wanted = (s for s in SETTINGS.steps if options.max_steps is None or s <= options.max_steps)
         for schedule in multicast_pipelining.schedules(network, collective, wanted, options.max_chunks):
-            yield _Candidate.of(schedule, "switch multicast")
+            steps, sends = schedule.step_count, schedule.sends
+            yield _Candidate(steps, schedule.rounds_per_chunk, sends, "switch multicast", partial(replace, schedule))
 
 
 def _of_parts(
@@ -196,8 +198,8 @@ def _of_parts(
                 found = composition.at_steps(count, mixed=mixed)
                 if found is not None and (best is None or found.rounds_per_chunk < best):
                     best = found.rounds_per_chunk
-                    make = partial(composition.schedule, found)
-                    yield count, _Candidate(count, best, composition.construction(found), make)
+                    sends, construction = composition.sends(found), composition.construction(found)
+                    yield count, _Candidate(count, best, sends, construction, partial(composition.schedule, found))
 
 
 def _points(
@@ -205,26 +207,46 @@ def _points(
 ) -> tuple[tuple[Point[Schedule], ...], int | None]:
     """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps.
 
-    After the `deadline` all but those of the least R/C are left out. The second value is the number of steps of the
-    first of these, or None.
+    Those of few sends are made first. After the `deadline` no more are made but one of the least R/C. The second value
+    is the least number of steps of those that are left out, or None.
     """
-    points: list[Point[Schedule]] = []
-    late: int | None = None
     rows = sorted(candidates, key=lambda row: (row.steps, row.rounds_per_chunk))
-    least = min((row.rounds_per_chunk for row in rows), default=None)
-    for candidate in rows:
-        if points and candidate.rounds_per_chunk >= points[-1].rounds_per_chunk:
-            continue
-        if deadline.over and points and candidate.rounds_per_chunk != least:
-            late = late or candidate.steps
-            continue
-        schedule = candidate.make()
-        if schedule is None:
-            continue
-        alike = same_bits(schedule)
-        if options.same_bits and not alike:
-            continue
-        replay.schedule(schedule)
-        status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
-        points.append(Point.of(schedule, bound, status, candidate.construction, alike))
-    return tuple(points), late
+    made: dict[int, Point[Schedule]] = {}  # by the id of the row
+    while True:
+        front = _nondominated(rows)
+        missing = [i for i in front if id(rows[i]) not in made]
+        wanted = missing
+        if made and deadline.over:
+            wanted = [i for i in missing if i == front[-1]]
+        if not wanted:
+            break
+        i = min(wanted, key=lambda i: rows[i].sends)
+        point = _point(rows[i], bound, options)
+        if point is None:
+            del rows[i]
+        else:
+            made[id(rows[i])] = point
+    late = rows[missing[0]].steps if missing else None
+    return tuple(made[id(rows[i])] for i in front if id(rows[i]) in made), late
+
+
+def _nondominated(rows: Sequence[_Candidate]) -> list[int]:
+    """Return the indices of rows, which are sorted by steps, of fewer R/C than all before."""
+    front: list[int] = []
+    for i, row in enumerate(rows):
+        if not front or row.rounds_per_chunk < rows[front[-1]].rounds_per_chunk:
+            front.append(i)
+    return front
+
+
+def _point(candidate: _Candidate, bound: LowerBound, options: Options) -> Point[Schedule] | None:
+    """Return the point of the candidate's replayed schedule, or None where it is none, or not of the `options`."""
+    schedule = candidate.make()
+    if schedule is None:
+        return None
+    alike = same_bits(schedule)
+    if options.same_bits and not alike:
+        return None
+    replay.schedule(schedule)
+    status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
+    return Point.of(schedule, bound, status, candidate.construction, alike)

@@ -156,6 +156,14 @@ class SwitchPipelining:
         most = int(SETTINGS.most_sends / sends)
         return most if self.max_chunks is None else min(most, self.max_chunks)
 
+    def sends(self, found: Pipelining) -> int:
+        """Return the number of sends of the schedule, each switch send counted once."""
+        total = 0
+        for template, passed in zip(found.templates, found.passed, strict=True):
+            for phase in template.phases:
+                total += int(passed[0, -1]) * (len(phase.sends) + len(phase.switch_sends))
+        return total
+
     def construction(self, found: Pipelining) -> str:
         """Return the name of the template of most data."""
         chunks = [int(passed[0, -1]) * t.weight for t, passed in zip(found.templates, found.passed, strict=True)]
