@@ -7,8 +7,9 @@ an allreduce the part that a rank sums up or distributes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise, product, zip_longest
+from itertools import pairwise, product
 
 from synth.model.spanning_forest import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
@@ -57,9 +58,19 @@ def templates(boxes: Boxes, collective: str, root: int, groups: Sequence[Group],
     if collective == "broadcast":
         return [merged(same, 0, len(same)) for same in _by_name(_broadcast(boxes, root)).values()]
     make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
+    cut_off = any(not _Block(boxes, block).between for _, blocks in groups for block in blocks)
+    detours = range(1)
+    if cut_off and not running:  # where blocks divide one unit, those without rails need no data
+        detours = range(1, max(map(len, boxes.boxes)))
     result = []
     for unit, blocks in groups:
-        parts = (template for block in blocks for template in make(_Block(boxes, block)))
+        parts: list[Template] = []
+        for block, detour in product(blocks, detours):
+            suffix = f", detour {detour}" if detour else ""
+            for template in make(_Block(boxes, block, detour)):
+                parts.append(replace(template, name=template.name + suffix))
+        if len(blocks) == 1:  # most blocks take no detour
+            parts = list({template.phases: template for template in parts}.values())
         for same in _by_name(parts).values():
             if running or len(same) == len(blocks):
                 result.append(merged(same, unit, len(same) if running else 1))
@@ -76,15 +87,18 @@ def _by_name(templates: Iterable[Template]) -> dict[str, list[Template]]:
 class _Block:
     """One block: its hubs, the trees inside the boxes from them (None where there is none), and those between them.
 
-    `inside` are the levels in the home box, `outside` those in the others. `between` are the trees between hubs by
-    their names.
+    The hub in the home box is the block's rank. Where its hubs are not joined, because a NIC has failed, it is another
+    rank of the box whose hubs are: number `detour` from 1 on, counted from the block's rank. `inside` are the levels in the home box from the
+    block's rank, `outside` those in the others. `between` are the trees between hubs by their names.
     """
 
-    def __init__(self, boxes: Boxes, block: int) -> None:
+    def __init__(self, boxes: Boxes, block: int, detour: int = 0) -> None:
         self.boxes, self.block = boxes, block
-        self.home, self.hubs = boxes.box_of[block], boxes.hubs(block)
+        self.home = boxes.box_of[block]
+        self.hub = self._hub(detour) if detour else block
+        self.hubs = boxes.hubs(self.hub)
         others = [b for b in range(len(boxes.boxes)) if b != self.home]
-        self.inside = boxes.trees(self.hubs, [self.home])
+        self.inside = boxes.tree(self.home, block)
         self.outside = boxes.trees(self.hubs, others)
         trees = {
             "rails": boxes.tree_of_hubs(self.hubs, self.home),
@@ -93,11 +107,19 @@ class _Block:
         self.between = {name: tree for name, tree in trees.items() if tree is not None}
         self.others = [rank for rank in range(boxes.links.topology.ranks) if rank != block]
 
+    def _hub(self, detour: int) -> int:
+        """Return the block's rank where its hubs are joined, else another rank of its box."""
+        box = self.boxes.boxes[self.home]
+        place = box.index(self.block)
+        turned = [*box[place:], *box[:place]]
+        joined = [rank for rank in turned if self.boxes.tree_of_hubs(self.boxes.hubs(rank), self.home) is not None]
+        if self.block in joined or not joined:
+            return self.block
+        return joined[(detour - 1) % len(joined)]
+
     def everywhere(self) -> Levels | None:
-        """Return the levels inside all boxes together."""
-        if self.inside is None or self.outside is None:
-            return None
-        return [list(chain(*pair)) for pair in zip_longest(self.inside, self.outside, fillvalue=[])]
+        """Return the levels inside all boxes together, from the hubs."""
+        return self.boxes.trees(self.hubs, list(range(len(self.boxes.boxes))))
 
     def joined(self, ranks: Sequence[int]) -> bool:
         """Return True if a link leads from each of these ranks to each other."""
@@ -107,8 +129,9 @@ class _Block:
         """Add copies from the block's rank to all others over a tree between hubs; False where a tree is missing."""
         if self.inside is None or self.outside is None or between not in self.between:
             return False
-        build.spread("inside", self.inside, after)
-        build.spread("far boxes", self.outside, build.spread(between, self.between[between], after))
+        inside = build.spread("inside", self.inside, after)
+        start = after if self.hub == self.block else inside
+        build.spread("far boxes", self.outside, build.spread(between, self.between[between], start))
         return True
 
     def spread_directly(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
@@ -122,9 +145,11 @@ class _Block:
         """Add reductions from all others to the block's rank over a tree between hubs; return the last ones."""
         if self.inside is None or self.outside is None or between not in self.between:
             return None
-        ready = build.gather("reduce inside", self.inside)
         far = build.gather("reduce far boxes", self.outside)
-        return ready + build.gather(f"reduce over {between}", self.between[between], far)
+        ready = build.gather(f"reduce over {between}", self.between[between], far)
+        if self.hub == self.block:
+            return ready + build.gather("reduce inside", self.inside)
+        return build.gather("reduce inside", self.inside, ready)
 
     def reduce_directly(self, build: TemplateBuilder) -> list[int] | None:
         """Add reductions from all others to the block's rank in one step."""
