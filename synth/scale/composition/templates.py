@@ -88,8 +88,9 @@ class _Block:
     """One block: its hubs, the trees inside the boxes from them (None where there is none), and those between them.
 
     The hub in the home box is the block's rank. Where its hubs are not joined, because a NIC has failed, it is another
-    rank of the box whose hubs are: number `detour` from 1 on, counted from the block's rank. `inside` are the levels in the home box from the
-    block's rank, `outside` those in the others. `between` are the trees between hubs by their names.
+    rank of the box whose hubs are: number `detour` from 1 on, counted from the block's rank. `inside` are the levels in
+    the home box from the block's rank, `outside` those in the others. `between` are the trees between hubs by their
+    names.
     """
 
     def __init__(self, boxes: Boxes, block: int, detour: int = 0) -> None:
