@@ -484,6 +484,20 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
     assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
 
 
+def test_the_sheet_of_a_plan_has_certified_bounds_beside_its_times(tmp_path):
+    ring = api.baseline("direct", "full:4", "allgather")
+    algorithm = Algorithm("direct", schedule=ring, divisor=4)
+    seconds = (2e-6, 4e-3)
+    table = Table("allgather", 4, (Range(4096, None, (0,)),), (4096, 1 << 22), seconds, seconds, chosen=(0, 0))
+    plan = Plan((algorithm,), (table,), "model", "by hand", ring.network)
+    (sheet,) = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
+    (times,) = [one for one in sheet.tables if one["title"] == "Times and certified lower bounds"]
+    bounds = api.time_bound("full:4", "allgather", [4096, 1 << 22])
+    assert [row[0] for row in times["rows"]] == ["4 KB", "4 MB"]
+    for row, size, time in zip(times["rows"], table.sizes, seconds, strict=True):
+        assert float(row[3]) == pytest.approx(time * 1e6 / float(bounds.microseconds(size)), rel=0.01)
+
+
 def test_a_plan_of_a_wrong_schedule_is_not_shown(dgx1, tmp_path):
     plan = Plan(
         (Algorithm("ours", schedule=dgx1.points[0].schedule),),

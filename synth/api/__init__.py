@@ -18,7 +18,8 @@ from synth.api.report import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
 from synth.api.synthesis import bound, frontier, solve
-from synth.api.tuning import import_plan, plan_bounds, tune
+from synth.api.tuning import import_plan, tune
+from synth.catalog.tuner.plan_bounds import plan_bounds
 
 __all__ = [
     "allocations",

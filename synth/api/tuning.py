@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from synth.api.inputs import named_topology
 from synth.api.programs import placed
 from synth.api.running import baseline
-from synth.api.scale import time_bound
 from synth.api.tuning_inputs import (
     DIVIDING_SECONDS,
     FOR_FRONTIERS,
@@ -28,7 +27,6 @@ from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
 from synth.errors import SynthError, UsageError
-from synth.model.collective import COLLECTIVES
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
-    from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -370,21 +367,3 @@ def _plan(
         tuple(kinds),
         () if facts is None else facts.nodes,
     )
-
-
-def plan_bounds(plan: Plan) -> list[TimeBound | None]:
-    """Return for each collective of a plan the lower bounds in time at its sizes.
-
-    None for a plan without links, and for collectives that a name does not define. Single cuts are enough for many
-    ranks: a bound on rates takes seconds there.
-    """
-    bounds: list[TimeBound | None] = []
-    for table in plan.tables:
-        defined = table.collective in COLLECTIVES and not table.collective.endswith("v")
-        if plan.topology is None or not table.sizes or not defined or table.ranks != plan.topology.ranks:
-            bounds.append(None)
-            continue
-        roots = () if table.root is None else (table.root,)
-        machine = plan.topology.as_topology()
-        bounds.append(time_bound(machine, table.collective, table.sizes, roots=roots, rates=None))
-    return bounds

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from synth.catalog.entry import INFEASIBLE, Entry
+from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier, scale_frontier
 from synth.errors import FormatError, VerificationError
@@ -153,7 +154,7 @@ def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[S
                 topology = plan.topology.name if plan.topology else ""
                 return [failed_sheet(name, topology, "plan", max(t.ranks for t in plan.tables), labelled, rows)]
     abouts = [EntryContext(f"{name} {table.collective}", provenance=rows) for table in plan.tables]
-    return read(name, lambda: plans.of_plan(plan, abouts))
+    return read(name, lambda: plans.of_plan(plan, abouts, plan_bounds(plan)))
 
 
 def _of_entry(entry: Entry, context: SheetContext) -> Sheet:

@@ -26,7 +26,7 @@ class ListScheduleSettings:
     """
 
     chunks: tuple[int, ...] = (1, 2, 4, 8)
-    worth: float = 0.01
+    worth: float = 0.006
     spread: Fraction = Fraction(4)
 
 

@@ -40,12 +40,16 @@ class ListSchedulingSettings:
         orders: Random orders of equal chunks that are tried within `most_work`; the earliest schedule counts.
         most_work: Limit on sends x routes of all orders together, about half a second of search.
         path_work: Times that a send counts whose path is chosen before.
+        message_weights: Limits on the µs that a message keeps a link, as multiples of latency / depth: with less the
+            messages under way might not fill the link. A further message counts as much in the choice of paths. Each
+            is tried, the first one with the first order.
         instant: µs within which events count as simultaneous, above the rounding of sums.
     """
 
-    orders: int = 4
+    orders: int = 16
     most_work: int = 4_000_000
     path_work: int = 6
+    message_weights: tuple[float, ...] = (1.0, 8.0)
     instant: float = 1e-9
 
 
@@ -74,17 +78,20 @@ def list_schedule(
     work = sends * len(network.routes) * (1 if everywhere else SETTINGS.path_work)
     if not 0 < work <= SETTINGS.most_work:
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
-    machine = _ChunkTimes(network, unit_bytes / chunks, depth)
+    machines = []
+    for weight in SETTINGS.message_weights:
+        machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, weight))
     for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
-        if isinf(machine.longest(pre, post)):
+        if isinf(machines[0].longest(pre, post)):
             raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
     runs = []
     for seed in range(min(SETTINGS.orders, SETTINGS.most_work // work)):
         check_deadline()
-        random = Random(seed)
+        random, shuffles = Random(seed), seed >= len(machines)
+        machine = machines[seed % len(machines)]
         paths = None
         if not everywhere:
-            paths = _paths(machine, collective, chunks, random if seed else None)
+            paths = _paths(machine, collective, chunks, random if shuffles else None)
         runs.append(_ListRun(machine, collective, chunks, paths, random).run())
     best = min(runs, key=lambda run: run.end)
     return TimedSchedule(best.end, Schedule(network, collective, chunks, best.steps(), timed=True))
@@ -96,7 +103,7 @@ class _ChunkTimes:
     `depth`: messages of a route that may be under way.
     """
 
-    def __init__(self, network: Network, chunk_bytes: float, depth: int) -> None:
+    def __init__(self, network: Network, chunk_bytes: float, depth: int, weight: float) -> None:
         self.network, self.depth = network, depth
         unit_us = chunk_bytes / (1000 * float(network.unit))
         self.busy = [unit_us / route.units for route in network.routes]
@@ -107,10 +114,10 @@ class _ChunkTimes:
         self.chunk_us = []
         for us, caps in zip(self.busy, self.served, strict=True):
             self.chunk_us.append(max([us, *(time for _, time in caps)]))
-        # Chunks that may travel as one message: with fewer, the messages under way might not fill the link.
+        self.message_us = [weight * latency / depth for latency in self.latency]
         self.together = []
-        for us, latency in zip(self.chunk_us, self.latency, strict=True):
-            self.together.append(max(1, int(latency / depth / us)) if us else 1)
+        for us, limit in zip(self.chunk_us, self.message_us, strict=True):
+            self.together.append(max(1, int(limit / us)) if us else 1)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -227,7 +234,9 @@ class _ChunkTrees:
     def _cost(self, route: int, at: float, sources: frozenset[int]) -> float:
         """Return the µs that a chunk at `at` waits for `route`, and those of a message of its own."""
         wait = self.links.end(route, max(at, self.links.free(route)), 1) - at - self.machine.chunk_us[route]
-        return wait if self._last[route] == sources else wait + self.machine.latency[route] / self.machine.depth
+        if self._last[route] == sources:
+            return wait
+        return wait + self.machine.message_us[route]
 
 
 class _TimedMessage(NamedTuple):

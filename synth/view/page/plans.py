@@ -8,6 +8,7 @@ from itertools import chain
 from synth.model import number_text
 from synth.model.rational import show
 from synth.model.schedule import Schedule
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Network
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, time_chart
@@ -25,12 +26,15 @@ COLUMNS = (
 )
 
 
-def of_plan(plan: Plan, abouts: Sequence[EntryContext]) -> list[Sheet]:
-    """Return a sheet for each table of `plan`, with the `EntryContext` at the same index."""
-    return [_of_table(plan, table, about) for table, about in zip(plan.tables, abouts, strict=True)]
+def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBound | None]) -> list[Sheet]:
+    """Return a sheet for each table of `plan`, with the `EntryContext` and the bounds in time at the same index."""
+    sheets = []
+    for table, about, bound in zip(plan.tables, abouts, bounds, strict=True):
+        sheets.append(_of_table(plan, table, about, bound))
+    return sheets
 
 
-def _of_table(plan: Plan, table: Table, about: EntryContext) -> Sheet:
+def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | None) -> Sheet:
     used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
     place = {number: k for k, number in enumerate(used)}
     chosen = [plan.algorithms[i] for i in used]
@@ -69,7 +73,7 @@ def _of_table(plan: Plan, table: Table, about: EntryContext) -> Sheet:
         animation_data.machine(network) if network else None,
         (),
         (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance),
-        (_ranges(plan, table),),
+        (_ranges(plan, table), *_bounds(table, bound)),
     )
 
 
@@ -127,6 +131,20 @@ def _ranges(plan: Plan, table: Table) -> dict:
         "columns": [["sizes", "left"], ["take", "left"], ["where counts do not fit", "left"]],
         "rows": rows,
     }
+
+
+def _bounds(table: Table, bound: TimeBound | None) -> tuple[dict, ...]:
+    """Return the table of the expected times beside the certified bounds, () without bounds."""
+    if bound is None:
+        return ()
+    rows = []
+    for size, seconds in zip(table.sizes, table.seconds, strict=False):
+        least = bound.microseconds(size)
+        time = "" if seconds is None else number_text.number(seconds * 1e6)
+        factor = number_text.number(seconds * 1e6 / float(least)) if seconds and least else ""
+        rows.append([number_text.size_text(size), time, number_text.number(least), factor])
+    columns = [["size", "right"], ["µs expected", "right"], ["µs at least", "right"], ["factor", "right"]]
+    return ({"title": "Times and certified lower bounds", "columns": columns, "rows": rows},)
 
 
 def _order(plan: Plan, found: Range) -> tuple[str, str]:
