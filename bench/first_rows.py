@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -77,10 +78,11 @@ def first_rows(machine: str, collective: str, limit: float) -> Run:
             run.wall[kind], run.cpu[kind] = time.monotonic() - began, cpu_seconds(process.pid)
 
     def watch() -> None:
-        while process.poll() is None:
-            if cpu_seconds(process.pid) > limit or time.monotonic() - began > WALL * limit:
-                process.kill()
-            time.sleep(0.1)
+        with suppress(OSError):  # the process has just ended
+            while process.poll() is None:
+                if cpu_seconds(process.pid) > limit or time.monotonic() - began > WALL * limit:
+                    process.kill()
+                time.sleep(0.1)
 
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         threading.Thread(target=watch, daemon=True).start()

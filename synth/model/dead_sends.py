@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from synth.model.schedule import Schedule, Send, Step
@@ -89,13 +90,16 @@ def with_fewest_rounds(schedule: Schedule) -> Schedule:
 def rounds_for(schedule: Schedule, sends: tuple) -> int:
     """Return the fewest rounds, at least one, in which the network carries `sends`."""
     network = schedule.network
-    index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
-    load = [0] * len(network.routes)
+    load: Counter[int] = Counter()
     for send in sends:
-        if send.local:
-            continue
-        load[index[send.src, send.dst, send.via]] += 1
-    rounds = max((-(-load[i] // route.units) for i, route in enumerate(network.routes)), default=0)
-    for cap in network.caps:
-        rounds = max(rounds, -(-sum(load[i] for i in cap.routes) // cap.units))
-    return max(rounds, 1)
+        if not send.local:
+            load[network.route_index[send.src, send.dst, send.via]] += 1
+    against: Counter[int] = Counter()  # by limit
+    rounds = 1
+    for i, count in load.items():
+        rounds = max(rounds, -(-count // network.routes[i].units))
+        for k in network.caps_of[i]:
+            against[k] += count
+    for k, count in against.items():
+        rounds = max(rounds, -(-count // network.caps[k].units))
+    return rounds

@@ -214,6 +214,11 @@ class Network:
         return tuple(map(tuple, indices))
 
     @cached_property
+    def route_index(self) -> dict[tuple[int, int, tuple[str, ...]], int]:
+        """The number of each route by its source, destination and switches."""
+        return {(route.src, route.dst, route.via): i for i, route in enumerate(self.routes)}
+
+    @cached_property
     def caps_of(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the caps on each route, each as often as the cap lists the route."""
         indices: list[list[int]] = [[] for _ in self.routes]

@@ -63,7 +63,7 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
     if schedule.uses_multicast:
         schedule = unicast(schedule)
     network = schedule.network
-    index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
+    index = network.route_index
     steps: Counter[str] = Counter()
     rounds: dict[str, Fraction] = {}
     total: Counter[int] = Counter()

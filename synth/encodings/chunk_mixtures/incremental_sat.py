@@ -7,7 +7,6 @@ assumptions: the places that other chunks have filled, or the places that are to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from synth.encodings import contributions
@@ -120,10 +119,11 @@ class OneChunk:
             steps.append(Step(1, tuple(sends)))
         return prune(Schedule(self.network, self.collective, len(chunks), tuple(steps)))
 
-    @cached_property
-    def _index(self) -> dict[tuple, int]:
-        return {(r.src, r.dst, r.via): i for i, r in enumerate(self.network.routes)}
-
     def _with_places(self, steps: tuple[tuple[Send, ...], ...]) -> ChunkSchedule:
-        places = [(self._index[s.src, s.dst, s.via], t) for t, sends in enumerate(steps) for s in sends if not s.local]
+        places = [
+            (self.network.route_index[s.src, s.dst, s.via], t)
+            for t, sends in enumerate(steps)
+            for s in sends
+            if not s.local
+        ]
         return ChunkSchedule(tuple(sorted(places)), steps)

@@ -217,10 +217,6 @@ class ChunkAssembly:
         steps = [Step(1, tuple(sorted(sends_at.get(time, [])))) for time in range(first, 1)]
         return self._with_rounds(Schedule(self.network, self.collective, 1, tuple(steps)), rule.name)
 
-    @cached_property
-    def _route_index(self) -> dict[tuple, int]:
-        return {(r.src, r.dst, r.via): i for i, r in enumerate(self.network.routes)}
-
     def _with_rounds(self, schedule: Schedule, name: str) -> ChunkPlan:
         """Return the plan of a schedule, with the fewest rounds in each step."""
         load: dict[tuple[int, int], int] = {}
@@ -228,7 +224,7 @@ class ChunkAssembly:
         for t, step in enumerate(schedule.steps):
             for send in step.sends:
                 if not send.local:
-                    r = self._route_index[send.src, send.dst, send.via]
+                    r = self.network.route_index[send.src, send.dst, send.via]
                     for resource in (r, *(routes + c for c in self.network.caps_of[r])):
                         load[resource, t] = load.get((resource, t), 0) + 1
         rows = np.array([(e, t, n) for (e, t), n in sorted(load.items())], dtype=np.int64).reshape(-1, 3)

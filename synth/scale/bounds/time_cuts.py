@@ -9,6 +9,7 @@ are in floating point here; `synth.checker.certificates.time_bounds` computes th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -21,11 +22,29 @@ from synth.model.link_table import LinkTable, ends, members
 from synth.model.topology import Topology
 from synth.scale.fabric.graphs import components
 
-MOST_MATRIX = 320  # nodes up to which the latencies between all pairs of nodes are computed
-MOST_SUBSETS = 9  # ranks up to which every set of ranks is tried as a cut
-MOST_BOXES = 6  # boxes up to which every set of boxes is tried as a cut
-MOST_ALIKE = 4  # cuts around single ranks, or single boxes, on machines with more nodes than MOST_MATRIX
-MOST_THRESHOLDS, FEW_THRESHOLDS = 12, 4  # latencies to a cut that are tried, and those on machines of many nodes
+
+@dataclass(frozen=True)
+class TimeCutSettings:
+    """Numbers of cuts that are tried.
+
+    Attributes:
+        matrix: Nodes up to which the latencies between all pairs of nodes are computed.
+        subsets: Ranks up to which every set of ranks is tried as a cut.
+        boxes: Boxes up to which every set of boxes is tried as a cut.
+        alike: Cuts around single ranks, or single boxes, on machines with more nodes than `matrix`.
+        thresholds: Latencies to a cut that are tried.
+        few_thresholds: The same on machines of many nodes.
+    """
+
+    matrix: int = 320
+    subsets: int = 9
+    boxes: int = 6
+    alike: int = 4
+    thresholds: int = 12
+    few_thresholds: int = 4
+
+
+SETTINGS = TimeCutSettings()
 
 
 class TimeCut(NamedTuple):
@@ -106,7 +125,7 @@ class CandidateCuts:
         self.limit_width = np.array([float(limit.bandwidth) for limit in topology.limits])
         self.forward = _Links.sorted(self.src, self.dst, self.latency)
         self.backward = _Links.sorted(self.dst, self.src, self.latency)
-        self.matrix = self._all_pairs() if self.nodes <= MOST_MATRIX else None
+        self.matrix = self._all_pairs() if self.nodes <= SETTINGS.matrix else None
         self.cuts = list(self._cuts())
 
     def path(self, cut: TimeCut) -> str:
@@ -151,7 +170,7 @@ class CandidateCuts:
 
     def _rank_sets(self) -> Iterator[np.ndarray]:
         everyone = np.arange(self.ranks)
-        if self.ranks <= MOST_SUBSETS:
+        if self.ranks <= SETTINGS.subsets:
             for count in range(1, self.ranks):
                 for some in combinations(range(self.ranks), count):
                     yield np.array(some)
@@ -162,8 +181,8 @@ class CandidateCuts:
         for group in self._groupings():
             labels = group[: self.ranks]
             boxes = [np.flatnonzero(labels == b) for b in np.unique(labels)]
-            if len(boxes) > MOST_BOXES:
-                boxes = boxes[:MOST_ALIKE] if self.matrix is None else boxes
+            if len(boxes) > SETTINGS.boxes:
+                boxes = boxes[: SETTINGS.alike] if self.matrix is None else boxes
                 yield from boxes
                 yield from (np.setdiff1d(everyone, box) for box in boxes)
                 continue
@@ -186,7 +205,7 @@ class CandidateCuts:
         into = np.bincount(self.dst, self.width, self.nodes)[: self.ranks]
         out = np.bincount(self.src, self.width, self.nodes)[: self.ranks]
         _, first = np.unique(np.stack([into, out], axis=1), axis=0, return_index=True)
-        return first[:MOST_ALIKE].tolist()
+        return first[: SETTINGS.alike].tolist()
 
     def _groupings(self) -> Iterator[np.ndarray]:
         """Yield labels of nodes: boxes, and the components that the nearest or the widest links join."""
@@ -239,7 +258,7 @@ class CandidateCuts:
             tuple(np.sort(behind[sources]).tolist()), tuple(np.sort(beyond[targets]).tolist()),
             tuple(np.sort(self.latency[crossing]).tolist()),
         )  # fmt: skip
-        if self.ranks > MOST_SUBSETS and key in seen:
+        if self.ranks > SETTINGS.subsets and key in seen:
             return
         seen.add(key)
         window = _Window(self, inside, crossing, limits, limit_of)
@@ -256,7 +275,7 @@ class CandidateCuts:
     def _thresholds(self, values: np.ndarray) -> np.ndarray:
         """Return the different values; of many a few, the least and the greatest among them."""
         distinct = np.unique(values)
-        most = MOST_THRESHOLDS if self.matrix is not None else FEW_THRESHOLDS
+        most = SETTINGS.thresholds if self.matrix is not None else SETTINGS.few_thresholds
         if len(distinct) <= most:
             return distinct
         return distinct[np.linspace(0, len(distinct) - 1, most).round().astype(int)]
