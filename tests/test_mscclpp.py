@@ -415,7 +415,7 @@ FAULTS = [
     (
         "gpus.0.channels.0",
         {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]},
-        "rank 1 does not list the switch channels of rank 0",
+        "rank 1 lists the switch channel of rank 0 over ranks 0 1 later, or not at all",
     ),
     ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "pipelines have no counterpart"),
     ("gpus.0.threadblocks.0.ops.0.name", "gstorepkt", "packets through switches"),

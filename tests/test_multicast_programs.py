@@ -222,3 +222,23 @@ def test_faults_of_their_ops_have_a_place(change: dict, message: str) -> None:
     doc["gpus"][0]["threadblocks"][0]["ops"][5].update(change)
     with pytest.raises(FormatError, match=message):
         read(json.dumps(doc))
+
+
+def test_switch_channels_that_ranks_set_up_in_different_orders_are_refused() -> None:
+    """MSCCL++ sets them up one after another, each together with the whole group, whose first rank makes the object."""
+    doc = foreign_plan()
+    for gpu in doc["gpus"]:
+        gpu["channels"].append({**gpu["channels"][1], "buffer_type": "o"})
+    assert read(json.dumps(doc)).ranks == 2
+    channels = doc["gpus"][1]["channels"]
+    channels[1:] = channels[:0:-1]
+    with pytest.raises(FormatError, match=r"rank 1 lists .* of rank 0 .* later, or not at all"):
+        read(json.dumps(doc))
+    doc = foreign_plan()
+    doc["gpus"][1]["channels"][1]["rank_groups"] = [{"size": 2, "ranks": [1, 0]}]
+    with pytest.raises(FormatError, match="ranks 0 1 "):
+        read(json.dumps(doc))
+    doc = foreign_plan()
+    doc["gpus"][0]["channels"][0]["connected_to"].append(1)
+    with pytest.raises(FormatError, match="rank 0 has 2 memory channels to rank 1, which has 1 back"):
+        read(json.dumps(doc))

@@ -60,7 +60,7 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     gpus = [_Gpu(node, rank, len(nodes)) for rank, node in enumerate(nodes)]
     if not gpus:
         fields["gpus"].fail("is empty")
-    _check_switches(gpus, fields["gpus"])
+    _check_channels(gpus, fields["gpus"])
     sizes = [gpu.sizes for gpu in gpus]
     _check_scratch(fields, protocol, any(size["s"] for size in sizes))
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
@@ -76,14 +76,30 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)
 
 
-def _check_switches(gpus: list[_Gpu], node: Node) -> None:
-    """Refuse switch channels that a rank of their group does not list, or not as often as the others."""
-    listed = [Counter(gpu.switches) for gpu in gpus]
-    for rank, channels in enumerate(listed):
-        for (ranks, buffer), count in channels.items():
-            for member in ranks:
-                if listed[member][ranks, buffer] != count:
-                    node.fail(f"rank {member} does not list the switch channels of rank {rank} over ranks {ranks}")
+def _check_channels(gpus: list[_Gpu], node: Node) -> None:
+    """Refuse channels that ranks cannot set up together.
+
+    Both ends have equally many channels. Switch channels are set up one by one, each by the whole group at a time, so
+    every rank of a group must come to it next.
+    """
+    pending = [gpu.switches[::-1] for gpu in gpus]
+    ready = list(range(len(gpus)))[::-1]
+    while ready:
+        rank = ready.pop()
+        if pending[rank] and all(pending[member][-1:] == pending[rank][-1:] for member in pending[rank][-1][0]):
+            members = pending[rank][-1][0]
+            for member in members:
+                pending[member].pop()
+            ready += members
+    for rank, channels in enumerate(pending):
+        for ranks, _ in channels[-1:]:
+            late = next(member for member in ranks if pending[member][-1:] != channels[-1:])
+            listed = " ".join(map(str, ranks))
+            node.fail(f"rank {late} lists the switch channel of rank {rank} over ranks {listed} later, or not at all")
+    counts = Counter((gpu.rank, port.peer, kind) for gpu in gpus for kind in PORT_KINDS for port in gpu.ports[kind])
+    for (rank, peer, kind), count in counts.items():
+        if (back := counts[peer, rank, kind]) != count:
+            node.fail(f"rank {rank} has {count} {kind} channels to rank {peer}, which has {back} back")
 
 
 def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> None:
@@ -223,7 +239,7 @@ class _Gpu:
                 group["ranks"].fail(f"is no group of two ranks or more, once each, with rank {self.rank}")
             if group["size"].whole(0, MAX_RANKS) != len(members):
                 group["size"].fail(f"is {group['size'].value}, the group has {len(members)} ranks")
-            self.switches.append((tuple(sorted(members)), buffer))
+            self.switches.append((tuple(members), buffer))
 
     def _buffer(self, node: Node, ranks: int) -> tuple[int, str, tuple[str, ...]]:
         fields = node.fields(("rank", "type", "access_channel_types"))

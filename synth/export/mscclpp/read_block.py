@@ -278,7 +278,7 @@ class BlockReader:
             entries[0].fail(f"buffer {buffer} of a rank of the group is empty")
         offset = found["index"].whole(0, size - 1)
         spans = []
-        for rank in ranks:
+        for rank in sorted(ranks):
             spans.append(Span(buffer, offset, None if rank == self.rank else rank))
         return tuple(spans), found["size"].whole(1, size - offset)
 
