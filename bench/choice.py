@@ -12,7 +12,9 @@ time of the choice over the fastest of them. *Over baseline* is its additional t
 of many slices are not run again; they count with the tuner's extrapolated times. Schedules of more than `MOST_SENDS`
 sends are no candidates here.
 
-Each factor has a plan of its own. *Plan of × 1* judges the plan of factor 1 on the links of factors 1/2 and 2.
+Each factor has a plan of its own. *Plan of × 1* judges the plan of factor 1 on the links of factors 1/2 and 2. *Any
+choice* is what no plan can avoid that does not know the factor: at each size the least, over all candidates, of the
+greatest regret with the three factors, by the tuner's predictions.
 """
 
 from __future__ import annotations
@@ -171,7 +173,24 @@ def measured(machine: str, collective: str) -> dict:
     plan = worlds[Fraction(1)].answer
     labels = tuple(a.label for a in plan.algorithms)
     row["plan of × 1"] = [list(r) for f in FACTORS if f != 1 for r in judged(worlds[f], plan.table, labels)]
+    row["any choice"] = [list(r) for r in least_regrets(worlds)]
     return row | {"synthesis_cpu": synthesis, "cpu": time.process_time() - start - synthesis}
+
+
+def least_regrets(worlds: dict[Fraction, World]) -> list[tuple[int, str, float]]:
+    """Return (size, candidate, regret) at the judged sizes: the candidate whose greatest regret is the least."""
+    rows = []
+    labels = [one.algorithm.label for one in worlds[Fraction(1)].found]
+    for size in JUDGED:
+        greatest = dict.fromkeys(labels, 0.0)
+        for world in worlds.values():
+            times = {label: world.predicted(world.candidate(label), size) for label in labels}
+            best = min(times.values())
+            for label, time_there in times.items():
+                greatest[label] = max(greatest[label], time_there / best - 1)
+        label = min(greatest, key=greatest.__getitem__)
+        rows.append((size, label, greatest[label]))
+    return rows
 
 
 KINDS = (*(f"× {factor}" for factor in FACTORS), "plan of × 1")
@@ -179,7 +198,16 @@ KINDS = (*(f"× {factor}" for factor in FACTORS), "plan of × 1")
 
 def table(document: dict) -> str:
     """Return the measurement as Markdown."""
-    head = ("machine", "collective", "candidates>", *(f"{k}>" for k in KINDS), "over baseline>", "at", "CPU s>")
+    head = (
+        "machine",
+        "collective",
+        "candidates>",
+        *(f"{k}>" for k in KINDS),
+        "any choice>",
+        "over baseline>",
+        "at",
+        "CPU s>",
+    )
     rows, worst, over = [], 0.0, 0.0
     for row in document["rows"]:
         own = [r for kind in KINDS[:-1] for r in row[kind]]
@@ -187,6 +215,7 @@ def table(document: dict) -> str:
         baseline = max(r[3] for r in own)
         worst, over = max(worst, greatest[2]), max(over, baseline)
         cells = [f"{100 * max(r[2] for r in row[kind]):.1f}%" for kind in KINDS]
+        cells.append(f"{100 * max(r[2] for r in row['any choice']):.1f}%" if "any choice" in row else "")
         place = f"{size_text(greatest[0])} ({greatest[1]})" if greatest[2] > GOAL else ""
         rows.append((row["machine"], row["collective"], str(len(row["schedules"])), *cells,
                      f"{100 * baseline:.1f}%", place, seconds(row["cpu"])))  # fmt: skip
@@ -204,7 +233,9 @@ def table(document: dict) -> str:
         f"Plans made at {len(SIZES)} sizes (1 KB to 1 GB), judged at {len(JUDGED)} others. Times are runs of the "
         "reference executor, a model and no measurement; a message costs 0.3 µs at either end. Each column is the "
         "greatest regret with α and the cost of a message × 1/2, 1 and 2; `over baseline` the greatest loss against "
-        "the fastest baseline. `plan of × 1`: the plan of factor 1 judged with the other factors.\n",
+        "the fastest baseline. `plan of × 1`: the plan of factor 1 judged with the other factors; "
+        "`any choice`: the greatest regret there that no "
+        "choice avoids which does not know the factor.\n",
         f"Goal: regret at most {100 * document['goal']:.0f}%, never slower than the best baseline by more than "
         f"{100 * document['baseline_goal']:.0f}%. Greatest regret {100 * worst:.1f}%, over baseline {100 * over:.1f}%; "
         f"above the goal at {above} of {judgements} judged sizes. {said}\n",
