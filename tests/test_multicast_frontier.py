@@ -177,6 +177,13 @@ def test_large_frontiers_have_both(monkeypatch) -> None:
         false |= {"points": [], "bounds": [], "complete": False}
         with pytest.raises(VerificationError, match=f"multicast.topology.{key}"):
             api.verify(document | {"multicast": false})
+    narrow = copy.deepcopy(document["multicast"]) | {"points": [], "bounds": [], "complete": False}
+    links = [row[:2] for row in narrow["topology"]["links"]]
+    narrow["topology"]["limits"].append(
+        {"units": sum(row[2] for row in narrow["topology"]["links"]) - 1, "links": links}
+    )
+    with pytest.raises(VerificationError, match="limit of the document's links that it has not"):
+        api.verify(document | {"multicast": narrow})
     fewer = copy.deepcopy(document["multicast"]) | {"points": [], "bounds": [], "complete": False}
     fewer["topology"]["links"].pop()
     fewer["topology"]["limits"] = []

@@ -120,11 +120,25 @@ def _with_multicast(doc: dict) -> list[str]:
     for key in ("name", "ranks", "links", "unit_gbps", "wires", "latency_us"):
         if plain.get(key) != switched.get(key):
             raise VerificationError("is not that of the document", f"$.multicast.topology.{key}")
-    if switched["limits"][: len(plain["limits"])] != plain["limits"]:
-        raise VerificationError("leave out limits of the document", "$.multicast.topology.limits")
+    check_limits(plain, switched, "$.multicast.topology.limits")
     if doc["multicast"]["collective"] != doc["collective"]:
         raise VerificationError("is not that of the document", "$.multicast.collective")
     return lines
+
+
+def check_limits(plain: dict, switched: dict, place: str) -> None:
+    """Check that `switched` has the limits of `plain`, and beside them only limits that its links cannot exceed.
+
+    Those are the ports of switches, which count what is sent through the switch, too. Both topologies have the same
+    links. Raises VerificationError.
+    """
+    known = len(plain["limits"])
+    if switched["limits"][:known] != plain["limits"]:
+        raise VerificationError("leave out limits of the document", place)
+    units = {(a, b, *map(tuple, via)): width for a, b, width, *via in switched["links"]}
+    for i, limit in enumerate(switched["limits"][known:], known):
+        if limit["units"] < sum(units[a, b, *map(tuple, via)] for a, b, *via in limit["links"]):
+            raise VerificationError("is a limit of the document's links that it has not", f"{place}[{i}]")
 
 
 def with_multicast(doc: object) -> list[str]:

@@ -136,7 +136,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
 
 def _with_multicast(doc: dict, machine: Topology) -> list[str]:
     """Check what the document says of its problem on `machine` with switches that multicast; return its lines."""
-    from synth.checker.documents.exact_frontier import with_multicast
+    from synth.checker.documents.exact_frontier import check_limits, with_multicast
 
     if machine.ranks > MOST_MULTICAST_RANKS:
         raise VerificationError(
@@ -155,8 +155,7 @@ def _with_multicast(doc: dict, machine: Topology) -> list[str]:
     for key in ("links", "wires", "latency_us"):
         if switched.get(key) != plain.get(key):
             raise VerificationError("are not those of the document", f"multicast.topology.{key}")
-    if switched["limits"][: len(plain["limits"])] != plain["limits"]:
-        raise VerificationError("leave out limits of the document", "multicast.topology.limits")
+    check_limits(plain, switched, "multicast.topology.limits")
     if (inner["collective"]["name"], inner["collective"]["root"]) != (doc["collective"], doc["root"]):
         raise VerificationError("is not that of the document", "multicast.collective")
     return lines
