@@ -52,7 +52,7 @@ SUMMARIES: Mapping[str, str] = {
     "bruck": "alltoall in log2(ranks) steps",
     "hierarchical": "between boxes and inside them, in phases",
     "two-step": "alltoall inside the boxes, then between them",
-    "few-messages": "alltoall by digits of the distance, inside the boxes and then between them",
+    "few-messages": "two-step, inside the boxes by the digits of the distance",
 }
 
 

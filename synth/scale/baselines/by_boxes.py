@@ -5,8 +5,8 @@ hierarchical  data travel between boxes once, among ranks at the same place of t
               BlueConnect's, Cho et al., MLSys 2019)
 two-step      alltoall in which a rank first gives the data for a place of all boxes to the rank at that place in its
               own box, which sends each box one message (Hwang et al., Tutel, MLSys 2023; NCCL's PXN)
-few-messages  alltoall inside the boxes, then between them, both by the index algorithm of radix `RADIX` (Bruck et al.,
-              IEEE Trans. Parallel Distrib. Syst. 8, 1997): data travel the digits of their distance, least first
+few-messages  two-step whose first step is the index algorithm of radix `RADIX` (Bruck et al., IEEE Trans. Parallel
+              Distrib. Syst. 8, 1997): inside the boxes data travel the digits of their distance, least first
 """
 
 from __future__ import annotations
@@ -73,39 +73,33 @@ def two_step(network: Network, collective: Collective, nodes: Sequence[int] = ()
 
 
 def few_messages(network: Network, collective: Collective, nodes: Sequence[int] = ()) -> Schedule:
-    """Return an alltoall by the index algorithm, over the places of a box and then over the boxes.
+    """Return an alltoall by the index algorithm over the places of a box, and then between ranks at the same place.
 
     `nodes`: the box of each rank. Raises UsageError for other collectives, boxes of unequal sizes, and ranks that
     cannot be reached.
     """
     boxes = _boxes_of_alltoall("few-messages", network, collective, nodes)
-    if len({len(box) for box in boxes}) > 1:
+    size = len(boxes[0])
+    if {len(box) for box in boxes} != {size}:
         raise UsageError(f"few-messages needs boxes of equal sizes; those of {network.name} differ")
     home = _box_of(boxes)
-    size = len(boxes[0])
 
-    def moved(of_place: int, of_box: int) -> Stop:
-        """Return the stop where the distances are travelled up to these powers of the radix."""
+    def moved(power: int) -> Stop:
+        """Return the stop where the digits of the distance below this power of the radix are travelled."""
 
         def stop(src: int, dst: int) -> int:
-            place, box = boxes[home[src]].index(src), home[src]
-            places = (boxes[home[dst]].index(dst) - place) % size % of_place
-            further = (home[dst] - box) % len(boxes) % of_box
-            return boxes[(box + further) % len(boxes)][(place + places) % size]
+            box = boxes[home[src]]
+            place = box.index(src)
+            distance = (boxes[home[dst]].index(dst) - place) % size
+            return box[(place + distance % power) % size]
 
         return stop
 
-    inside = [moved(power, 1) for power in _powers(size)]
-    stops = [*inside, *(moved(size, power) for power in _powers(len(boxes)))]
-    return _over_stops(network, collective, boxes, stops[:-1], between=len(inside))
-
-
-def _powers(count: int) -> list[int]:
-    """Return the powers of the radix from the first on, up to the first that is not below `count`."""
     powers = [RADIX]
-    while powers[-1] < count:
+    while powers[-1] < size:
         powers.append(powers[-1] * RADIX)
-    return powers
+    stops = [moved(power) for power in powers]
+    return _over_stops(network, collective, boxes, stops, between=len(stops))
 
 
 def _boxes_of_alltoall(name: str, network: Network, collective: Collective, nodes: Sequence[int]) -> Boxes:
