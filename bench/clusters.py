@@ -5,7 +5,7 @@ python -m bench.clusters --table
 
 Each row is a process of its own. Its schedules have at most 200,000 sends and are replayed; above 64 ranks, and for
 "any S", they have at most 16 million, images under the machine's symmetries included. The bound holds for any number of
-steps, and its certificate is checked. Nothing is drawn at random.
+steps, and its certificate is checked. `random:N` are boxes of random sizes with random links, drawn from the seed N.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import sys
 import time
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 
 from bench.measure import command, markdown, seconds, setting
 from bench.rowwise import drive
+from synth.model.topology import Limit, Link, Topology
 from synth.scale.candidate import Candidate
 
 # Limits on the sends of schedules that are written out, and of those that are stored by orbits.
@@ -33,6 +35,10 @@ MACHINES = (
     "mi250*4",
     "mi300x*4",
     "ndv2*4",
+    "mi250*2",
+    "dgx1*4",
+    "pcie-8*3",
+    *(f"random:{seed}" for seed in range(3)),
 )  # fmt: skip
 
 
@@ -98,7 +104,8 @@ def inside(collective: str, name: str) -> dict:
     from synth.topologies.modify import with_ranks
 
     machine_name, _, ranks = name.partition("@")
-    machine = topology(machine_name)
+    kind, _, seed = machine_name.partition(":")
+    machine = random_cluster(int(seed)) if kind == "random" else topology(machine_name)
     if ranks:
         machine = with_ranks(machine, [int(rank) for rank in ranks.split(",")])
     bound = search.bound(machine, collective).bound
@@ -129,6 +136,32 @@ def inside(collective: str, name: str) -> dict:
         "first": first,
         "seconds": time.process_time() - began,
     }
+
+
+def random_cluster(seed: int) -> Topology:
+    """Two to four boxes of three to six ranks: a ring and random links inside, and a NIC for each rank."""
+    random = Random(seed)
+    boxes: list[list[int]] = []
+    for _ in range(random.randint(2, 4)):
+        start = sum(map(len, boxes))
+        boxes.append(list(range(start, start + random.randint(3, 6))))
+    links = []
+    for box in boxes:
+        for i, a in enumerate(box):
+            for b in box[i + 1 :]:
+                if b - a in (1, len(box) - 1) or random.random() < 0.4:
+                    width = Fraction(random.randint(1, 4) * 25)
+                    links += [Link(a, b, width), Link(b, a, width)]
+    nic, inside = Fraction(random.choice((10, 25, 50))), len(links)
+    nodes = [number for number, box in enumerate(boxes) for _ in box]
+    ranks = range(len(nodes))
+    links += [Link(a, b, nic) for a in ranks for b in ranks if nodes[a] != nodes[b]]
+    limits = []
+    for rank in ranks:
+        for end in ("src", "dst"):
+            members = [i for i in range(inside, len(links)) if getattr(links[i], end) == rank]
+            limits.append(Limit(f"NIC of rank {rank}, {end}", tuple(members), nic))
+    return Topology(f"random:{seed}", len(nodes), tuple(links), tuple(limits), (), tuple(nodes))
 
 
 def table(document: dict) -> str:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
+from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
 from synth.cli import root
@@ -23,8 +24,11 @@ from synth.program import analysis, checked_lowering
 from synth.scale import search
 from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.phases import TemplateBuilder
+from synth.scale.composition.periods import Trees, period
+from synth.scale.composition.phases import TemplateBuilder, merged
 from synth.scale.composition.pipelining_lp import PipeliningProgram
+from synth.scale.composition.pricing import tree_template
+from synth.scale.composition.trees import ArrivalDescent, hops
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
 from synth.topologies import topology
@@ -33,10 +37,11 @@ from synth.topologies.modify import with_ranks
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
 
-def points(machine, collective, root=0, most_sends=20_000, alike=False, most=None):
+def points(machine, collective, root=0, most_sends=20_000, alike=False, most=None, priced=True):
     graph = fabric(machine)
     group = () if collective in ("broadcast", "reduce") else free_group(symmetries(graph), graph.ranks)
-    found = composed_points(machine, collective, root, group, same_bits=alike, most_sends=most_sends)
+    limits = {"same_bits": alike, "most_sends": most_sends, "priced": priced}
+    found = composed_points(machine, collective, root, group, **limits)
     return list(islice(found, most))
 
 
@@ -261,3 +266,65 @@ def test_points_have_few_chunks_where_many_save_next_to_nothing():
     points = {point.steps: point for point in composed_points(machine, "reduce", same_bits=False, most_sends=10**6)}
     assert (points[2].rounds_per_chunk, points[3].rounds_per_chunk) == (1, Fraction(3, 4))
     assert points[2].chunks <= 4 and points[3].chunks <= 8
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 6), st.integers(3, 5))
+def test_trees_by_descent_are_trees_and_not_cheaper_than_the_cheapest(seed, ranks, steps):
+    random = np.random.default_rng(seed)
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    kept = [pair for pair in pairs if pair[1] == (pair[0] + 1) % ranks or random.random() < 0.5]
+    network = Topology("random", ranks, tuple(Link(a, b, Fraction(1)) for a, b in kept)).network()
+    prices = np.full((steps, ranks, ranks), np.inf)
+    for route in network.routes:
+        prices[:, route.src, route.dst] = random.random(steps)
+    exact = SteinerTreeDP(network, steps, [0], range(ranks))
+    cheapest = exact.price(np.array([prices[:, route.src, route.dst] for route in network.routes]))
+    arrivals = hops(np.isfinite(prices[0]), 0)[None].copy()
+    descent = ArrivalDescent(prices)
+    cost = descent.improve(arrivals, np.array([0]))[0]
+    assert np.isfinite(cost) == (hops(np.isfinite(prices[0]), 0).max() <= steps) == np.isfinite(cheapest)
+    if np.isfinite(cost):
+        sends = descent.sends(arrivals[0], 0)
+        assert sorted(dst for _, _, dst in sends) == list(range(1, ranks))
+        held = {0: 0} | {dst: t + 1 for t, _, dst in sends}
+        assert all(held[src] <= t for t, src, _ in sends)
+        assert cost == pytest.approx(sum(prices[send] for send in sends))
+        assert cost >= cheapest * (1 - 1e-9)
+
+
+def test_descent_postpones_sends_to_cheap_steps():
+    """A row of three ranks: the second step is free for its first link, the third for its second."""
+    prices = np.full((3, 3, 3), np.inf)
+    prices[:, 0, 1], prices[:, 1, 2] = (5, 0, 5), (5, 5, 0)
+    arrivals = np.array([[0, 1, 2]])
+    descent = ArrivalDescent(prices)
+    assert descent.improve(arrivals, np.array([0])) == 0
+    assert descent.sends(arrivals[0], 0) == [(1, 0, 1), (2, 1, 2)]
+
+
+def test_periods_fill_whole_rounds():
+    """Three trees that load one of three links: three of them take a round together."""
+    trees = Trees(np.eye(3), [0, 0, 0], [1 / 3] * 3, 1 / 3)
+    rate, chosen = period([trees])
+    assert rate == pytest.approx(1 / 3) and sorted(chosen[0]) == [0, 1, 2]
+    rate, chosen = period([trees, trees])
+    assert rate == pytest.approx(2 / 3) and [sorted(some) for some in chosen] == [[0, 1, 2]] * 2
+
+
+def test_merged_trees_reduce_and_copy_in_the_same_step():
+    first = tree_template(0, [((0, 1, 0), True), ((1, 0, 1), False)])
+    second = tree_template(1, [((0, 0, 1), True), ((1, 0, 1), True), ((2, 1, 0), False)])
+    both = merged([first, second], 0)
+    kinds = {
+        (i, src, dst, both.placed[p]): phase.reduces
+        for p, phase in enumerate(both.phases)
+        for i, src, dst in phase.sends
+    }
+    assert kinds == {
+        (0, 1, 0, 0): True,
+        (0, 0, 1, 1): False,
+        (1, 0, 1, 0): True,
+        (1, 0, 1, 1): True,
+        (1, 1, 0, 2): False,
+    }

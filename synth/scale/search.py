@@ -37,7 +37,8 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import with_certificate
 from synth.scale.candidate import Candidate
-from synth.scale.composition.compose import STEPS, composed_points
+from synth.scale.composition.compose import composed_points
+from synth.scale.composition.settings import SETTINGS as COMPOSITION
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
@@ -267,7 +268,7 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
     most_sends = few if first else state.most_sends
     generators = () if collective in ROOTED else group
 
-    step_counts = [steps for steps in STEPS if not first or steps <= SETTINGS.first_composed_steps]
+    step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
 
     def compose() -> None:
         limits = {"same_bits": state.same_bits, "most_sends": most_sends, "priced": not first}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, inf
 
 import numpy as np
@@ -17,46 +17,19 @@ from synth.model.topology import Topology
 from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.mixtures import Mixture, mixed_pipelining
+from synth.scale.composition.periods import Trees, period
 from synth.scale.composition.phases import Template
 from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
-from synth.scale.composition.pricing import TreePricer
+from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer, period_template
+from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
+from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.processes.deadline import check_deadline
 from synth.solvers.rationalise import largest_remainders
 
-# Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
-STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
-# Maximum number of steps of composed messages: schedules that are written out have too few chunks to gain from more.
-MOST_MESSAGE_STEPS = 16
-# Rounds and chunks of such a schedule from which on more chunks gain little: rounding costs less than a round in most
-# steps, and the paths over all rails of a box have several chunks each.
-MESSAGE_ROUNDS, MESSAGE_CHUNKS = 64, 64
-# Maximum number of steps for which trees are placed in the steps.
-MOST_PLACED = 12
-# Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
-EXTRA_LEVELS = (4, 12)
-# Maximum number of times that trees are priced for a number of steps.
-ITERATIONS = 60
-# Fraction below which savings by further trees are not worth a larger program.
-SLIGHT = 1e-3
-# Number of times of pricing that together must save as much.
-SLOW = 6
-# Columns of the linear program above which the templates that carried no data at fewer steps are left out.
-MANY_COLUMNS = 1_000
 # A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
-# Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones, multiples of that
-# in which the linear program has whole rounds, and some at even ratios.
-MOST_TRIES = 240
-# Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds; and by how many chunks
-# less than such shares amount to it is tried to round them.
-ROUNDS_TRIED, FEWER_CHUNKS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), 12
-# The same for mixtures of trees.
-MIXED_TRIES = 12
-
 
 Rate = tuple[int, Fraction]  # S and R/C of a schedule
 Solution = tuple[PipeliningProgram, TemplateShares]
@@ -65,7 +38,7 @@ Solution = tuple[PipeliningProgram, TemplateShares]
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
     same_bits: bool, most_sends: int, priced: bool = True,
-    step_counts: Sequence[int] = STEPS,
+    step_counts: Sequence[int] = SETTINGS.steps,
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective` by growing steps, each with fewer rounds per chunk than those before.
 
@@ -112,10 +85,10 @@ def composed_messages(
         listed = message_templates(boxes, messages, all_rails=True, relays=relays)
         compositions.append(Composition(resources, collective.name, None, listed, None))
     few, many = compositions
-    best = many if many.steady_rate() < few.steady_rate() * (1 - SLIGHT) else few
-    chunks = max(MESSAGE_CHUNKS, ceil(MESSAGE_ROUNDS / best.steady_rate()))
+    best = many if many.steady_rate() < few.steady_rate() * (1 - SETTINGS.slight) else few
+    chunks = max(SETTINGS.message_chunks, ceil(SETTINGS.message_rounds / best.steady_rate()))
     sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
-    steps = [s for s in STEPS if s <= MOST_MESSAGE_STEPS]
+    steps = [s for s in SETTINGS.steps if s <= SETTINGS.most_message_steps]
     yield from best.points(sends, steps, known, enough)
 
 
@@ -148,7 +121,8 @@ class Composition:
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
     def points(
-        self, most_sends: int, tried: Sequence[int] = STEPS, known: Sequence[Rate] = (), enough: Fraction = Fraction(0)
+        self, most_sends: int, tried: Sequence[int] = SETTINGS.steps, known: Sequence[Rate] = (),
+        enough: Fraction = Fraction(0),
     ) -> Iterator[Candidate]:  # fmt: skip
         """Yield schedules by growing steps, each with fewer rounds per chunk than those before, and than `known` ones.
 
@@ -179,7 +153,7 @@ class Composition:
                 continue
             tried = self._pieces(program.templates, shares, most_sends)
             options = [(shares, pieces) for pieces in tried]
-            if steps <= MOST_PLACED:
+            if steps <= SETTINGS.most_placed:
                 options += self._in_whole_rounds(program, shares, tried[-1])
             for some, pieces in options:
                 # No number of chunks takes fewer rounds than the linear program.
@@ -187,14 +161,6 @@ class Composition:
                     continue
                 found = program.whole(some.tables, pieces)
                 if found is not None and (best is None or _is_worth(found, best, some.value)):
-                    best = found
-        mixed = self._mixed(steps)
-        if mixed is not None and mixed[1].value <= most:
-            mixtures, shares = mixed
-            pieces = self._pieces([mixture.merged for mixture in mixtures], shares, most_sends)
-            for chunks in pieces[:: -(-len(pieces) // MIXED_TRIES)] + pieces[-1:]:
-                found = mixed_pipelining(mixtures, shares.tables, chunks, self.resources.capacity)
-                if best is None or _is_worth(found, best, shares.value):
                     best = found
         return best
 
@@ -204,124 +170,94 @@ class Composition:
         """Yield shares for whole rounds in each step, and the numbers of chunks that they carry."""
         steps = len(shares.rounds)
         most = int(shares.value * most_pieces)
-        for total in sorted({int(most * part) for part in ROUNDS_TRIED if most * part >= steps}):
+        for total in sorted({int(most * part) for part in SETTINGS.rounds_tried if most * part >= steps}):
             proportions = largest_remainders(shares.rounds, total, 1)
             carried = program.shares(steps, proportions)
             if carried is not None:
                 chunks = int(total / carried.value + TOLERANCE)
-                for fewer in range(min(FEWER_CHUNKS, chunks)):
+                for fewer in range(min(SETTINGS.fewer_chunks, chunks)):
                     yield carried, chunks - fewer
 
     def _solutions(self, steps: int) -> Iterator[Solution]:
         """Yield linear programs for the number of steps, and their solutions."""
-        if self.pricer is not None and steps <= MOST_PLACED:
-            shifted = [_later(tree, t) for tree in self._trees for t in range(steps - tree.steps() + 1)]
-            solution = self._with_trees(steps, None, [*self.templates, *shifted])
-            if solution is not None:
-                used = _used(*solution)
-                self._trees = [template for template in used if template.placed]
-                yield solution
-            return
         plain = self._solved(steps, self.templates)
+        used = [] if plain is None else _used(*plain)
+        if plain is not None and plain[0].size(steps) > SETTINGS.many_columns:
+            self.templates = used
+        if self.pricer is not None and steps <= SETTINGS.most_placed:
+            shifted = [_later(tree, t) for tree in self._trees for t in range(steps - tree.steps() + 1)]
+            search = self.pricer.search(steps, steady=False)
+            if search is not None:
+                columns = self._generated(search, [*([] if plain is None else _placements(*plain)), *shifted])
+                used_trees = [] if columns is None else columns.used()
+                self._trees = [tree for tree in used_trees if tree.name == NAME]
+                joint = self._solved(steps, [*used, *self._trees])
+                plain = plain if joint is None else joint
         if plain is not None:
-            self.templates = _used(*plain) if plain[0].size(steps) > MANY_COLUMNS else self.templates
             yield _restricted(*plain)
+        for template in self._periods if steps > SETTINGS.most_placed else ():
+            program = self._program([template])
+            shares = program.shares(steps)
+            if shares is not None:
+                yield program, shares
 
-    def _mixed(self, steps: int) -> tuple[list[Mixture], TemplateShares] | None:
-        """Return the mixtures of trees that are short enough, and the shares of each."""
-        mixtures = [mixture for mixture in self._mixtures if mixture.merged.steps() <= steps]
-        if not mixtures:
-            return None
-        listed = [mixture.merged for mixture in mixtures]
-        loads = [mixture.loads() for mixture in mixtures]
-        shares = PipeliningProgram(listed, loads, self.resources.capacity).shares(steps)
-        return None if shares is None else (mixtures, shares)
+    def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
+        """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with."""
+        steps = 1 if search.steady else search.steps
+        loads = partial(self._step_loads, steps=steps)
+        columns = TreeColumns(self.resources.capacity, steps, sorted(self.units), loads)
+        columns.add(listed)
+        return columns if columns.generate(search.templates) else None
 
-    def _with_trees(self, steps: int, extra_levels: int | None, listed: Sequence[Template]) -> Solution | None:
-        """Return the solution over the listed templates and trees by column generation.
-
-        With `extra_levels` all levels of a tree are in the one step, and may be so many more than necessary.
-        """
-        assert self.pricer is not None
-        place = _unchanged if extra_levels is None else _flat
-        pricer, columns = self.pricer, [template for template in listed if template.steps() <= steps]
-        if {template.unit for template in columns} != self.units:
-            even = np.repeat(1 / self.resources.capacity[:, None], steps, axis=1)
-            columns += map(place, pricer.templates(even, extra_levels))
-        known = set(columns)
-        last: Solution | None = None
-
-        def solve() -> bool:
-            nonlocal last
-            check_deadline()
-            last = self._solved(steps, columns)
-            return last is not None
-
-        def price(prices: np.ndarray) -> int:
-            assert last is not None
-            unit_prices, count = last[1].unit_prices, len(columns)
-            least = dict.fromkeys(self.units, inf)
-            for tree in pricer.templates(prices, extra_levels):
-                column = place(tree)
-                least[tree.unit] = min(least[tree.unit], self._cost(column, prices))
-                if self._cost(column, last[1].prices) < unit_prices[tree.unit] * (1 - SLIGHT) and column not in known:
-                    known.add(column)
-                    columns.append(column)
-            smoothed.update(prices, sum(least.values()))
-            return len(columns) - count
-
-        def price_smoothed() -> int:
-            assert last is not None
-            return price(smoothed.smooth(last[1].prices))
-
-        def price_exactly() -> int:
-            assert last is not None
-            return price(last[1].prices)
-
-        smoothed = SmoothedPrices(np.zeros((len(self.resources.capacity), steps)))
-
-        values: list[float] = []
-
-        def stop() -> bool:
-            assert last is not None
-            values.append(last[1].value)
-            slow = len(values) > SLOW and values[-1] > values[-1 - SLOW] * (1 - SLIGHT)
-            return slow or smoothed.bound > values[-1] * (1 - SLIGHT)
-
-        generate_columns(solve, stop, [price_smoothed, price_exactly], ITERATIONS)
-        return last
+    def _step_loads(self, template: Template, steps: int) -> np.ndarray:
+        """Return ``loads[resource, step]`` of a placed template; in one step all phases together."""
+        loads = np.zeros((len(self.resources.capacity), steps))
+        for load, t in zip(self._phase_loads(template), template.placed, strict=True):
+            loads[:, 0 if steps == 1 else t] += load
+        return loads
 
     @cached_property
-    def _mixtures(self) -> list[Mixture]:
-        """Mixtures of trees of few and of many levels that need few rounds per chunk where steps do not count."""
+    def _periods(self) -> list[Template]:
+        """Periods of trees of few and of many levels that need few rounds per chunk where steps do not count."""
         if self.pricer is None:
             return []
         least = self.steady_rate()
-        mixtures = []
-        for extra_levels in EXTRA_LEVELS:
-            solution = self._with_trees(1, extra_levels, [])
-            if solution is not None and solution[1].value < least * (1 - SLIGHT):
-                least = solution[1].value
-                mixtures.append(self._mixture(*solution))
-        return mixtures
+        periods = []
+        for extra_levels in SETTINGS.extra_levels:
+            halves = self.pricer.halves()
+            found = [self._steady_columns(pricer, extra_levels) for pricer in halves]
+            kinds = [kind for kind in found if kind is not None]
+            value = sum(columns.value for _, columns in kinds)
+            if len(kinds) < len(halves) or value > least * (1 - SETTINGS.slight):
+                continue
+            rate, chosen = period([self._varied(*kind) for kind in kinds])
+            rate /= self.pricer.weight
+            if rate < least * (1 - SETTINGS.slight):
+                least = rate
+                picked = []
+                for (_, columns), places in zip(kinds, chosen, strict=True):
+                    trees = list(columns.trees)
+                    picked.append([trees[i] for i in places])
+                periods.append(period_template(picked))
+        return periods
+
+    def _steady_columns(self, pricer: TreePricer, extra_levels: int) -> tuple[CheapTrees, TreeColumns] | None:
+        """Return trees by column generation where steps do not count; None where there is no solution."""
+        search = pricer.search(pricer.depth() + extra_levels, steady=True)
+        columns = None if search is None else self._generated(search, [])
+        return None if search is None or columns is None else (search, columns)
+
+    def _varied(self, search: CheapTrees, columns: TreeColumns) -> Trees:
+        """Return the trees of which periods are put together: those of the program and others at varied prices."""
+        columns.vary(search.templates)
+        loads = np.array([self._step_loads(tree, 1)[:, 0] for tree in columns.trees]) / self.resources.capacity
+        units = [tree.unit for tree in columns.trees]
+        return Trees(loads, units, columns.shares, columns.value * search.pricer.weight)
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""
         solution = self._solved(1, [_flat(template) for template in self.templates])
         return inf if solution is None else solution[1].value
-
-    def _mixture(self, program: PipeliningProgram, shares: TemplateShares) -> Mixture:
-        parts = []
-        for template, table in zip(program.templates, shares.tables, strict=True):
-            if table[0, -1] > TOLERANCE:
-                part = replace(template, placed=())
-                parts.append((part, float(table[0, -1]), self._phase_loads(part)))
-        return Mixture(tuple(parts))
-
-    def _cost(self, template: Template, prices: np.ndarray) -> float:
-        """Return the price of a chunk of the template's unit."""
-        loads = self._phase_loads(template)
-        return float((loads * prices[:, list(template.placed)].T).sum()) / template.weight
 
     def _solved(self, steps: int, listed: Sequence[Template]) -> Solution | None:
         short = [template for template in listed if template.steps() <= steps]
@@ -344,10 +280,12 @@ class Composition:
         each = max(template.weight for template in listed)
         sends = 0.0
         for template, table in zip(listed, shares.tables, strict=True):
-            sends += float(table[0, -1]) * sum(len(phase.sends) for phase in template.phases)
+            sends += float(table[0, -1]) * template.sends()
         most = max(1, int(most_sends / max(sends * self.index.images, 1) / each))
         exact = Fraction(shares.value).limit_denominator(4096).denominator
-        third = MOST_TRIES // 3
+        if most <= SETTINGS.few_tries:
+            return [n * each for n in range(1, most + 1)]
+        third = SETTINGS.most_tries // 3
         counts = {*range(1, third + 1), *range(exact, exact * third + 1, exact)}
         counts |= set(np.geomspace(1, most, third).astype(int).tolist())
         return [n * each for n in sorted(counts) if n <= most]
@@ -433,8 +371,15 @@ def _later(template: Template, steps: int) -> Template:
     return replace(template, placed=tuple(t + steps for t in template.placed))
 
 
-def _unchanged(template: Template) -> Template:
-    return template
+def _placements(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
+    """Return the templates that carry data, placed in every combination of steps in which they carry some of it."""
+    placements = []
+    for template, table in zip(program.templates, shares.tables, strict=True):
+        if table[0, -1] > TOLERANCE:
+            for end in np.unique(table[table > TOLERANCE]):
+                placed = (table < end * (1 - TOLERANCE)).sum(axis=1)
+                placements.append(replace(template, placed=tuple(placed.tolist())))
+    return placements
 
 
 def _flat(template: Template) -> Template:

@@ -91,6 +91,10 @@ class Template:
         """Return the least number of steps."""
         return max(self.placed or self.heads()) + 1
 
+    def sends(self) -> int:
+        """Return the number of sends of one chunk of each block."""
+        return sum(len(phase.sends) for phase in self.phases)
+
     def tails(self) -> list[int]:
         """Return for each phase the least number of steps after it."""
         tails = [0] * len(self.phases)

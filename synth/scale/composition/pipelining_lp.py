@@ -21,16 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.scale.composition.phases import Template
+from synth.scale.composition.settings import SETTINGS
 from synth.solvers.linear_program import LinearProgram
 
-# Steps before and after the segment of equal steps of a long schedule, beyond the longest chain of phases.
-RAMP = 4
-# Maximum number of columns of the linear program, which takes a few seconds then.
-MOST_COLUMNS = 2_000
-# Number of equal steps for which prices are listed, so that a tree of as many levels fits into them.
-LISTED_STEPS = 12
-# Maximum number of different resources that are compared with each other.
-MOST_COMPARED = 500
 # Rounding tolerance: shares of the linear program that are this close below a whole number of chunks count as whole.
 TOLERANCE = 1e-6
 # Fractions of a chunk that are added before shares are rounded down; the best result counts.
@@ -44,15 +37,11 @@ class TemplateShares(NamedTuple):
         value: rounds per chunk.
         rounds: rounds of each step per chunk; equal steps count as one.
         tables: for each template the share that has passed each phase after each step.
-        prices: ``prices[resource, step]`` of a chunk's load, by duality; of equal steps only the first ones are listed.
-        unit_prices: price of a chunk of each unit.
     """
 
     value: float
     rounds: list[float]
     tables: list[np.ndarray]
-    prices: np.ndarray
-    unit_prices: dict[int, float]
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,7 @@ class PipeliningProgram:
 
     def _repeats(self, steps: int) -> list[int]:
         """Return how often each step of the program is repeated: the middle one of a long schedule stands for many."""
-        ramp = self.depth + RAMP
+        ramp = self.depth + SETTINGS.ramp
         if steps <= 2 * ramp + 1:
             return [1] * steps
         return [1] * ramp + [steps - 2 * ramp] + [1] * ramp
@@ -105,15 +94,13 @@ class PipeliningProgram:
     def shares(self, steps: int, proportions: Sequence[int] = ()) -> TemplateShares | None:
         """Return the shares with the least rounds per chunk in `steps` steps, whose rounds may be given in proportion.
 
-        None where every template needs more steps, and where there would be more than `MOST_COLUMNS` variables.
+        None where every template needs more steps, and where the program would have too many columns.
         """
         repeats = self._repeats(steps)
         solved = _Variables(self, repeats, proportions).solve()
         if solved is None:
             return None
-        tables = [_expanded(table, repeats) for table in solved.tables]
-        listed = np.repeat(np.arange(len(repeats)), np.minimum(repeats, LISTED_STEPS))
-        return solved._replace(tables=tables, prices=solved.prices[:, listed])
+        return solved._replace(tables=[_expanded(table, repeats) for table in solved.tables])
 
     def whole(self, shares: Sequence[np.ndarray], pieces: int) -> Pipelining | None:
         """Return the pipelining with about `pieces` chunks for each block that has all of its unit.
@@ -217,7 +204,7 @@ class _Variables:
     def solve(self) -> TemplateShares | None:
         """Return the solution, with one column for each step of the program."""
         templates = self.program.templates
-        if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > MOST_COLUMNS:
+        if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > SETTINGS.most_columns:
             return None
         self.tails = [template.tails() for template in templates]
         program = LinearProgram(self.costs + [0.0] * (self.columns - len(self.costs)))
@@ -229,25 +216,15 @@ class _Variables:
             if not templates[i].placed:
                 for p, phase in enumerate(templates[i].phases):
                     self._order(rows, i, p, phase.after)
-        first_load = len(rows)
-        at: list[tuple[int, int]] = []
         for t in range(self.count):
-            for resource, row in self._loads(t):
-                at.append((resource, t))
-                rows.append((None, row, 0.0))
+            rows += [(None, row, 0.0) for row in self._loads(t)]
         program.add_rows(rows)
         solved = program.solve()
         if solved is None:
             return None
-        value, x, duals = solved
-        prices = np.zeros((len(self.program.capacity), self.count))
-        for (resource, t), dual in zip(at, duals[first_load:], strict=True):
-            equal = self.program.binding[resource]
-            scale = self.program.capacity[resource] / self.program.capacity[equal]
-            prices[equal, t] = max(0.0, -dual) / len(equal) * scale
-        unit_prices = dict(zip(self.program.units, duals, strict=False))
+        value, x, _ = solved
         rounds = [x[0] * n for n in self.proportions] or x[: self.count]
-        return TemplateShares(value, rounds, [self._table(i, x) for i in range(len(templates))], prices, unit_prices)
+        return TemplateShares(value, rounds, [self._table(i, x) for i in range(len(templates))])
 
     def _order(self, rows: list, i: int, p: int, after: Sequence[int]) -> None:
         for t in range(self.count):
@@ -269,8 +246,8 @@ class _Variables:
                     terms = [(before, 1 - a), (now, a), (earlier, b - 1), (other, -b)]
                     rows.append((None, _sum(terms), 0.0))
 
-    def _loads(self, t: int) -> Iterator[tuple[int, dict[int, float]]]:
-        """Yield a resource and the row of its load for each that binds in step t."""
+    def _loads(self, t: int) -> Iterator[dict[int, float]]:
+        """Yield the row of the load of each resource that binds in step t."""
         program = self.program
         moves: list[tuple[int, int | None, int | None]] = []
         for i in self.share:
@@ -288,7 +265,7 @@ class _Variables:
                 if load:
                     terms += [(now, load), (before, -load)]
             if len(terms) > 1:
-                yield k, _sum(terms)
+                yield _sum(terms)
 
     def _table(self, i: int, x: list[float]) -> np.ndarray:
         phases = self.program.templates[i].phases
@@ -321,14 +298,14 @@ def _expanded(table: np.ndarray, repeats: Sequence[int]) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def undominated(loads: np.ndarray, capacity: np.ndarray) -> dict[int, list[int]]:
-    """Return the resources whose load per capacity no other dominates, each with those whose loads equal its own."""
+def undominated(loads: np.ndarray, capacity: np.ndarray) -> list[int]:
+    """Return the resources whose load per capacity no other dominates; of those with equal loads the first."""
     used = np.flatnonzero(loads.any(axis=0))
     scaled = loads[:, used] / capacity[used]
-    alike, first, which = np.unique(np.round(scaled, 12), axis=1, return_index=True, return_inverse=True)
-    kept = {}
+    alike, first = np.unique(np.round(scaled, 12), axis=1, return_index=True)
+    kept = []
     for k in range(alike.shape[1]):
         below = (alike[:, k, None] <= alike).all(axis=0)
-        if below.sum() == 1 or alike.shape[1] > MOST_COMPARED:
-            kept[int(used[first[k]])] = used[which.ravel() == k].tolist()
+        if below.sum() == 1 or alike.shape[1] > SETTINGS.most_compared:
+            kept.append(int(used[first[k]]))
     return kept

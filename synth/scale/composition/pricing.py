@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from synth.scale.composition.loads import Resources
 from synth.scale.composition.phases import Phase, Template, merged
+from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Group
-from synth.scale.composition.trees import Send, cheap_tree, steady_tree
+from synth.scale.composition.trees import ArrivalDescent, Send, cheapest_arborescence, hops, levels
 
 COPYING, REDUCING = ("allgather", "broadcast"), ("reduce-scatter", "reduce")
 NAME = "trees by column generation"
-# Price of each resource in relation to that of one of average use. It keeps trees from useless detours over idle links.
-IDLE_PRICE = 1e-2
-# Number of steps between which the reductions of an allreduce end and its copies begin, of those that are tried.
-MIDDLES = 5
+# The sends of a tree, each with True if it reduces; None where no tree was found.
+_Tree = list[tuple[Send, bool]] | None
 
 
 class TreePricer:
@@ -29,64 +30,169 @@ class TreePricer:
     def __init__(
         self, resources: Resources, collective: str, root: int | None, groups: Sequence[Group], running: bool
     ) -> None:
-        self.resources, self.collective, self.root = resources, collective, root
-        self.groups, self.running = tuple(groups), running
+        self.resources, self.groups, self.running = resources, tuple(groups), running
+        self.reduces, self.copies = collective not in COPYING, collective not in REDUCING
+        sizes = [len(blocks) for _, blocks in groups]
+        self.weight = max(sizes) if running else 1
+        self.blocks = [block for _, blocks in groups for block in blocks]
+        self.roots = np.array(self.blocks if root is None else [root] * len(self.blocks))
+        joined = np.isfinite(resources.prices(np.ones((len(resources.capacity), 1))))[0]
+        directions = ((True, joined.T), (False, joined))
+        # of each tree, for reductions and for copies: the number of links from the root to each rank, or back
+        self.hops: dict[bool, np.ndarray] = {}
+        for reduces, links in directions:
+            self.hops[reduces] = np.array([hops(links, root) for root in self.roots])
 
-    def templates(self, prices: np.ndarray, extra_levels: int | None) -> Iterator[Template]:
-        """Yield for each group cheap trees as a template placed in the steps.
+    def halves(self) -> list[TreePricer]:
+        """Return pricers of the reductions and of the copies alone, where every unit has one group; else this one."""
+        if self.running or not (self.reduces and self.copies):
+            return [self]
+        return [TreePricer(self.resources, half, None, self.groups, False) for half in ("reduce-scatter", "allgather")]
 
-        ``prices[resource, step]``. With `extra_levels` the prices of the one step hold for all levels of the trees,
-        which may have so many more than breadth-first trees. Nothing is yielded for a group where a rank cannot be
-        reached in time.
+    def search(self, steps: int, steady: bool) -> CheapTrees | None:
+        """Return a search for trees in `steps` steps, or None where a rank cannot be reached in time, and where the
+        prices would take too much memory.
+
+        With `steady` prices do not depend on the step: steps are the levels of the trees, of reductions and of copies
+        each, and reductions have negative ones.
         """
-        capacity = self.resources.capacity
-        idle = IDLE_PRICE * max(prices.sum() / prices.size, 1e-9 / capacity.max())
-        biased = self.resources.prices(prices + idle)
-        for unit, blocks in self.groups:
-            parts = []
-            for block in blocks:
-                sends = self._sends(biased, block if self.root is None else self.root, extra_levels)
-                if sends is not None:
-                    parts.append(tree_template(block, sends))
-            if len(parts) == len(blocks):
-                weight = len(blocks) if self.running else 1
-                yield merged(parts, unit, weight)
+        size = (steps + 1) * len(self.hops[False][0])
+        if size**2 > SETTINGS.most_priced or any((hop < 0).any() for hop in self.hops.values()):
+            return None
+        needed = self.depth() if steady else int(np.sum(self._depths(), axis=0).max())
+        return CheapTrees(self, steps, steady) if needed <= steps else None
 
-    def _sends(self, prices: np.ndarray, root: int, extra_levels: int | None) -> list[tuple[Send, bool]] | None:
-        """Return the sends of trees and for each True if it reduces; None where there are no trees.
+    def depth(self) -> int:
+        """Return the greatest number of levels of a breadth-first tree."""
+        return int(np.max(self._depths()))
 
-        With `extra_levels` copies have their levels as steps, and reductions negative levels.
+    def _depths(self) -> list[np.ndarray]:
+        """Return the levels of the breadth-first trees of reductions and of copies, as far as there are such."""
+        both = ((self.reduces, self.hops[True]), (self.copies, self.hops[False]))
+        return [hop.max(axis=1) for used, hop in both if used]
+
+
+class CheapTrees:
+    """Trees within some steps, which are improved from turn to turn as prices change."""
+
+    def __init__(self, pricer: TreePricer, steps: int, steady: bool) -> None:
+        self.pricer, self.steps, self.steady = pricer, steps, steady
+        self.turn = 0
+        self._kept: dict[tuple[int, bool, int], np.ndarray] = {}
+
+    def templates(self, prices: np.ndarray) -> Iterator[Template]:
+        """Yield cheap trees as templates placed in the steps, for each group of blocks; the next turn yields others.
+
+        ``prices[resource, step]``, of one step with `steady`. The trees of an allreduce reduce up to some step, which
+        changes from turn to turn, and copy from there on.
         """
-        steps = len(prices)
-        backwards = np.ascontiguousarray(prices[::-1].transpose(0, 2, 1))
-        best: tuple[float, list[tuple[Send, bool]]] | None = None
-        for middle in self._middles(steps) if extra_levels is None else [0]:
-            cost, sends = 0.0, []
-            for reduces in (True, False):
-                if self.collective in (COPYING if reduces else REDUCING):
-                    continue
-                own = backwards if reduces else prices
-                if extra_levels is None:
-                    tree = cheap_tree(own[steps - middle :] if reduces else own[middle:], root)
-                else:
-                    tree = steady_tree(own[0], root, extra_levels)
-                if tree is None:
-                    break
-                cost += tree[0]
-                for t, a, b in tree[1]:
-                    sends.append(((middle - 1 - t, b, a), True) if reduces else ((middle + t, a, b), False))
-            else:
-                if best is None or cost < best[0]:
-                    best = cost, sorted(sends)
-        return None if best is None else best[1]
+        pricer = self.pricer
+        mean = max(prices.sum() / prices.size, 1e-9 / pricer.resources.capacity.max())
+        biased = pricer.resources.prices(prices + SETTINGS.idle_price * mean)
+        if self.steady:
+            biased = np.repeat(biased, self.steps, axis=0)
+        middles = self._middles()
+        directions = []
+        for reduces in (True, False):
+            if pricer.reduces if reduces else pricer.copies:
+                directions.append(self._trees(biased, middles, reduces))
+        for option in zip(*directions, strict=True):
+            trees = list(zip(*option, strict=True))
+            start = 0
+            for unit, blocks in pricer.groups:
+                own = trees[start : start + len(blocks)]
+                start += len(blocks)
+                if all(None not in tree for tree in own):
+                    parts = [tree_template(*part) for part in zip(blocks, map(_joined, own), strict=True)]
+                    yield merged(parts, unit, pricer.weight)
+        self.turn += 1
 
-    def _middles(self, steps: int) -> list[int]:
-        """Return the numbers of steps of reductions that are tried; the other steps copy."""
-        if self.collective in REDUCING:
-            return [steps]
-        if self.collective in COPYING:
-            return [0]
-        return np.unique(np.linspace(1, steps - 1, MIDDLES).round().astype(int)).tolist() if steps > 1 else []
+    def _middles(self) -> np.ndarray:
+        """Return for each tree the number of its steps that reduce in this turn."""
+        pricer = self.pricer
+        least, most = pricer.hops[True].max(axis=1), self.steps - pricer.hops[False].max(axis=1)
+        if self.steady or not pricer.reduces:
+            return np.zeros(len(least), np.int64)
+        if not pricer.copies:
+            return np.full(len(least), self.steps)
+        return least + (self.turn + np.arange(len(least))) % (most - least + 1)
+
+    def _trees(self, prices: np.ndarray, middles: np.ndarray, reduces: bool) -> Iterator[list[_Tree]]:
+        """Yield trees from or to each root, the best ones first."""
+        roots, hop = self.pricer.roots, self.pricer.hops[reduces]
+        first = middles
+        if reduces:  # time runs backwards
+            prices = prices[::-1].transpose(0, 2, 1)
+            first = middles if self.steady else self.steps - middles
+        early = first[:, None] + hop
+        keys = [(i, reduces, int(middle)) for i, middle in enumerate(middles)]
+        kept = [self._kept.get(key, row) for key, row in zip(keys, early, strict=True)]
+        arrivals = np.array([kept, *self._fresh(prices[0], early)])
+        count = len(arrivals)
+        descent = ArrivalDescent(prices)
+        cost = descent.improve(arrivals.reshape(-1, len(hop[0])), np.tile(roots, count)).reshape(count, -1)
+        order = cost.argsort(axis=0, kind="stable")
+        for i, key in enumerate(keys):
+            self._kept[key] = arrivals[order[0, i], i]
+        for options in order:
+            trees: list[_Tree] = []
+            for i, option in enumerate(options):
+                found = np.isfinite(cost[option, i])
+                trees.append(self._listed(descent.sends(arrivals[option, i], roots[i]), reduces) if found else None)
+            yield trees
+
+    def _fresh(self, prices: np.ndarray, early: np.ndarray) -> list[np.ndarray]:
+        """Return arrivals to begin with: breadth-first trees at the earliest or some steps later.
+
+        With `steady` those of cheapest arborescences at ``prices[source, destination]``, cut off at the last level or
+        scaled down to it.
+        """
+        roots = self.pricer.roots
+        if self.steady:
+            trees = []
+            for root in roots:
+                parents = cheapest_arborescence(prices, root)
+                assert parents is not None  # paths lead to all ranks
+                trees.append(levels(parents, root))
+            deepest = np.maximum(np.max(trees, axis=1), self.steps)[:, None]
+            return [np.minimum(trees, self.steps), -(-np.array(trees) * self.steps // deepest)]
+        if self.turn % SETTINGS.fresh_turns:
+            return []
+        later = early + (self.turn % (self.steps - early.max(axis=1) + 1))[:, None]
+        later[np.arange(len(roots)), roots] = early[np.arange(len(roots)), roots]
+        return [later]
+
+    def _listed(self, sends: list[Send], reduces: bool) -> list[tuple[Send, bool]]:
+        if not reduces:
+            return [(send, False) for send in sends]
+        end = -1 if self.steady else self.steps - 1
+        return [((end - t, b, a), True) for t, a, b in sends]
+
+
+def _then(first: Template, second: Template) -> Template:
+    """Return a template whose phases are those of `first`, then those of `second`."""
+    count = len(first.phases)
+    waited = {q for phase in first.phases for q in phase.after}
+    ends = tuple(p for p in range(count) if p not in waited)
+    later = []
+    for phase in second.phases:
+        after = tuple(q + count for q in phase.after)
+        later.append(replace(phase, after=after or ends))
+    return replace(first, phases=(*first.phases, *later), placed=())
+
+
+def period_template(halves: Sequence[Sequence[Template]]) -> Template:
+    """Return one template, not placed, with all trees of a period, of each unit the reductions before the copies."""
+    first, *others = [sorted(trees, key=lambda tree: tree.unit) for trees in halves]
+    parts = [replace(tree, placed=()) for tree in first]
+    for copies in others:
+        parts = [_then(*pair) for pair in zip(parts, copies, strict=True)]
+    weight = sum(part.weight for part in parts if part.unit == parts[0].unit)
+    return merged(parts, parts[0].unit, weight)
+
+
+def _joined(directions: Sequence[list[tuple[Send, bool]]]) -> list[tuple[Send, bool]]:
+    return sorted(chain(*directions))
 
 
 def tree_template(block: int, sends: Iterable[tuple[Send, bool]]) -> Template:
@@ -105,7 +211,8 @@ def tree_template(block: int, sends: Iterable[tuple[Send, bool]]) -> Template:
         indirect = set().union(*(before[q] for q in waits))
         before.append(waits | indirect)
         after = tuple(sorted(waits - indirect))
-        phases.append(Phase(str(t), tuple((0, *edge) for edge in edges), reduces, after))
+        name = f"reduce {t}" if reduces else f"copy {t}"
+        phases.append(Phase(name, tuple((0, *edge) for edge in edges), reduces, after))
         for _, dst in edges:
             into.setdefault(dst, set()).add(p)
     return Template(NAME, tuple(phases), 0, (block,), 1, tuple(t for t, _ in by_step))

@@ -14,9 +14,7 @@ from itertools import pairwise, product
 from synth.model.spanning_forest import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
 from synth.scale.composition.phases import Template, TemplateBuilder, merged
-
-# Maximum number of blocks that have templates of their own; of more blocks the chunks move together.
-MAX_SEPARATE = 16
+from synth.scale.composition.settings import SETTINGS
 
 # Names of reduce-scatters and allgathers by the trees between hubs.
 LEVELS = {"rails": "two-level", "racks": "three-level", "direct": "direct"}
@@ -35,7 +33,7 @@ def block_groups(collective: str, blocks: Sequence[int], symmetric: bool) -> lis
     """
     if collective in ROOTED:
         return [(0, (0,))]
-    if len(blocks) > MAX_SEPARATE:
+    if len(blocks) > SETTINGS.most_separate:
         return [(0, tuple(blocks))]
     if collective == "allreduce" and not symmetric:
         return [(0, (block,)) for block in blocks]

@@ -1,140 +1,111 @@
-"""Cheap trees in time: from a root to all ranks within some steps, for the price of each send in each step.
+"""Cheap trees in time: from roots to all ranks within some steps, for the price of each send in each step.
 
 A minimum-cost arborescence whose edges have increasing steps is a Steiner tree of the time-expanded network, in which
-waiting is free. It is built by the shortest-path heuristic (Takahashi and Matsuyama, "An approximate solution for the
-Steiner problem in graphs", Math. Japonica 24, 1980) and improved one parent at a time.
+waiting is free. Where it is fixed before which step each rank holds the data, its *arrival*, every rank takes its
+cheapest send independently of the others. So the price of a tree is a function of the arrivals alone, and coordinate
+descent improves them one rank at a time.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Passes over all ranks in which each takes its cheapest parent, unless a pass changes nothing before.
-PASSES = 4
+from synth.scale.composition.settings import SETTINGS
 
 # A send `(step, source, destination)`.
 Send = tuple[int, int, int]
 
 
-def cheap_tree(prices: np.ndarray, root: int) -> tuple[float, list[Send]] | None:
-    """Return the price and the sends of a tree, or None where a rank cannot be reached in time.
+class ArrivalDescent:
+    """Coordinate descent on the arrivals of trees, for ``prices[step, source, destination]``, infinite without a link.
 
-    ``prices[step, source, destination]``, infinite where no link leads.
-    """
-    return _Tree(prices, root).completed()
-
-
-class _Tree:
-    """A growing tree. `arrival`: the step before which each rank holds the data; that of ranks outside is `steps` + 1.
-
-    `sent` is the step and `parent` the source of the send to each rank.
+    Arrivals are arrays ``[tree, rank]``. The arrival of the root is the first step in which it may send.
     """
 
-    def __init__(self, prices: np.ndarray, root: int) -> None:
-        self.prices, self.root = prices, root
-        self.steps, self.ranks = prices.shape[:2]
-        self.arrival = np.full(self.ranks, self.steps + 1)
-        self.arrival[root] = 0
-        self.parent = np.full(self.ranks, -1)
+    def __init__(self, prices: np.ndarray) -> None:
+        steps, ranks = prices.shape[:2]
+        # A send that cannot be is dear, so that descent repairs trees that are none yet.
+        self._dear = ranks * float(prices[np.isfinite(prices)].max())
+        self.prices = np.minimum(prices, self._dear)
+        least = np.full((steps + 1, steps + 1, ranks, ranks), self._dear)
+        for first in range(steps):
+            for end in range(first + 1, steps + 1):
+                np.minimum(least[first, end - 1], self.prices[end - 1], out=least[first, end])
+        # least[source, destination, first, end]: the least price of a send in steps first <= t < end
+        self._least = np.ascontiguousarray(least.transpose(2, 3, 0, 1))
+        self._steps, self._ranks = steps, np.arange(ranks)
 
-    def completed(self) -> tuple[float, list[Send]] | None:
-        """Return the price and the sends of the tree with all ranks; None where a rank cannot be reached in time."""
-        while (self.arrival > self.steps).any():
-            if not self._attach_nearest():
-                return None
-        for _ in range(PASSES):
-            if not self._improve():
+    def improve(self, arrivals: np.ndarray, roots: np.ndarray) -> np.ndarray:
+        """Improve the arrivals of a tree from each root in place; return the prices of the trees.
+
+        The price is infinite where no send reaches a rank in time.
+        """
+        for forwards in [True, False] * SETTINGS.descent_passes:
+            costs = self._costs(arrivals, roots)
+            order = self._ranks if forwards else self._ranks[::-1]
+            changes = [self._improve_rank(costs, arrivals, roots, rank) for rank in order]
+            if not any(changes):
                 break
-        sends = self._sends()
-        return sum(float(self.prices[send]) for send in sends), sends
+        total = self._costs(arrivals, roots).min(axis=1).sum(axis=1)
+        return np.where(total < self._dear, total, np.inf)
 
-    def _attach_nearest(self) -> bool:
-        """Add cheapest paths to the ranks outside that are nearest; return False where none can be reached."""
-        distance = self._distances()
-        outside = np.flatnonzero(self.arrival > self.steps)
-        least = distance[-1, outside].min()
-        if not np.isfinite(least):
+    def _costs(self, arrivals: np.ndarray, roots: np.ndarray) -> np.ndarray:
+        """Return ``costs[tree, source, destination]`` of the cheapest send in time, 0 into the root."""
+        source, destination = self._ranks[None, :, None], self._ranks[None, None, :]
+        costs = self._least[source, destination, arrivals[:, :, None], arrivals[:, None, :]]
+        costs[np.arange(len(roots)), :, roots] = 0.0
+        return costs
+
+    def _improve_rank(self, costs: np.ndarray, arrivals: np.ndarray, roots: np.ndarray, rank: int) -> bool:
+        """Give one rank of each tree its best arrival, where that is better; return True if one changed."""
+        kept = costs[:, rank].copy()
+        costs[:, rank] = np.inf
+        others = costs.min(axis=1)
+        costs[:, rank] = kept
+        others[:, rank] = 0.0
+        others[np.arange(len(roots)), roots] = 0.0
+        # for each arrival from 1 on: the price of the rank's own send, and those of all others
+        into = self._least[self._ranks, rank, arrivals][:, :, 1:].min(axis=1)
+        onwards = self._least[rank, self._ranks, 1:, arrivals]
+        total = into + np.minimum(others[:, :, None], onwards).sum(axis=1)
+        trees = np.arange(len(roots))
+        best = total.argmin(axis=1) + 1
+        now = np.maximum(arrivals[:, rank], 1)
+        better = (total[trees, best - 1] < total[trees, now - 1] * (1 - 1e-9)) & (roots != rank)
+        if not better.any():
             return False
-        for rank in outside[distance[-1, outside] <= least * (1 + 1e-9)].tolist():
-            self._attach(distance, rank)
+        arrivals[better, rank] = best[better]
+        costs[:, rank] = self._least[rank, self._ranks, arrivals[:, rank, None], arrivals]
+        costs[:, :, rank] = self._least[self._ranks, rank, arrivals, arrivals[:, rank, None]]
+        costs[trees, :, roots] = 0.0
         return True
 
-    def _distances(self) -> np.ndarray:
-        """Return ``distance[t, rank]``, the least price of paths from the tree that end before step t."""
-        distance = np.empty((self.steps + 1, self.ranks))
-        distance[0] = np.where(self.arrival == 0, 0.0, np.inf)
-        for t in range(self.steps):
-            distance[t + 1] = np.minimum(distance[t], (distance[t][:, None] + self.prices[t]).min(axis=0))
-            distance[t + 1, self.arrival <= t + 1] = 0.0
-        return distance
-
-    def _attach(self, distance: np.ndarray, rank: int) -> None:
-        """Add the cheapest path to `rank`. A rank of the tree on it receives earlier than before."""
-        t = self.steps
-        while self.arrival[rank] > t:
-            while distance[t - 1, rank] <= distance[t, rank]:
-                t -= 1
-            source = int((distance[t - 1] + self.prices[t - 1, :, rank]).argmin())
-            self.arrival[rank], self.parent[rank] = t, source
-            rank, t = source, t - 1
-
-    def _improve(self) -> bool:
-        """Give each rank the cheapest parent that serves it before its own sends; return True if one changed."""
-        changed = False
-        latest = np.full(self.ranks, self.steps)
-        for rank in range(self.ranks):
-            if rank != self.root:
-                latest[self.parent[rank]] = min(latest[self.parent[rank]], self.arrival[rank] - 1)
-        for rank in range(self.ranks):
-            if rank == self.root:
-                continue
-            end = int(latest[rank])
-            steps = np.arange(end)
-            costs = np.where(self.arrival[None, :] <= steps[:, None], self.prices[:end, :, rank], np.inf)
-            t, source = divmod(int(costs.argmin()), self.ranks)
-            before = int(self.parent[rank])
-            if costs[t, source] < self.prices[self.arrival[rank] - 1, before, rank] - 1e-12:
-                self.arrival[rank], self.parent[rank] = t + 1, source
-                latest[source] = min(latest[source], t)
-                children = np.flatnonzero(self.parent == before)
-                latest[before] = (self.arrival[children] - 1).min(initial=self.steps)
-                changed = True
-        return changed
-
-    def _sends(self) -> list[Send]:
-        """Return the sends by ascending step."""
-        ranks = [rank for rank in range(self.ranks) if rank != self.root]
-        return sorted((int(self.arrival[rank]) - 1, int(self.parent[rank]), rank) for rank in ranks)
+    def sends(self, arrivals: np.ndarray, root: int) -> list[Send]:
+        """Return the cheapest sends in time for the arrivals of one tree, by ascending step."""
+        sends = []
+        for rank in self._ranks.tolist():
+            if rank != root:
+                source = int(self._least[self._ranks, rank, arrivals, arrivals[rank]].argmin())
+                first, end = int(arrivals[source]), int(arrivals[rank])
+                sends.append((first + int(self.prices[first:end, source, rank].argmin()), source, rank))
+        return sorted(sends)
 
 
-def steady_tree(prices: np.ndarray, root: int, extra_levels: int) -> tuple[float, list[Send]] | None:
-    """Return the price and the sends of a cheap tree, with the level of each send as its step.
+def hops(joined: np.ndarray, root: int) -> np.ndarray:
+    """Return the number of links on a shortest path from `root` to each rank, -1 where there is none.
 
-    It is a cheapest arborescence, with other branches to ranks that have more than `extra_levels` levels more than a
-    breadth-first tree. ``prices[source, destination]``. None where a rank cannot be reached.
+    ``joined[source, destination]`` is True where a link leads.
     """
-    parents = cheapest_arborescence(prices, root)
-    if parents is None:
-        return None
-    most = _hops(np.isfinite(prices), root) + extra_levels
-    tree = _Tree(np.broadcast_to(prices, (most, *prices.shape)), root)
-    level = _levels(parents, root)
-    near = level <= most
-    tree.arrival[near], tree.parent[near] = level[near], parents[near]
-    return tree.completed()
+    distance = np.full(len(joined), -1)
+    distance[root] = 0
+    level = distance == 0
+    while level.any():
+        level = joined[level].any(axis=0) & (distance < 0)
+        distance[level] = distance.max() + 1
+    return distance
 
 
-def _hops(joined: np.ndarray, root: int) -> int:
-    """Return the greatest number of links on a shortest path from `root`; ``joined[source, destination]``."""
-    reached = np.arange(len(joined)) == root
-    hops = 0
-    while not reached.all():
-        reached |= joined[reached].any(axis=0)
-        hops += 1
-    return hops
-
-
-def _levels(parents: np.ndarray, root: int) -> np.ndarray:
+def levels(parents: np.ndarray, root: int) -> np.ndarray:
     """Return the level of each rank in a tree."""
     level = np.full(len(parents), -1)
     level[root] = 0

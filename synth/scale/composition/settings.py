@@ -1,0 +1,85 @@
+"""Limits of composed schedules, in one value for the whole engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CompositionSettings:
+    """Limits of the search for schedules composed of phases over boxes.
+
+    Attributes:
+        steps: Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely
+            proportional to them.
+        most_message_steps: Maximum number of steps of composed messages: schedules that are written out have too few
+            chunks to gain from more.
+        message_rounds: Rounds of such a schedule from which on more chunks gain little: rounding costs less than a
+            round in most steps.
+        message_chunks: Chunks of such a schedule from which on the paths over all rails of a box have several each.
+        most_placed: Maximum number of steps for which trees are placed in the steps.
+        extra_levels: Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
+        most_priced: Maximum of (steps + 1)^2 x ranks^2 for which trees are priced: their table takes 8 bytes an entry.
+        turns: Maximum number of turns of column generation for a number of steps.
+        fresh_turns: Number of turns of which one also begins with breadth-first trees.
+        slight: Fraction below which savings by further trees are not worth a larger program.
+        slow_turns: Number of turns of column generation that together must save as much.
+        varied_turns: Number of turns that add trees at prices about the best ones, for periods of trees.
+        variation: Standard deviation of the logarithms of these prices.
+        least_varied: The least of these prices, in relation to their mean, before they are varied.
+        most_period: Maximum number of trees of a unit in a period.
+        period_seeds: Number of searches for a period of one size.
+        periods_tried: Maximum number of searches for a period.
+        exchanges: Maximum number of exchanges of a tree in the search for a period.
+        breakout: Number of exchanges after which excess loads weigh more.
+        descent_passes: Passes over all ranks, forwards and backwards, in which a tree is improved in one turn.
+        idle_price: Price of each resource in relation to that of one of average use. It keeps trees from useless
+            detours over idle links.
+        many_columns: Columns of the linear program above which the templates that carried no data at fewer steps are
+            left out.
+        most_columns: Maximum number of columns of the linear program, which takes a few seconds then.
+        ramp: Steps before and after the segment of equal steps of a long schedule, beyond the longest chain of phases.
+        most_compared: Maximum number of different resources that are compared with each other.
+        most_separate: Maximum number of blocks that have templates of their own; of more blocks the chunks move
+            together.
+        most_tries: Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones,
+            multiples of that in which the linear program has whole rounds, and some at even ratios.
+        few_tries: Maximum number of chunks, or periods, up to which each number is tried: a number of periods may fit
+            where its neighbours lose a round in each step.
+        rounds_tried: Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds.
+        fewer_chunks: By how many chunks less than such shares amount to it is tried to round them.
+    """
+
+    steps: tuple[int, ...] = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512)
+    most_message_steps: int = 16
+    message_rounds: int = 64
+    message_chunks: int = 64
+    most_placed: int = 12
+    extra_levels: tuple[int, ...] = (5, 12)
+    most_priced: int = 1 << 22
+    turns: int = 60
+    fresh_turns: int = 3
+    slight: float = 1e-3
+    slow_turns: int = 10
+    varied_turns: int = 40
+    variation: float = 0.5
+    least_varied: float = 0.2
+    most_period: int = 24
+    period_seeds: int = 2
+    periods_tried: int = 8
+    exchanges: int = 20_000
+    breakout: int = 200
+    descent_passes: int = 2
+    idle_price: float = 1e-3
+    many_columns: int = 1_000
+    most_columns: int = 2_000
+    ramp: int = 4
+    most_compared: int = 500
+    most_separate: int = 16
+    most_tries: int = 240
+    few_tries: int = 300
+    rounds_tried: tuple[float, ...] = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+    fewer_chunks: int = 12
+
+
+SETTINGS = CompositionSettings()

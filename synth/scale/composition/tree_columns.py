@@ -1,0 +1,121 @@
+"""Column generation over trees that are placed in the steps.
+
+    minimise sum of r_t   over   x[tree] >= 0 with sum of weight * x = 1 for every unit,
+                                 sum of load[k, t] x <= capacity[k] r_t for every resource k and step t
+
+The restricted master program is solved in its dual form, where a new tree is a new row, so that the dual simplex method
+goes on from the last basis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from synth.scale.composition.phases import Template
+from synth.scale.composition.pipelining_lp import TOLERANCE
+from synth.scale.composition.settings import SETTINGS
+from synth.solvers.column_generation import SmoothedPrices, generate_columns
+from synth.solvers.linear_program import LinearProgram
+from synth.solvers.processes.deadline import check_deadline
+
+# Called with ``prices[resource, step]``, yields cheap trees.
+Search = Callable[[np.ndarray], Iterator[Template]]
+
+
+class TreeColumns:
+    """The restricted master program and its trees.
+
+    Attributes:
+        trees: the trees so far, in the order in which they were added.
+        value: rounds per chunk, after `generate`.
+        prices: ``prices[resource, step]`` of a chunk's load, after `generate`.
+    """
+
+    def __init__(
+        self, capacity: np.ndarray, steps: int, units: Sequence[int], loads: Callable[[Template], np.ndarray]
+    ) -> None:
+        """Prepare the program without trees; `loads` returns ``loads[resource, step]`` of a tree."""
+        self._loads = loads
+        self._even = np.repeat(1 / (len(capacity) * capacity[:, None]), steps, axis=1)
+        self.trees: dict[Template, None] = {}
+        self.value, self.prices = np.inf, self._even
+        count = self._even.size
+        self._column = {unit: count + i for i, unit in enumerate(units)}
+        self._program = LinearProgram([0.0] * count + [-1.0] * len(units))
+        for t in range(steps):
+            row = {k * steps + t: float(c) for k, c in enumerate(capacity)}
+            self._program.add_rows([(None, row, 1.0)])
+        self._rows: list[tuple[None, dict[int, float], float]] = []
+        self._costs: dict[int, list[np.ndarray]] = {unit: [] for unit in units}
+        self._shares: list[float] = []
+
+    def add(self, trees: Iterable[Template]) -> int:
+        """Add those trees that are new; return their number."""
+        before = len(self.trees)
+        for tree in trees:
+            if tree not in self.trees:
+                self.trees[tree] = None
+                flat = self._loads(tree).ravel()
+                row = {int(i): -float(flat[i]) for i in np.flatnonzero(flat)}
+                self._rows.append((None, row | {self._column[tree.unit]: float(tree.weight)}, 0.0))
+                self._costs[tree.unit].append(flat / tree.weight)
+        return len(self.trees) - before
+
+    def generate(self, search: Search) -> bool:
+        """Add trees of `search` while they save rounds; return False where there is no solution."""
+        self.add(search(self._even))
+        smoothed = SmoothedPrices(self._even)
+        values: list[float] = []
+
+        def price(prices: np.ndarray) -> int:
+            added = self.add(search(prices))
+            smoothed.update(prices, self._least_cost(prices))
+            return added
+
+        def stop() -> bool:
+            check_deadline()
+            values.append(self.value)
+            before = values[-1 - SETTINGS.slow_turns] if len(values) > SETTINGS.slow_turns else np.inf
+            slight = 1 - SETTINGS.slight
+            return before * slight < self.value or self.value * slight < smoothed.bound
+
+        pricers = (lambda: price(smoothed.smooth(self.prices)), lambda: price(self.prices))
+        return generate_columns(self._solve, stop, pricers, SETTINGS.turns).ending != "unsolved"
+
+    def vary(self, search: Search) -> None:
+        """Add trees that are cheap at prices about the master's. They make other sums of loads possible."""
+        random = np.random.default_rng(0)
+        prices = np.maximum(self.prices, SETTINGS.least_varied * self.prices.mean())
+        for _ in range(SETTINGS.varied_turns):
+            check_deadline()
+            self.add(search(prices * np.exp(SETTINGS.variation * random.standard_normal(prices.shape))))
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each of `trees` after `generate`, 0 of later ones."""
+        return self._shares + [0.0] * (len(self.trees) - len(self._shares))
+
+    def used(self) -> list[Template]:
+        """Return the trees that carry data."""
+        return [tree for tree, share in zip(self.trees, self._shares, strict=False) if share > TOLERANCE]
+
+    def _solve(self) -> bool:
+        if not all(self._costs.values()):
+            return False
+        self._program.add_rows(self._rows)
+        self._rows = []
+        solved = self._program.solve()
+        if solved is None:
+            return False
+        value, x, duals = solved
+        self.value = -value
+        self.prices = np.maximum(np.array(x[: self._even.size]).reshape(self._even.shape), 0.0)
+        self._shares = [max(0.0, -dual) for dual in duals[self._even.shape[1] :]]
+        return True
+
+    def _least_cost(self, prices: np.ndarray) -> float:
+        """Return the sum over the units of the least price of a chunk, on the trees so far."""
+        flat = prices.ravel()
+        return sum(float((np.array(loads) @ flat).min()) for loads in self._costs.values())
