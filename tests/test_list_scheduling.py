@@ -82,7 +82,7 @@ def test_the_planned_time_of_an_allgather_is_what_the_executor_takes(network, ch
 )
 def test_allgathers_of_small_sizes_are_faster_than_te_ccls(machine, size, teccl):
     network = api.topology(TECCL / f"{machine}.yaml").network()
-    made = schedule_for_size(network, collective("allgather", network.ranks), size, 8)
+    made = list_schedule(network, collective("allgather", network.ranks), 1, size / network.ranks, 8).schedule
     replay.schedule(made)
     assert executed(made, size) <= teccl
 
