@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
+from synth.api import tuning
 from synth.catalog.tuner.cost_model import STEP_OVERHEAD
 from synth.catalog.tuner.cost_terms import shape
 from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
@@ -15,6 +16,7 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.checked_lowering import lower
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.runtime.reference.executor import Reference
+from synth.view import algorithm_times
 
 KB = 1 << 10
 
@@ -78,7 +80,7 @@ def test_programs_that_are_far_behind_or_too_long_are_not_run():
     assert kept(64) == late.model.seconds(shape(direct), "LL", 1, 64)
     assert far(64) == late.model.seconds(shape(ring), "Simple", 1, 64)
     assert none(64) is None
-    assert late.not_run == {direct}
+    assert {(one.schedule, one.instances) for one in late.not_run} == {(direct, 1), (direct, 2)}
 
 
 def test_messages_have_their_cost_in_the_nominal_model_too():
@@ -110,6 +112,16 @@ def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous
     assert {"ring", "direct"} & times[0].keys()
     assert all(times[1][label] >= times[0][label] + 10e-6 for label in times[0].keys() & times[1].keys())
     assert [row["seconds"] for row in free["candidates"]] == sorted(row["seconds"] for row in free["candidates"])
+
+
+def test_the_times_of_what_was_too_late_to_run_are_said_to_be_of_synchronous_steps():
+    frontier = of_direct("full:4", "allgather")
+    words = "too long or too late to run, predicted by synchronous steps"
+    for seconds, late in ((600.0, False), (0.0, True)):
+        rows = tuning.times_at(frontier, 1024, seconds=seconds)
+        assert rows[0].late == late and (late or not any(row.late for row in rows))
+        sentences = " ".join(algorithm_times.report(rows, 1024).sentences)
+        assert (words in sentences) == late
 
 
 def test_a_cost_per_message_without_a_size_is_refused():

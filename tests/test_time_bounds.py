@@ -87,6 +87,11 @@ def test_a_switch_is_passed_in_no_time_but_the_latencies_of_its_links() -> None:
     assert time_bound(machine, "allreduce", [1 << 20]).rows[0].microseconds > 0
 
 
+def test_a_value_that_makes_no_claim_is_not_verified() -> None:
+    with pytest.raises(UsageError, match="a Sat is not verified; give a frontier"):
+        api.verify(api.solve("ring:4", "allgather", 1, 2, 2))  # pyright: ignore[reportArgumentType]
+
+
 def test_far_ranks_and_large_sizes_have_different_reasons() -> None:
     bound = synth.time_bound("ring:8", "allgather", ["1KB", "1GB"])
     assert [row.size for row in bound.rows] == [1024, 1 << 30]
@@ -98,6 +103,7 @@ def test_far_ranks_and_large_sizes_have_different_reasons() -> None:
 def test_every_document_verifies(task: str) -> None:
     bound = api.time_bound("dgx1", task, [1 << 10, 1 << 20, 1 << 30])
     lines = api.verify(json.loads(json.dumps(bound.to_json())))
+    assert api.verify(bound) == lines
     assert len(lines) == 4 and all("certificate checked" in line for line in lines[:3])
     times = [row.microseconds for row in bound.rows]
     assert times == sorted(times) and times[0] > 0

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.errors import FormatError, SynthError, VerificationError
+from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -72,19 +73,25 @@ def save_schedules(
         yield i, name
 
 
-def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule, proof: Path | None = None) -> list[str]:
-    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing
-    established.
+def verify(
+    given: str | Path | dict | ParetoFrontier | SynchronousSchedule | TimeBound, proof: Path | None = None
+) -> list[str]:
+    """Replay and re-check a schedule, frontier, bound in time or refutation, from a file or a value; one line for each
+    thing established.
 
     `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
-    what is wrong, FormatError for a file that is none of these.
+    what is wrong, FormatError for a file that is none of these, UsageError for another value.
     """
     from synth.checker.documents.dispatch import check_document
 
     if isinstance(given, str | Path | dict):
         return check_document(given, proof, _named_machine)
-    if isinstance(given, Schedule):
+    if isinstance(given, Schedule | TimeBound):
         return check_document(given.to_json(), proof, _named_machine)
+    if not isinstance(given, ParetoFrontier | SynchronousSchedule):
+        raise UsageError(
+            f"a {type(given).__name__} is not verified; give a frontier, a schedule, a TimeBound, a document or a file"
+        )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if isinstance(given, SynchronousSchedule):

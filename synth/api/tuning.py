@@ -31,14 +31,14 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
-from synth.model.tuning_plan import OURS, Plan
+from synth.model.tuning_plan import OURS, Algorithm, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_model import TimeModel
     from synth.catalog.tuner.measurements import Measurement
-    from synth.catalog.tuner.predicted_times import PredictedTimes
+    from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
     from synth.pareto.events import Listener
@@ -128,8 +128,8 @@ def times_at(
     """Return the predicted time at `size` bytes of every point and baseline in each protocol, by rising time.
 
     They are the candidates of `synth tune`, by runs of the reference executor; `per_send` is the cost of a message at
-    either end. After `seconds` of wall time no further program is run, and what was not run is left to the nominal
-    model.
+    either end. After `seconds` of wall time no further program is run; what was not run is left to the nominal model,
+    and its row is `late`.
     """
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -137,16 +137,22 @@ def times_at(
     root = collective.roots[0] if len(collective.roots) == 1 else None
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
     request = TuningRequest(sizes=(size,), per_send=per_send)
-    rows = []
-    for one in _offers(work, request, "", _facts(work, None), SearchOptions(time.monotonic() + seconds)).candidates:
+    found: list[tuple[Algorithm, float]] = []
+    offers = _offers(work, request, "", _facts(work, None), SearchOptions(time.monotonic() + seconds))
+    for one in offers.candidates:
         if one.algorithm.backend != OURS:
             continue
         algorithm = one.algorithm
         divisor = algorithm.divisor * 4
         predicted = one.predicted(-(-size // divisor) * divisor) if one.predicted else None
         if predicted is not None:
-            label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
-            rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted))
+            found.append((algorithm, predicted))
+    not_run = {(variant.schedule, variant.protocol, variant.instances) for variant in offers.not_run}
+    rows = []
+    for algorithm, predicted in found:
+        label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
+        late = (algorithm.schedule, algorithm.protocol, algorithm.instances) in not_run
+        rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, late))
     return sorted(rows, key=lambda row: row.seconds)
 
 
@@ -186,14 +192,14 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
 class _Offers(NamedTuple):
     """Choices of a plan: candidates, notes, the model that predicts times, and measurements of the candidates.
 
-    `not_run`: the schedules that were too long to run, known when times have been asked for.
+    `not_run`: the variants that were too long or too late to run, known when times have been asked for.
     """
 
     candidates: list[TunerCandidate]
     notes: tuple[str, ...]
     model: TimeModel | None
     measured: tuple[Measurement, ...]
-    not_run: set[Schedule]
+    not_run: set[Variant]
 
 
 def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | None, search: SearchOptions) -> _Offers:
@@ -234,7 +240,8 @@ def _answer(
     answer = tune.choose_algorithms(question, offers.candidates, offers.model)
     notes = (*work.notes, *offers.notes, *answer.notes)
     if offers.not_run:
-        notes += (f"{counted(len(offers.not_run), 'schedule')} too long to run, predicted by synchronous steps",)
+        schedules = {variant.schedule for variant in offers.not_run}
+        notes += (f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps",)
     return answer._replace(notes=notes), offers.model, offers.measured
 
 

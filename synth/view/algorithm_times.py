@@ -13,12 +13,17 @@ SHOWN = 10  # algorithms in the table, the fastest first; the document has all
 
 
 class AlgorithmTime(NamedTuple):
-    """An algorithm in one protocol and number of instances, and its predicted seconds."""
+    """An algorithm in one protocol and number of instances, and its predicted seconds.
+
+    `late`: its program was too long or too late to run, so that the time is of synchronous steps. Those of algorithms
+    far behind are always.
+    """
 
     label: str
     protocol: str
     instances: int
     seconds: float
+    late: bool = False
 
 
 def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
@@ -37,5 +42,7 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
              f"{number(best.seconds * 1e6)} µs"]  # fmt: skip
     if len(fastest) > SHOWN:
         lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
+    if late := [row.label for row in fastest.values() if row.late]:
+        lines.append(f"{', '.join(late)}: too long or too late to run, predicted by synchronous steps")
     lines.append("steps are no barriers there; protocols as NCCL's own model counts them, as in `synth tune`")
     return Report("", columns, tuple(table), tuple(lines))

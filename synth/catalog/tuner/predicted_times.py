@@ -46,7 +46,8 @@ class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
     `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
-    been run by then are not run any more. `model` is the nominal model.
+    been run by then are not run any more. `model` is the nominal model. `not_run`: the variants that were too long or
+    too late to run, known when times have been asked for.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class PredictedTimes:
         self._variants: list[Variant] = []
         self._networks: dict[str, Network] = {}
         self._least = cache(self._least_nominal)
-        self.not_run: set[Schedule] = set()
+        self.not_run: set[Variant] = set()
 
     def add(self, variant: Variant) -> Predict:
         """Add a variant. Returns its time as a function of the size, to be called when all variants are added."""
@@ -93,7 +94,7 @@ class PredictedTimes:
             raise
         except SynthError:
             pass
-        self.not_run.add(schedule)
+        self.not_run.add(variant)
         return None
 
     def slower(self, protocol: str) -> Network:
