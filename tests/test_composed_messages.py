@@ -7,16 +7,16 @@ from fractions import Fraction
 from itertools import islice
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
-from synth.cli import root
+from synth.frontiers import engine_choice
 from synth.frontiers.incumbents import find_incumbents
 from synth.model.collective import collective, pattern
+from synth.pareto.events import Options, SweepInterrupted
 from synth.program import analysis, checked_lowering
 from synth.scale.composition.compose import composed_messages
 from synth.topologies import topology
@@ -110,12 +110,14 @@ def test_the_first_rows_have_composed_messages_where_direct_sends_are_worse():
     assert rows.points()[-1].rounds_per_chunk < without.points()[-1].rounds_per_chunk
 
 
-def test_the_command_line_prints_composed_messages(tmp_path):
-    file = tmp_path / "f.json"
-    found = CliRunner().invoke(
-        root, ["pareto", "--topo", "dgx-a100*2", "--coll", "alltonext", "--max-steps", "4",
-               "--time-limit", "2s", "--fresh", "-o", str(file)],
-    )  # fmt: skip
-    assert found.exit_code in (0, 4), found.output
-    assert '"boxes: ' in file.read_text()
-    assert CliRunner().invoke(root, ["verify", str(file)]).exit_code == 0
+def test_composed_messages_are_rows_before_any_solver_is_asked():
+    def listen(event):
+        if event.kind == "point" and event.point.construction.startswith("boxes: "):
+            raise KeyboardInterrupt
+
+    query = engine_choice.Query(topology("fully-connected:3*2"), collective("alltonext", 6), Options(), fresh=True)
+    with pytest.raises(SweepInterrupted) as stop:
+        engine_choice.synthesize(query, listen)
+    kept = stop.value.frontier
+    assert any(point.construction.startswith("boxes: ") for point in kept.points)
+    api.verify(kept)
