@@ -61,6 +61,20 @@ def test_what_is_no_cost_is_refused_in_one_line(text, said):
     assert said in " ".join(done.stderr.replace("│", " ").split())
 
 
+def test_functions_take_a_cost_as_text():
+    asked = {"size": 1024, "topology": "full:2", "bound": False}
+    program = api.baseline("direct", "full:2", "alltoall")
+    costs = ("0.3us", MessageCost.parse("0.3us"))
+    first, second = (api.run(program, per_send=cost, **asked).execution.picoseconds for cost in costs)
+    assert first == second
+    first, second = (api.tune("full:2", "alltoall", [1024], per_send=cost, dividing=False) for cost in costs)
+    assert first.tables == second.tables
+    with pytest.raises(UsageError, match=r"per_send: '0\.3' has no unit"):
+        api.run(program, per_send="0.3", **asked)
+    with pytest.raises(UsageError, match="per_send: '-1us' is negative"):
+        api.tune("full:2", "alltoall", [1024], per_send="-1us")
+
+
 def test_one_message_costs_both_ends():
     """Two ranks exchange a message: o to send it, bytes/β, α, o to receive it."""
     assert time("direct", "full:2", "alltoall", 8192) == COST + wire("full:2", 4096) + ALPHA + COST

@@ -69,7 +69,7 @@ def tune(
     root: int | None = TuningRequest.root,
     protocols: Sequence[str] = TuningRequest.protocols,
     instances: Sequence[int] = TuningRequest.instances,
-    per_send: MessageCost = TuningRequest.per_send,
+    per_send: MessageCost | str = TuningRequest.per_send,
     tolerance: float | None = TuningRequest.tolerance,
     dtype: str = TuningRequest.dtype,
     in_place: bool = TuningRequest.in_place,
@@ -84,13 +84,13 @@ def tune(
     Candidates are every point of the frontiers in every protocol and number of instances; ring, tree, direct and other
     `baselines`; the algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the
     same model. Without measurements and logs the cost model decides. The options are those of
-    synth.catalog.tuner.request.TuningRequest.
+    synth.catalog.tuner.request.TuningRequest; `per_send` may be text such as ``0.3us``.
 
     Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
     """
     request = TuningRequest(
         topology, collective, tuple(sizes), frontiers, measured, catalog, logs, baselines, root, protocols, instances,
-        per_send, tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
+        MessageCost.of(per_send), tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from synth.errors import UsageError
 from synth.model.rational import rational, show
 from synth.program.program import PROTOCOLS
 
@@ -47,6 +48,16 @@ class MessageCost:
         if len(self.by_protocol) == len(PROTOCOLS) and len(costs) == 1:
             return f"{_text(costs.pop())}us"
         return ",".join(f"{name}={_text(cost)}us" for name, cost in self.by_protocol)
+
+    @staticmethod
+    def of(given: MessageCost | str) -> MessageCost:
+        """Return a cost that is given as a value or as text. Raises UsageError."""
+        if isinstance(given, MessageCost):
+            return given
+        try:
+            return MessageCost.parse(str(given))
+        except ValueError as error:
+            raise UsageError(f"per_send: {error}") from None
 
     @staticmethod
     def parse(text: str) -> MessageCost:

@@ -42,14 +42,14 @@ class Reference(FifoOptions):
     `network` gives the times; without one every event happens at time 0 and only the result counts. `local`: GB/s that
     one block can move, None for no limit; it applies to copies and sends alike. `delays`: a seed with which blocks, and
     the engines of port channels, pause at random. `trace`: record all events. `per_send`: the cost of a message at
-    either end (`message_costs`), for programs with FIFOs.
+    either end (`message_costs`), for programs with FIFOs, also as text such as ``0.3us``.
     """
 
     network: Network | None = None
     local: Fraction | None = None
     delays: int | None = None
     trace: bool = False
-    per_send: MessageCost = NO_COST
+    per_send: MessageCost | str = NO_COST
 
     def available(self) -> str | None:
         """Return None: the executor needs only NumPy."""
@@ -75,9 +75,10 @@ class Reference(FifoOptions):
             raise SynthError(
                 f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}"
             )
-        if self.per_send and self.network is None:
+        per_send = MessageCost.of(self.per_send)
+        if per_send and self.network is None:
             raise UsageError("a cost per message needs the times of the links: name the machine (--topo)")
-        if self.per_send and program.one_sided:
+        if per_send and program.one_sided:
             raise UsageError(f"{program.name} writes into other ranks' memory: messages with a cost go through FIFOs")
         layout = Layout(task, program.chunks)
         parts = cut(program, elements, call.kind, self)
@@ -107,7 +108,7 @@ class Reference(FifoOptions):
                 self.delays,
                 self._local if self.local else None,
                 self.trace,
-                self.per_send.picoseconds(self.protocol or program.protocol),
+                MessageCost.of(self.per_send).picoseconds(self.protocol or program.protocol),
             ),
         )
         with np.errstate(all="ignore"):
