@@ -145,7 +145,7 @@ def test_a_point_and_a_plan_are_compared_with_the_bound(capsys: pytest.CaptureFi
     frontier = synth.frontier("ring:4", "allgather", max_steps=2)
     bound = api.time_bound("ring:4", "allgather", 1 << 20).rows[0]
     tables.print_choice(frontier, 1 << 20, bound)
-    assert "no program takes less than 394 µs" in capsys.readouterr().out
+    assert "no program of messages between ranks takes less than 394 µs" in capsys.readouterr().out
     plan = api.tune("ring:4", "allgather", sizes=[1 << 10, 1 << 20], frontiers=[], time_limit=5)
     rows = plans.reports(plan, api.plan_bounds(plan))[1].rows
     assert all(float(row[-1]) >= 1 for row in rows) and float(rows[1][-2]) == 394

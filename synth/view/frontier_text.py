@@ -173,8 +173,8 @@ def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
     factor = number(seconds * 10**6 / float(bound.microseconds))
     said = "as much" if factor == "1" else f"{factor} times as much"
     return [
-        f"no program takes less than {number(bound.microseconds)} µs ({bound.reason}): the prediction is {said}; "
-        "`synth bound --size` has the certificate"
+        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs ({bound.reason}): the "
+        f"prediction is {said}; `synth bound --size` has the certificate"
     ]
 
 

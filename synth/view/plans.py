@@ -119,7 +119,7 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
         lines.append("best of library: the fastest of other libraries' own algorithms")
     if bound is None:
         return Report("", SIZES, tuple(rows), tuple(lines))
-    lines.append("µs at least: no program is faster on these links (`synth bound --size` has the certificates)")
+    lines.append("µs at least: no program of messages between ranks is faster here (`synth bound --size` certifies it)")
     return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))
 
 
