@@ -159,7 +159,23 @@ def test_after_the_deadline_the_shortest_and_the_best_point_are_kept(monkeypatch
     network, task = machine.network(), collective("allreduce", 4)
     frontier = multicast_frontier(machine, task, Frontier(network, task, ()), Options(time_limit=0))
     assert frontier is not None and [point.steps for point in frontier.points] == [2, 48]
-    assert [(interval.steps, interval.reason) for interval in frontier.open] == [(1, "time")]
+    left = (1, 3, 4, 6, 8, 12, 16, 24, 32)
+    assert [(interval.steps, interval.reason) for interval in frontier.open] == [(count, "time") for count in left]
+    api.verify(frontier.to_json())
+
+
+def test_after_the_deadline_points_without_multicast_are_kept(monkeypatch) -> None:
+    """They were replayed a second time, and left out where no time was left: the two tables contradicted each other."""
+    monkeypatch.setattr(multicast, "SETTINGS", MulticastSettings(least_seconds=0))
+    monkeypatch.setattr(multicast, "_of_one_switch", lambda *_: [])
+    machine = topology("switch:4:multicast=through")
+    plain = api.frontier("switch:4", "allreduce", max_steps=3)
+    assert isinstance(plain, Frontier) and len(plain.points) > 1
+    frontier = multicast_frontier(machine, collective("allreduce", 4), plain, Options(time_limit=0))
+    assert frontier is not None and not frontier.open
+    assert [(p.steps, p.rounds_per_chunk) for p in frontier.points] == [
+        (p.steps, p.rounds_per_chunk) for p in plain.points
+    ]
     api.verify(frontier.to_json())
 
 

@@ -58,7 +58,8 @@ SETTINGS = MulticastSettings()
 class _Candidate:
     """A schedule of about so many sends that is made when it is asked for.
 
-    `make` returns None where it is too long to write out.
+    `make` returns None where it is too long to write out. `same_bits`: whether sums have the same bits on all ranks, of
+    a schedule that has been replayed, else None.
     """
 
     steps: int
@@ -66,6 +67,7 @@ class _Candidate:
     sends: int
     construction: str
     make: Callable[[], Schedule | None]
+    same_bits: bool | None = None
 
 
 def with_multicast(found: F, machine: Topology, collective: Collective, options: Options) -> F:
@@ -126,19 +128,18 @@ def multicast_frontier(
     except KeyboardInterrupt:
         reason = "interrupted"
     points, late = _points(candidates, bound, options, deadline)
-    if late is not None:
-        stopped, reason = min(late, late if stopped is None else stopped), reason or "time"
+    left_open = sorted({*late} if stopped is None else {stopped, *late})
     value = points[-1].rounds_per_chunk if points else None
     complete = len(points) == 1 and value == bound.value and points[0].steps == steps.value
-    undecided: tuple[Open, ...] = ()
-    if reason and stopped is not None and value != bound.value:
-        best = min((point.rounds_per_chunk for point in points if point.steps <= stopped), default=None)
-        undecided = (Open(stopped, bound.value, best, reason, bound.certificate),)
+    undecided: list[Open] = []
+    for count in left_open if value != bound.value else []:
+        best = min((point.rounds_per_chunk for point in points if point.steps <= count), default=None)
+        undecided.append(Open(count, bound.value, best, reason or "time", bound.certificate))
     found = Frontier(
         network,
         collective,
         points,
-        undecided,
+        tuple(undecided),
         complete=complete,
         bounds=((0, steps), (None, bound)),
         labels=machine.labels,
@@ -161,9 +162,11 @@ def _plain_candidates(plain: ParetoFrontier, network: Network, collective: Colle
             except SynthError:
                 return None
 
+        exact = isinstance(plain, Frontier)
         sends = least_sends(point, collective)
-        if isinstance(plain, Frontier) or sends <= FRONTIER.max_sends:
-            yield _Candidate(point.steps, point.rounds_per_chunk, sends, point.construction, make)
+        if exact or sends <= FRONTIER.max_sends:
+            alike = point.same_bits if exact else None
+            yield _Candidate(point.steps, point.rounds_per_chunk, sends, point.construction, make, alike)
 
 
 def _of_one_switch(network: Network, collective: Collective, options: Options) -> Iterator[_Candidate]:
@@ -204,11 +207,11 @@ def _of_parts(
 
 def _points(
     candidates: Iterable[_Candidate], bound: LowerBound, options: Options, deadline: Deadline
-) -> tuple[tuple[Point[Schedule], ...], int | None]:
+) -> tuple[tuple[Point[Schedule], ...], list[int]]:
     """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps.
 
-    Those of few sends are made first. After the `deadline` no more are made but one of the least R/C. The second value
-    is the least number of steps of those that are left out, or None.
+    Those of few sends are replayed first. After the `deadline` no more are but one of the least R/C. The second value
+    has the numbers of steps of those that are left out.
     """
     rows = sorted(candidates, key=lambda row: (row.steps, row.rounds_per_chunk))
     made: dict[int, Point[Schedule]] = {}  # by the id of the row
@@ -217,7 +220,7 @@ def _points(
         missing = [i for i in front if id(rows[i]) not in made]
         wanted = missing
         if made and deadline.over:
-            wanted = [i for i in missing if i == front[-1]]
+            wanted = [i for i in missing if i == front[-1] or rows[i].same_bits is not None]
         if not wanted:
             break
         i = min(wanted, key=lambda i: rows[i].sends)
@@ -226,8 +229,8 @@ def _points(
             del rows[i]
         else:
             made[id(rows[i])] = point
-    late = rows[missing[0]].steps if missing else None
-    return tuple(made[id(rows[i])] for i in front if id(rows[i]) in made), late
+    points = tuple(made[id(rows[i])] for i in front if id(rows[i]) in made)
+    return points, [rows[i].steps for i in missing]
 
 
 def _nondominated(rows: Sequence[_Candidate]) -> list[int]:
@@ -244,9 +247,11 @@ def _point(candidate: _Candidate, bound: LowerBound, options: Options) -> Point[
     schedule = candidate.make()
     if schedule is None:
         return None
-    alike = same_bits(schedule)
+    alike = candidate.same_bits
+    if alike is None:
+        alike = same_bits(schedule)
+        replay.schedule(schedule)
     if options.same_bits and not alike:
         return None
-    replay.schedule(schedule)
     status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
     return Point.of(schedule, bound, status, candidate.construction, alike)
