@@ -13,11 +13,11 @@ CODE = '''
 from dataclasses import dataclass
 
 from synth.solvers.cadical import Cadical
-from synth.encodings.step import Step
+from synth.encodings.step import StepEncoding
 from synth.model.outcome import Unknown
 
 
-class Mine(Step):
+class Mine(StepEncoding):
     """An encoding: apply and invert."""
 
 

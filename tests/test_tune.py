@@ -529,6 +529,7 @@ class Clock:
 @pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
 def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, collectives):
     clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))
+    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: [])  # by another clock
     api.tune("dgx1", collectives, SIZES[::6], dividing=True, time_limit=60)
     assert clock.now <= 160.001
     assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
