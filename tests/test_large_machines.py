@@ -13,6 +13,7 @@ from synth.checker.schedule import compressed_replay, replay
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.scale_frontier import ScaleFrontier
+from synth.scale import search
 from synth.scale.frontier_points import compressed
 from synth.scale.search import frontier
 from synth.topologies import modify, topology
@@ -51,7 +52,7 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     ("dgx1", "allreduce", Fraction(600, 7)), ("dgx1", "alltoall", 75), ("torus:8x8", "alltoall", 1),
 ])  # fmt: skip
 def test_known_rates(name, collective, gbps):
-    assert frontier(topology(name), collective).bound_gbps == gbps
+    assert search.bound(topology(name), collective).bound_gbps == gbps
 
 
 def test_tori_have_one_point_and_it_is_optimal():

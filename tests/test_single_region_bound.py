@@ -78,7 +78,7 @@ def test_the_best_of_all_cuts_and_partitions(given):
     assert found.bound == said if not given.switches else found.bound >= said
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(machines())
 def test_no_less_than_broadcast_and_reduce_say(given):
     value = search.bound(given, "allreduce").bound

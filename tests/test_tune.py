@@ -300,7 +300,13 @@ def test_several_collectives_make_one_plan(folder):
 ALLREDUCE = made("direct", "ring", topology="dgx1", collective="allreduce")  # 8 and 48 chunks
 
 
-def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time():
+@pytest.fixture
+def no_list_schedules(monkeypatch):
+    """Candidates are the given points and the baselines alone."""
+    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: [])
+
+
+def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_list_schedules):
     """It was left out, and what is three times slower was chosen without loss."""
     plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30], protocols=["Simple"]))
     (table,) = plan.tables
@@ -341,7 +347,7 @@ def test_where_nothing_is_predicted_of_the_library_nothing_is_left_to_it(folder)
     ("machine", "protocols"),
     [("dgx1", {"Simple", "LL", "LL128"}), ("grid:2x2", {"Simple", "LL"}), ("pcie.txt", {"Simple", "LL"})],
 )
-def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, machine, protocols):
+def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, no_list_schedules, machine, protocols):
     """Whatever the file of the machine is called: it was believed to be a DGX-1 where it had that name."""
     Path("pcie.txt").write_text(PCIE)
     plan = sound(api.tune(Path(machine) if "." in machine else machine, "alltoall", dividing=False))
@@ -527,14 +533,13 @@ class Clock:
 
 
 @pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
-def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, collectives):
-    clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))
-    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: [])  # by another clock
-    api.tune("dgx1", collectives, SIZES[::6], dividing=True, time_limit=60)
+def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, no_list_schedules, collectives):
+    clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))  # list schedules go by another clock
+    api.tune("dgx1", collectives, SIZES[::6], protocols=["Simple"], dividing=True, time_limit=60)
     assert clock.now <= 160.001
     assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
     clock.asked.clear()
-    api.tune("dgx1", collectives, SIZES[::6], dividing=True)
+    api.tune("dgx1", collectives, SIZES[::6], protocols=["Simple"], dividing=True)
     assert clock.asked[: len(collectives)] == [None] * len(collectives)
 
 
