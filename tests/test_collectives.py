@@ -4,9 +4,11 @@ from fractions import Fraction
 
 import pytest
 
+from synth.catalog.jobs.job_file_reader import load as read_job
 from synth.errors import FormatError, SynthError, UsageError
-from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
 from synth.model.collective_files import load
+from synth.topologies.process_group_files import load as load_groups
 
 SIZES = {"allgatherv": [1, 2, 0, 3], "reduce-scatterv": [1, 2, 0, 3], "alltoallv": [[0, 1, 2, 0]] * 4}
 
@@ -61,6 +63,33 @@ def test_reversal():
     assert not collective("allreduce", 4).reversible
     assert not collective("scan", 4).reversible
     assert collective("reduce", 4).reversible
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        *[(name, "allreduce") for name in ("all_reduce", "all-reduce", "AllReduce", " ALL_REDUCE ", "ar")],
+        *[(name, "allgather") for name in ("all_gather", "all-gather", "AG")],
+        *[(name, "reduce-scatter") for name in ("reduce_scatter", "reducescatter", "ReduceScatter", "rs")],
+        *[(name, "alltoall") for name in ("all_to_all", "all-to-all", "a2a")],
+        *[(name, "allgatherv") for name in ("all_gather_v", "AllGatherV")],
+        ("send_recv", "sendrecv"),
+        ("bcast", "broadcast"),
+    ],
+)
+def test_a_name_is_taken_in_every_usual_spelling(written, name):
+    assert canonical_name(written) == name
+    if not name.endswith("v"):
+        assert collective(written, 4).name == name
+
+
+def test_files_take_the_spellings_of_the_command_line(tmp_path):
+    groups = tmp_path / "groups.yaml"
+    groups.write_text("groups: [{size: 4, collective: all_reduce}]\n")
+    assert {group.collective for group in load_groups(groups, 4)} == {"allreduce"}
+    job = tmp_path / "job.yaml"
+    job.write_text("topologies: [ring:3]\ncollectives: [all_gather, {name: Reduce_Scatter}]\n")
+    assert [row.name for row in read_job(job).collectives] == ["allgather", "reduce-scatter"]
 
 
 def test_scan_wants_prefixes():

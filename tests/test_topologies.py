@@ -368,6 +368,11 @@ SAME = [
     ("torus:04x4", "torus:4x4"),
     ("dgx1*2:cross=0+2", "dgx1-v100*2:cross=0+2"),
     ("dgx1*1", "dgx1-v100"),
+    ("dgx-h100x2", "dgx-h100*2"),
+    ("DGX1x2:cross=0+2", "dgx1*2:cross=0+2"),
+    ("pcie-4x2x3", "pcie-4x2*3"),
+    ("pcie-8x2", "pcie-8*2"),
+    ("mi300xX2", "mi300x*2"),
 ]
 
 
@@ -379,7 +384,20 @@ def test_spellings(written, meant):
         assert one == other
 
 
+def test_a_number_of_boxes_after_an_x_hides_no_name():
+    from synth.topologies.name_grammar import ALIASES, FAMILIES, MACHINES
+
+    names = {*MACHINES, *FAMILIES, *ALIASES}
+    assert "pcie-4x2" in names and topology("pcie-4x2").ranks == 8
+    for name in names:
+        stem, _, boxes = name.rpartition("x")
+        assert not (boxes.isdecimal() and stem in names), f"{name} is a name and a number of boxes of {stem}"
+
+
 BAD = [
+    ("dgx-h100x0", "number of boxes"),
+    ("dgx-h100x2*2", "unknown topology"),
+    ("nonex2", "unknown topology"),
     ("dgx3", "did you mean"),
     ("tours:4x4", "did you mean torus"),
     ("zzz", "synth list topologies"),

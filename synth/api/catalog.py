@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point
 from synth.errors import FormatError, SynthError
-from synth.model.collective import ALIASES
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule
 
@@ -29,12 +28,6 @@ def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
     from synth.catalog.store.store import Store
 
     return Store.open(path, create=create)
-
-
-def collective_name(name: str) -> str:
-    """The full name of a collective that may be given by an alias, in any case; one from a file has the name it was
-    given there."""
-    return ALIASES.get(name.lower(), name.lower())
 
 
 def machine_name(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from synth.errors import UsageError, unknown
-from synth.model.collective import ALIASES, COLLECTIVES, Collective
+from synth.model.collective import ALIASES, COLLECTIVES, Collective, canonical_name
 from synth.model.collective import collective as named_collective
 from synth.model.registry import load, table
 from synth.model.topology import Topology
@@ -69,7 +69,7 @@ def collective(
         from synth.model.collective_files import load
 
         return load(Path(name), ranks)
-    if str(name).lower() not in {*COLLECTIVES, *ALIASES}:
+    if canonical_name(str(name)) not in COLLECTIVES:
         return _plugin(str(name), ranks, roots, sizes)
     return named_collective(str(name), ranks, roots, sizes)
 

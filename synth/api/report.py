@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from synth.model.collective import canonical_name
+
 if TYPE_CHECKING:
     from synth.catalog.report import ReportSource
 
@@ -37,13 +39,12 @@ def report(
     """
     from importlib import metadata
 
-    from synth.api.catalog import collective_name
     from synth.catalog.report import ReportSelection, collect
     from synth.errors import UsageError
     from synth.view.page import html
 
     many = [given] if isinstance(given, str | Path) or not isinstance(given, Sequence) else list(given)
-    found = collect(many, ReportSelection(topology, collective_name(collective) if collective else None, verify))
+    found = collect(many, ReportSelection(topology, canonical_name(collective) if collective else None, verify))
     if not found.sheets:
         raise UsageError("there is nothing to report: no entry is kept there, or none of that topology and collective")
     made = f"made by synth {metadata.version('ccl-synth')}; works offline"

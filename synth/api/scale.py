@@ -86,7 +86,7 @@ def time_bound(
     except ValueError as error:
         raise UsageError(str(error)) from None
     by_name = isinstance(collective, str) and sizes is None and machine.ranks > WRITTEN
-    if by_name and str(collective).lower() in {*named.COLLECTIVES, *named.ALIASES}:
+    if by_name and named.canonical_name(str(collective)) in named.COLLECTIVES:
         name, root = flow_collective(machine, collective, roots)
         task: str | Collective = name
     else:

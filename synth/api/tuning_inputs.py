@@ -14,7 +14,7 @@ from synth.api import synthesis
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.errors import TooManySendsError, UsageError
-from synth.model.collective import Collective
+from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier, Point
 from synth.model.outcome import Sat
 from synth.model.schedule import Schedule
@@ -146,7 +146,7 @@ def works(
     if not asked:
         asked = [f.collective_name for f in frontiers]
         asked += [m.collective for m in held]
-    names = list(dict.fromkeys(asked))
+    names = list(dict.fromkeys(map(canonical_name, asked)))
     if not names:
         raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
     found = []
@@ -154,7 +154,7 @@ def works(
         sizes = [ranks, network and network.ranks]
         sizes += [f.machine.ranks for f in frontiers]
         count = next((size for size in sizes if size), None)
-        given = [f for f in frontiers if f.collective_name == name.lower() and root in (None, *f.roots)]
+        given = [f for f in frontiers if f.collective_name == name and root in (None, *f.roots)]
         written = [_replayed(f, search) for f in given]
         own = [f for f, _ in written]
         notes = tuple(note for _, lacking in written for note in lacking)

@@ -269,11 +269,18 @@ COLLECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "alltoallv": ("alltoall with a number of chunks per pair", ("sizes",)),
 }
 
-ALIASES = {
-    "ag": "allgather", "all-gather": "allgather", "ar": "allreduce", "all-reduce": "allreduce", "rs": "reduce-scatter",
-    "reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter", "all-to-all": "alltoall", "a2a": "alltoall",
-    "bcast": "broadcast", "all-to-next": "alltonext", "send-recv": "sendrecv",
-}  # fmt: skip
+# Short names; `canonical_name` reads them, and every name with or without separators.
+ALIASES = {"ag": "allgather", "ar": "allreduce", "rs": "reduce-scatter", "a2a": "alltoall", "bcast": "broadcast"}
+_SEPARATORS = str.maketrans("", "", "-_ ")
+_SPELLINGS = {name.translate(_SEPARATORS): name for name in COLLECTIVES} | ALIASES
+
+
+def canonical_name(name: str) -> str:
+    """Return the name in `COLLECTIVES` that `name` stands for, in any case and with any separators, or by an alias:
+    allreduce for all_reduce, All-Reduce or ar. Other names are returned in lower case.
+    """
+    key = name.strip().lower()
+    return _SPELLINGS.get(key.translate(_SEPARATORS), key)
 
 
 def collective(
@@ -284,8 +291,7 @@ def collective(
     `roots`: one root (default 0), or several for the multi-root ones. `sizes`: chunk counts per rank
     (allgatherv, reduce-scatterv) or per pair (alltoallv). Raises UsageError for an unknown name or a bad option.
     """
-    key = name.lower()
-    key = ALIASES.get(key, key)
+    key = canonical_name(name)
     if key not in COLLECTIVES:
         raise UsageError(unknown("collective", name, [*COLLECTIVES, *ALIASES], "collectives"))
     least = ranks * ranks if key in ("alltoall", "alltoallv") else ranks

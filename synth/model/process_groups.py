@@ -11,11 +11,11 @@ Groups may share ranks. A joint schedule moves *units* of equal bytes: each part
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from synth.errors import UsageError
-from synth.model.collective import Collective
+from synth.model.collective import Collective, canonical_name
 from synth.model.rational import gcd
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -70,6 +70,7 @@ def checked(groups: Sequence[Group], ranks: int) -> tuple[Group, ...]:
     """Return the groups as a tuple. Raises UsageError where one is no group of a machine of `ranks` ranks."""
     if not groups:
         raise UsageError("no groups given")
+    groups = [replace(group, collective=canonical_name(group.collective)) for group in groups]
     for i, group in enumerate(groups):
         where = f"group {i}"
         if group.collective not in COLLECTIVES:

@@ -1,6 +1,8 @@
 """The grammar of topology names: ``name[:sizes][*boxes][:key=value,...]``, in either case.
 
 dgx1      ring:8      torus:4x4      switch:8:units=12      dgx-a100*2      dgx1*2:cross=0+2+5+7
+
+A name without sizes also takes its number of boxes after an x, which no shell expands: dgx-a100x2 is dgx-a100*2.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ ALIASES = {
 PLUGIN_NIC = Nic(Fraction(25), NET_US)
 
 _SHAPE = re.compile(r"(?P<name>[^:*]+)(:(?P<sizes>[^:*=]+))?(\*(?P<boxes>[^:*]+))?(:(?P<options>[^:*]*=[^:*]*))?")
+_BOXES = re.compile(r"(?P<name>.+)x(?P<boxes>\d{1,6})")
 _SIZES = re.compile(r"\d{1,6}(x\d{1,6}){0,7}")
 
 
@@ -71,7 +74,11 @@ def topology(name: str) -> Topology:
             f"topology {name!r} is not of the form name[:sizes][*boxes][:key=value,...], such as torus:4x4 or "
             f"dgx-a100*2"
         )
-    key = ALIASES.get(shape["name"], shape["name"])
+    key, count = shape["name"], shape["boxes"]
+    by_x = _BOXES.fullmatch(key)
+    if by_x and count is None and not _known(key) and _known(by_x["name"]):
+        key, count = by_x["name"], by_x["boxes"]
+    key = ALIASES.get(key, key)
     entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
     sizes = _sizes(name, shape["sizes"])
     options = _options(name, shape["options"])
@@ -80,18 +87,18 @@ def topology(name: str) -> Topology:
     tail = [shape["options"]] if options else []
     full = ":".join(
         [
-            "*".join([":".join([key, *(["x".join(map(str, sizes))] if sizes else [])]), *_boxes(name, shape["boxes"])]),
+            "*".join([":".join([key, *(["x".join(map(str, sizes))] if sizes else [])]), *_boxes(name, count)]),
             *tail,
         ]
     )
     box = entry.build(sizes, own)
-    if shape["boxes"] is None:
+    if count is None:
         if across:
             raise UsageError(
                 f"topology {name!r}: {next(iter(across))}= is for clusters; say how many boxes, as in {key}*2"
             )
         return replace(box, name=full)
-    boxes = int(shape["boxes"])
+    boxes = int(count)
     if boxes == 1 and not across:
         return replace(box, name=full)
     return cluster(box, boxes, entry.nic, across, full)
@@ -104,6 +111,14 @@ def summaries() -> list[tuple[str, str]]:
         sizes = f"; {name}:{entry.sizes}" if entry.sizes else ""
         rows.append((name, entry.summary + sizes))
     return rows
+
+
+def _known(key: str) -> bool:
+    """Return True where `key` is the name or alias of a machine or family, built in or a plug-in's."""
+    from synth.model.registry import table
+
+    built_in = [*MACHINES, *FAMILIES, *ALIASES]
+    return key in built_in or key in table("topologies", built_in)
 
 
 def _plugin(key: str) -> TopologyBuilder:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import UsageError
-from synth.model.collective import ALIASES
+from synth.model.collective import canonical_name
 from synth.model.documents.text_file import text_of
 from synth.model.process_groups import COLLECTIVES, ROOTED, Group, checked
 from synth.topologies.file_reader import Fields, parse_json, parse_yaml
@@ -46,8 +46,7 @@ def read(doc: Any, file: str, ranks: int) -> tuple[Group, ...]:
 
 def _entry(fields: Fields, row: Any, place: str, ranks: int) -> list[Group]:
     row = fields.mapping(row, place, KEYS, ("collective",))
-    coll = fields.string(row["collective"], f"{place}.collective").lower()
-    coll = ALIASES.get(coll, coll)
+    coll = canonical_name(fields.string(row["collective"], f"{place}.collective"))
     if coll not in COLLECTIVES:
         fields.fail(f"{coll[:40]!r} is not run in groups; {', '.join(COLLECTIVES)} are", f"{place}.collective")
     size = fields.number(row["bytes"], f"{place}.bytes") if "bytes" in row else Fraction(1)

@@ -164,10 +164,9 @@ def _collective(read: LocatedFields, value: Any, place: str, folder: Path) -> Co
 
 def _collective_name(read: LocatedFields, name: Any, place: str) -> str:
     """Return the full name of a collective that is given by its name or an alias, in any case."""
-    from synth.model.collective import ALIASES, COLLECTIVES
+    from synth.model.collective import COLLECTIVES, canonical_name
 
-    key = read.string(name, place).lower()
-    key = ALIASES.get(key, key)
+    key = canonical_name(read.string(name, place))
     return read.choice(key, "collective", COLLECTIVES, place)
 
 

@@ -47,16 +47,17 @@ def ls(
     """
     from synth.api import catalog
     from synth.errors import UsageError
+    from synth.model.collective import canonical_name
 
     topo = None if topo is None else catalog.machine_name(topo)
     with catalog.open(db) as store:
         if size is not None:
             if topo is None or coll is None:
                 raise UsageError("--size is for one machine and collective: add --topo NAME and --coll NAME")
-            points = store.lookup(topo, catalog.collective_name(coll), size, ranks=count)
+            points = store.lookup(topo, canonical_name(coll), size, ranks=count)
             emit(lambda: [c.to_json() for c in points], lambda: print_choices(points), output, form)
             return 0
-        name = None if coll is None else catalog.collective_name(coll)
+        name = None if coll is None else canonical_name(coll)
         rows, damaged = catalog.listed(store, topo, name, state.lower() if state else None, count)
     emit(lambda: [row.to_json() for row in rows], lambda: print_rows(rows), output, form)
     for line in damaged:
