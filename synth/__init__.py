@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "bound": "synth.api",
+    "build": "synth.api",
     "collective": "synth.api",
     "export_program": "synth.api",
     "frontier": "synth.api",
@@ -41,6 +42,7 @@ _HOME = {
 if TYPE_CHECKING:
     from synth.api import (
         bound,
+        build,
         collective,
         export_program,
         frontier,
@@ -71,6 +73,7 @@ __all__ = [
     "SynthError",
     "Topology",
     "bound",
+    "build",
     "collective",
     "export_program",
     "frontier",

@@ -23,6 +23,7 @@ CLICK = (
     "allocations",
     "bench",
     "bound",
+    "build",
     "devices",
     "emulate",
     "explain",

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from synth.api import catalog
+from synth.api.build import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
@@ -26,6 +27,7 @@ __all__ = [
     "baseline",
     "bench",
     "bound",
+    "build",
     "build_catalog",
     "catalog",
     "catalog_table",

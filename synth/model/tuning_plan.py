@@ -2,7 +2,7 @@
 
     Algorithm  label backend schedule protocol instances divisor
     Range      low high order
-    Table      collective ranks root element ranges sizes chosen seconds best times
+    Table      collective ranks root element ranges sizes chosen seconds best times libraries
     Plan       topology algorithms tables source says labels kinds nodes model notes
 
 Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share`
@@ -84,6 +84,16 @@ class Range(NamedTuple):
     order: tuple[int, ...]
 
 
+class LibraryTimes(NamedTuple):
+    """Seconds of another library's algorithm, such as ``nccl-ring``, at each judged size in its best protocol there.
+
+    None: not known.
+    """
+
+    name: str
+    seconds: tuple[float | None, ...]
+
+
 def _excess(seconds: float | None, best: float | None) -> float | None:
     """(seconds - best) / best, at least 0; None where one is not known."""
     return None if seconds is None or not best else max(0.0, seconds / best - 1)
@@ -98,7 +108,7 @@ class Table:
     `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates,
     `ours[i]` and
     `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the
-    range's order. None: not known.
+    range's order. None: not known. `libraries`: the times of each algorithm of other libraries.
     """
 
     collective: str
@@ -113,6 +123,7 @@ class Table:
     ours: tuple[float | None, ...] = ()
     library: tuple[float | None, ...] = ()
     times: tuple[tuple[float | None, ...], ...] = ()
+    libraries: tuple[LibraryTimes, ...] = ()
 
     @property
     def losses(self) -> tuple[float | None, ...]:
@@ -143,6 +154,7 @@ class Table:
             "ours": list(self.ours),
             "library": list(self.library),
             "times": [list(row) for row in self.times],
+            "libraries": {name: list(seconds) for name, seconds in self.libraries},
             "losses": list(self.losses),
             "greatest_loss": max((x for x in self.losses if x is not None), default=None),
         }
@@ -164,6 +176,7 @@ class Table:
             tuple(doc.get("ours", ())),
             tuple(doc.get("library", ())),
             tuple(map(tuple, doc.get("times", ()))),
+            tuple(LibraryTimes(name, tuple(seconds)) for name, seconds in doc.get("libraries", {}).items()),
         )
 
 

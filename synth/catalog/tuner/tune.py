@@ -23,7 +23,7 @@ from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, ranges
 from synth.errors import SynthError
 from synth.model.number_text import number, size_text
-from synth.model.tuning_plan import OURS, Algorithm, Range, Table
+from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 
 TOLERANCE = 0.01
 # Ratio of neighbouring sizes at which predicted times are compared.
@@ -131,6 +131,7 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], 
         tuple(ours),
         tuple(library),
         tuple(times),
+        _libraries(considered, options, known),
     )
     return TunedTable(table, tuple(considered[k].algorithm for k in used), tuple(notes))
 
@@ -185,6 +186,22 @@ def _option(algorithm: Algorithm, curve: Curve, element: int) -> Option:
 
 def _least(options: Sequence[Option], group: Sequence[int], size: int) -> float | None:
     return min((time for k in group if (time := options[k].seconds(size)) is not None), default=None)
+
+
+def _libraries(
+    candidates: Sequence[TunerCandidate], options: Sequence[Option], sizes: Sequence[int]
+) -> tuple[LibraryTimes, ...]:
+    """Return the times at `sizes` of each algorithm of other libraries, the least of its protocols."""
+    groups: dict[str, list[int]] = {}
+    for k, candidate in enumerate(candidates):
+        algorithm = candidate.algorithm
+        if algorithm.backend != OURS:
+            kind = dict(algorithm.options).get("algorithm")
+            groups.setdefault(f"{algorithm.backend}-{kind}" if kind else algorithm.label, []).append(k)
+    found = []
+    for name, group in groups.items():
+        found.append(LibraryTimes(name, tuple(_least(options, group, size) for size in sizes)))
+    return tuple(found)
 
 
 def _considered(

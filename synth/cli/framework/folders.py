@@ -1,58 +1,29 @@
-"""Write a folder of files for a runtime: completely or not at all, with no file that the runtime must not read."""
+"""Write a folder of files for a runtime, and print what was written."""
 
 from __future__ import annotations
 
-import re
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.cli.framework.output import note, write
-from synth.errors import SynthError
+from synth.cli.framework.output import note
 
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
 
 
 def check(folder: Path) -> None:
-    """Refuses a folder that holds anything but an earlier export, which is replaced. Raises SynthError."""
-    if folder.exists() and not folder.is_dir():
-        raise SynthError(f"cannot write {folder}: it is a file, and this writes a folder")
-    paths = folder.iterdir() if folder.is_dir() else ()
-    strange = sorted(path.name for path in paths if not _ours(path))
-    if strange:
-        raise SynthError(f"{folder} holds {strange[0]}; a runtime would read that too, so give a new or empty folder")
+    """Refuse a folder that holds anything but an earlier export. Raises SynthError."""
+    from synth.export import export_folder
 
-
-def _ours(path: Path) -> bool:
-    return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.(py|hpp)", path.name) is not None
+    export_folder.check(folder)
 
 
 def write_all(folder: Path, result: ExportResult, env: Callable[[str, Sequence[str]], str]) -> None:
-    """The files into `folder` in one move; the variables (of the folder's path and its files) and the notes beside it.
+    """Write the files as `export_folder.write_folder` does, and say so. Raises SynthError."""
+    from synth.export import export_folder
 
-    Raises SynthError.
-    """
-    check(folder)
     folder = folder.absolute()
-    try:
-        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            fresh.chmod(0o755)
-            for name, text in result.files:
-                (fresh / name).write_text(text)
-            old = fresh.with_name(fresh.name + ".old")
-            if folder.exists():
-                folder.rename(old)
-            fresh.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    except OSError as error:
-        raise SynthError(f"cannot write {folder}: {error.strerror or error}") from error
-    write(folder.with_name(folder.name + ".env"), env(str(folder), result.env))
-    write(folder.with_name(folder.name + ".md"), result.notes)
+    export_folder.write_folder(folder, result, env)
     count = "1 file" if len(result.files) == 1 else f"{len(result.files)} files"
     note(f"wrote {count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import click
 
 from synth.errors import SynthError
+from synth.model.documents.whole_file import write as write
 
 
 def emit(document: Callable[[], Any], table: Callable[[], None], output: str | None, form: str | None) -> None:
@@ -52,28 +51,6 @@ def captured(table: Callable[[], None]) -> str:
     return captured.getvalue()
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """`content` into `path` through a temporary file beside it: readers see the old file or the new one, never half of
-    it."""
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        if path.exists() and not path.is_file():  # a pipe or /dev/stdout: there is nothing to rename over
-            path.write_bytes(data)
-            return
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        raise SynthError(f"cannot write {path}: {error.strerror or error}") from error
-
-
 def note(text: str) -> None:
     """One line on stderr."""
     print(f"synth: {text}", file=sys.stderr)
@@ -81,9 +58,3 @@ def note(text: str) -> None:
 
 def _json(document: Any) -> str:
     return json.dumps(document, indent=None, separators=(", ", ": ")) + "\n"
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

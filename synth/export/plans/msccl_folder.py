@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from synth.errors import SynthError
-from synth.export.exported_files import MSCCL_FILES, ExportResult
+from synth.export.exported_files import MSCCL_FILES
 from synth.export.msccl_xml.emit import MscclXml
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.plans import programs as plan_offers
 from synth.export.plans.notes import ServedShare, loss_remarks, page, stem
+from synth.export.plans.plan_export import NoFilesError, PlanExport
 from synth.export.plans.programs import NCCL, UNSERVED, TablePrograms, TargetOfNetwork
 from synth.export.plans.size_ranges import SizeShare, drop_to_fit, unserved_ranges
 from synth.model.tuning_plan import Plan
 from synth.program.program import Program
 
 
-def folder(plan: Plan, placed: TargetOfNetwork, runtime: str) -> ExportResult:
+def folder(plan: Plan, placed: TargetOfNetwork, runtime: str) -> PlanExport:
     """Export `plan` to a folder of MSCCL-IR for `runtime`; no two files of a collective and a number of ranks overlap.
 
     `placed(network)`: the target of schedules on that network. Raises SynthError if no range can be exported.
@@ -33,18 +33,17 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str) -> ExportResult:
     rows, files = _files(plan, made)
     lines = [line for m in made for line in unserved_ranges(plan, m.shares, UNSERVED)]
     if not files:
-        raise SynthError(
-            "no range of the plan can be exported: "
-            + ("; ".join(lines) or "NCCL's own algorithms are preferred everywhere")
-        )
+        raise NoFilesError([m.shares for m in made], lines)
     remarks = list(dict.fromkeys(w for row in rows if (w := root_warning(row.program))))
     remarks += library_remarks(plan, made)
-    return ExportResult(
+    return PlanExport(
         tuple(files),
         ".xml",
         (*lines, *remarks),
         tuple(name for name, _ in files),
         page(plan, runtime, rows, [m.shares for m in made], lines, remarks),
+        tuple(m.shares for m in made),
+        tuple(rows),
     )
 
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from synth.errors import SynthError
-from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import PER_RANK
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.mscclpp.emit import Mscclpp
 from synth.export.plans import programs, registration_code
 from synth.export.plans.msccl_folder import library_remarks
 from synth.export.plans.notes import ServedShare, head, judged_section, stem, table, unserved_section
+from synth.export.plans.plan_export import NoFilesError, PlanExport
 from synth.export.plans.programs import TargetOfNetwork
 from synth.export.plans.registration_code import PlanRegistration
 from synth.export.plans.size_ranges import SizeShares, unserved_ranges
@@ -26,7 +25,7 @@ UNSERVED = "MSCCL++ chooses itself"
 PROTOCOLS = ("Simple", "LL")
 
 
-def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
+def folder(plan: Plan, placed: TargetOfNetwork) -> PlanExport:
     """Export `plan` to a folder of MSCCL++ plans and their registration code.
 
     No two plans of a collective, a number of ranks and a kind of call overlap in size. `placed(network)`: the target of
@@ -54,10 +53,7 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
             )
     said = [line for m in made for line in unserved_ranges(plan, m.shares, UNSERVED)]
     if not files:
-        raise SynthError(
-            "no range of the plan can be exported: "
-            + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere")
-        )
+        raise NoFilesError([m.shares for m in made], said)
     remarks = list(dict.fromkeys(warning for row in rows if (warning := root_warning(row.program))))
     if any(row.program.collective is not None and row.program.collective.combining for row in rows):
         remarks.append(
@@ -67,12 +63,14 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> ExportResult:
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += library_remarks(plan, made)
     files += [("register.py", registration_code.python(entries)), ("register.hpp", registration_code.cpp(entries))]
-    return ExportResult(
+    return PlanExport(
         tuple(files),
         ".json",
         (*said, *remarks),
         tuple(name for name, _ in files),
         _page(plan, rows, [m.shares for m in made], said, remarks),
+        tuple(m.shares for m in made),
+        tuple(rows),
     )
 
 

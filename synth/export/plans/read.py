@@ -104,6 +104,11 @@ def _table(table: Table, plan: Plan, place: str) -> None:
             raise FormatError(
                 f"has {len(getattr(table, key))} entries for {len(table.sizes)} sizes", place=f"{place}.{key}"
             )
+    for name, seconds in table.libraries:
+        if len(seconds) != len(table.sizes):
+            raise FormatError(
+                f"has {len(seconds)} entries for {len(table.sizes)} sizes", place=f"{place}.libraries.{name}"
+            )
     for i, row in enumerate(table.times):
         found = table.at(table.sizes[i])
         if found is None or len(row) != len(found.order):

@@ -1,0 +1,383 @@
+"""From a machine to a folder of algorithms in one call: synthesis, choice by size, export, and the check of each file.
+
+A build keeps its frontiers and plans in its folder as it finds them, so that the same call continues after an end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.api.inputs import collective as collective_of
+from synth.api.inputs import named_topology
+from synth.catalog.tuner.request import SIZES, TuningRequest
+from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.export.request import ExportRequest
+from synth.model.build_result import BuildResult, BuildRow, BuiltTable
+from synth.model.documents.whole_file import write
+from synth.model.topology import Topology
+from synth.model.tuning_plan import OURS, LibraryTimes, Plan, Table
+
+if TYPE_CHECKING:
+    from synth.export.plans.plan_export import PlanExport
+    from synth.export.plans.size_ranges import SizeShares
+    from synth.model.collective import Collective
+    from synth.model.frontier import ParetoFrontier
+    from synth.pareto.events import Listener
+
+# The format and the runtime of `synth export --plan`, and the protocols, () for those of the links.
+RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "executor": ("msccl-dir", "executor", ()),
+    "msccl": ("msccl-dir", "msccl", ()),
+    "rccl": ("msccl-dir", "rccl", ()),
+    "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
+    "nccl-tuner": ("nccl-tuner-csv", "", ()),
+}
+# Names in the folder of a build.
+WORK, SUMMARY = "work", "build.json"
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """`time_limit`: wall seconds of all searches of a build by default. `for_frontiers`: their part for the frontiers;
+    the rest is for schedules of one size and for predicted times."""
+
+    time_limit: float = 36.0
+    for_frontiers: float = 0.4
+
+
+SETTINGS = BuildSettings()
+
+
+def build(
+    topology: str | Path | Topology | None = None,
+    collective: str | Sequence[str] = ("allreduce", "allgather"),
+    output: str | Path = "algorithms",
+    *,
+    runtime: str | None = None,
+    sizes: Sequence[int] = SIZES,
+    dtype: str = TuningRequest.dtype,
+    root: int | None = None,
+    time_limit: float = SETTINGS.time_limit,
+    jobs: int | None = None,
+    on_event: Listener | None = None,
+) -> BuildResult:
+    """Synthesize, choose, export and check algorithms for a machine, and write them into the folder `output`.
+
+    Parameters
+    ----------
+    topology : the machine: a name, the path of a dump or of a topology file, or a value. None: this machine.
+    collective : the name of one collective, or of several.
+    output : the folder, new, empty, or of an earlier build, which is continued.
+    runtime : executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else executor.
+    sizes : bytes as nccl-tests counts them, at which algorithms are compared.
+    dtype : the type of the elements.
+    root : the root of rooted collectives, by default 0. The job must use no other.
+    time_limit : wall seconds of all searches.
+    jobs : processes of a search. None: one for each core.
+    on_event : called with each line of progress.
+
+    Returns
+    -------
+    The predicted time of what runs at each size beside NCCL's ring and tree, the certified bound, and the files.
+
+    Raises
+    ------
+    UsageError for an unknown machine, collective or runtime, SynthError where the folder cannot be written or the
+    runtime takes no algorithm, VerificationError for a file that fails its check.
+    """
+    if topology is None:
+        from synth.topologies.this_machine import this_machine
+
+        topology = this_machine()
+    machine, match = _recognised(named_topology(topology), given=topology)
+    names = [collective] if isinstance(collective, str) else list(collective)
+    roots = () if root is None else (root,)
+    tasks = [collective_of(name, machine.ranks, roots) for name in names]
+    tasks = list({task.name: task for task in tasks}.values())
+    if not tasks:
+        raise UsageError("no collective given; name one, such as allreduce")
+    kinds = {link.kind for link in machine.links}
+    runtime = (runtime or ("rccl" if "xgmi" in kinds else "executor")).lower()
+    if runtime not in RUNTIMES:
+        raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+    folder = Path(output)
+    _prepare(folder)
+    request = TuningRequest(
+        machine, (), tuple(sizes), root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, jobs=jobs
+    )
+    end = time.monotonic() + time_limit
+    plans, frontiers = [], []
+    for place, task in enumerate(tasks):
+        seconds = max(1.0, (end - time.monotonic()) / (len(tasks) - place))
+        plan, found = _planned(machine, task, request, folder, (seconds, time_limit), on_event)
+        plans.append(plan)
+        frontiers.append(found)
+    plan = _joined(plans)
+    from synth.api.plans import load_plan
+
+    write(folder / "plan.json", json.dumps(plan.to_json()) + "\n")
+    load_plan(folder / "plan.json")  # replays every schedule
+    tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
+    result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, tuple(notes))
+    _write_pages(result, plan, frontiers, folder)
+    return result
+
+
+def _recognised(machine: Topology, given: object) -> tuple[Topology, str]:
+    """Return the machine under a name that does not depend on that of its file, and the known machine that it is."""
+    from synth.topologies import rank_placement
+    from synth.topologies.match import match
+
+    network = machine.network()
+    if rank_placement.known(network) is not None:
+        return machine, ""
+    found = match(machine)
+    exact = found is not None and not found.missing and not found.fast_only and found.scale == 1
+    links = json.dumps(network.to_json() | {"name": ""}, sort_keys=True)
+    name = f"machine-{hashlib.sha256(links.encode()).hexdigest()[:8]}"
+    if found is not None and exact:
+        same_order = found.ranks == tuple(range(machine.ranks))
+        name = found.machine if same_order else f"renumbered-{found.machine}"
+    return replace(machine, name=name), "" if found is None else found.describe()
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder of a build, or raise SynthError where it cannot be one."""
+    try:
+        if folder.is_dir() and not (folder / WORK).is_dir() and any(folder.iterdir()):
+            raise SynthError(f"{folder} holds other files; give a new folder, an empty one or that of an earlier build")
+        (folder / WORK).mkdir(parents=True, exist_ok=True)
+        (folder / "frontiers").mkdir(exist_ok=True)
+        write(folder / WORK / "written", "")
+    except OSError as error:
+        raise SynthError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def _planned(
+    machine: Topology,
+    task: Collective,
+    request: TuningRequest,
+    folder: Path,
+    limits: tuple[float, float],
+    on_event: Listener | None,
+) -> tuple[Plan, Path]:
+    """Return the plan of one collective and the file of its frontier, from the folder where they are there already.
+
+    `limits`: seconds that remain for it, and the time limit of the build.
+    """
+    from synth.api.plans import load_plan
+    from synth.api.tuning import tune_request
+
+    seconds, limit = limits
+    links = json.dumps([machine.network().to_json(), task.to_json(1)], sort_keys=True)
+    problem = hashlib.sha256(links.encode()).hexdigest()[:12]
+    options = json.dumps([request.sizes, request.protocols, request.dtype, limit])
+    key = hashlib.sha256((problem + options).encode()).hexdigest()[:12]
+    kept, document = folder / WORK / f"{task.name}-{key}.plan.json", folder / "frontiers" / f"{task.name}.json"
+    if kept.is_file() and document.is_file():
+        try:
+            return load_plan(kept), document
+        except (FormatError, VerificationError):
+            pass  # a damaged file is made again
+    began = time.monotonic()
+    found = _frontier(machine, task, folder / WORK / f"{task.name}-{problem}.jsonl", request, seconds, on_event)
+    _save_frontier(found, document)
+    left = max(1.0, seconds - (time.monotonic() - began))
+    plan = tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
+    write(kept, json.dumps(plan.to_json()) + "\n")
+    return plan, document
+
+
+def _frontier(
+    machine: Topology, task: Collective, log: Path, request: TuningRequest, seconds: float, on_event: Listener | None
+) -> ParetoFrontier:
+    from synth.api import synthesis
+
+    limit = seconds * SETTINGS.for_frontiers
+    return synthesis.frontier(
+        machine, task, time_limit=limit, jobs=request.jobs, log=log, on_event=on_event, multicast=False
+    )
+
+
+def _save_frontier(found: ParetoFrontier, document: Path) -> None:
+    from synth.api.frontier_files import frontier_document, save_schedules
+
+    files: dict[int, str] = {}
+    if found.in_files:
+        beside = document.with_suffix(".schedules")
+        beside.mkdir(exist_ok=True)
+        for place, name in save_schedules(found, beside):
+            if place is not None:
+                files[place] = f"{beside.name}/{name}"
+    write(document, json.dumps(frontier_document(found, files)) + "\n")
+
+
+def _joined(plans: Sequence[Plan]) -> Plan:
+    """Return one plan with the tables of all; labels begin with the collective where there are several."""
+    if len(plans) == 1:
+        return plans[0]
+    algorithms: list = []
+    tables: list[Table] = []
+    model: dict = {}
+    notes: list[str] = []
+    for plan in plans:
+        (table,), shift = plan.tables, len(algorithms)
+        for algorithm in plan.algorithms:
+            algorithms.append(replace(algorithm, label=f"{table.collective}-{algorithm.label}"))
+        ranges = []
+        for row in table.ranges:
+            ranges.append(row._replace(order=tuple(k + shift for k in row.order)))
+        chosen: list[int | None] = []
+        for number in table.chosen:
+            chosen.append(None if number is None else number + shift)
+        tables.append(replace(table, ranges=tuple(ranges), chosen=tuple(chosen)))
+        model |= plan.model
+        notes += [f"{table.collective}: {note}" for note in plan.notes]
+    says = "; ".join(dict.fromkeys(plan.says for plan in plans))
+    return replace(
+        plans[0], algorithms=tuple(algorithms), tables=tuple(tables), says=says, model=model, notes=tuple(notes)
+    )
+
+
+def _exported(
+    plan: Plan, machine: Topology, runtime: str, folder: Path, tasks: Sequence[Collective]
+) -> tuple[list[BuiltTable], list[str], list[str]]:
+    """Write the files of the runtime and check them. Return the tables, the names of the files, and notes."""
+    from synth.api import plans
+    from synth.export import export_folder, folder_notes
+    from synth.export.plans.plan_export import NoFilesError, PlanExport
+
+    form, loader, _ = RUNTIMES[runtime]
+    rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
+    request = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None)
+    notes, files, target = [], [], folder / runtime
+    names: dict[int, tuple[str, ...]] = {}
+    if runtime == "nccl-tuner":
+        made = plans.export_request(plan, request)
+        target.mkdir(exist_ok=True)
+        write(target / "tuner.csv", made.files[0][1])
+        shares = [_library_alone(plan, table) for table in plan.tables]
+        files, notes = [f"{runtime}/tuner.csv"], []
+    else:
+        try:
+            done = plans.export_request(plan, request)
+            if not isinstance(done, PlanExport):
+                raise SynthError(f"{form} writes no folder")
+            export_folder.write_folder(target, done, partial(folder_notes.env, runtime))
+            shares = list(done.tables)
+            for row in done.served:
+                names |= {id(row.share): tuple(f"{runtime}/{name}" for name in row.files)}
+            files = [f"{runtime}/{name}" for name, _ in done.files]
+            _check_files(folder, done, runtime, machine)
+        except NoFilesError as error:
+            shares = list(error.tables)
+            reasons = [reason for table in shares for reason in table.refused.values()]
+            notes = [f"no file is written: {reason}" for reason in dict.fromkeys(reasons)]
+    bounds = plans_bounds(plan)
+    tables = []
+    for table, found, bound in zip(plan.tables, shares, bounds, strict=True):
+        rows = _rows(plan, found, names, bound)
+        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
+    return tables, files, notes
+
+
+def plans_bounds(plan: Plan) -> list[dict[int, float]]:
+    """Return for each table of `plan` the certified least seconds by size."""
+    from synth.catalog.tuner.plan_bounds import plan_bounds
+
+    found = []
+    for bound in plan_bounds(plan):
+        rows = bound.rows if bound is not None else ()
+        found.append({row.size: float(row.microseconds) * 1e-6 for row in rows})
+    return found
+
+
+def _library_alone(plan: Plan, table: Table) -> SizeShares:
+    """Return the shares of `table` where only the library's own algorithms run."""
+    from synth.export.plans.programs import NCCL
+    from synth.export.plans.size_ranges import Offer, shares
+
+    known = {k for row in table.ranges for k in row.order}
+    offers = {k: Offer(0, None, table.element) for k in known if plan.algorithms[k].backend == NCCL}
+    return shares(table, offers, {k: "a tuner names no schedule" for k in known if k not in offers})
+
+
+def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], bounds: dict[int, float]) -> list[BuildRow]:
+    from synth.export.plans.size_ranges import times_at_judged_sizes
+
+    rows = []
+    for place, served in enumerate(times_at_judged_sizes(plan, found)):
+        libraries = []
+        for library in found.table.libraries:
+            libraries.append(LibraryTimes(library.name, (library.seconds[place],)))
+        algorithm = None if served.choice is None else plan.algorithms[served.choice]
+        row = BuildRow(
+            served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size)
+        )
+        if algorithm is not None and algorithm.backend == OURS:
+            label = algorithm.label.removeprefix(f"{found.table.collective}-").removesuffix(f"-{algorithm.protocol}")
+            share = found.at(served.size)
+            row = row._replace(algorithm=label, protocol=algorithm.protocol, files=names.get(id(share), ()))
+        elif row.library is not None:
+            row = row._replace(seconds=row.library.seconds[0])
+        rows.append(row)
+    return rows
+
+
+def _check_files(folder: Path, done: PlanExport, runtime: str, machine: Topology) -> None:
+    """Lint each program file, and run it on the reference executor at its least size. Raises VerificationError."""
+    from synth.api.programs import lint
+    from synth.api.running import run
+
+    for row in done.served:
+        task = row.program.collective
+        roots = () if task is None else task.roots
+        step = row.program.loop_chunks * 16
+        size = -(-max(row.share.low, 1) // step) * step
+        for name in row.files:
+            path = folder / runtime / name
+            place = "in" if path.stem.endswith("-in-place") else None
+            report = lint(path, runtime=runtime, collective=task, roots=roots, in_place=place)
+            if not report.ok:
+                raise VerificationError(f"{path}: {report.errors[0]}")
+            run(
+                path, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
+                in_place=place == "in", bound=False,
+            )  # fmt: skip
+
+
+def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], folder: Path) -> None:
+    """Write the report, the script, the README and the summary of a build."""
+    from synth.api.report import report
+    from synth.export import job_files
+    from synth.view.build import reports
+
+    names = [table.collective for table in result.tables]
+    title = f"{', '.join(names)} on {result.topology}"
+    page = report([*frontiers, folder / "plan.json"], title=title, verify=False)
+    write(folder / "report.html", page.html)
+    programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
+    write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs))
+    (folder / "run.sh").chmod(0o755)
+    lines: list[str] = []
+    for one in reports(result):
+        head = tuple(name for name, _ in one.columns)
+        cells = [head, *one.rows]
+        lines += [one.title, ""]
+        for row in cells:
+            texts = []
+            for k, (_, side) in enumerate(one.columns):
+                width = max(map(len, [cell[k] for cell in cells]))
+                texts.append(row[k].rjust(width) if side == "right" else row[k].ljust(width))
+            lines.append("  ".join(texts).rstrip())
+        lines += ["", *one.sentences, ""]
+    ranks = result.tables[0].ranks
+    write(folder / "README.txt", job_files.readme(title, result.runtime, ranks, names, "\n".join(lines)))
+    write(folder / SUMMARY, json.dumps(result.to_json(), indent=1) + "\n")

@@ -1,0 +1,75 @@
+"""`synth build`: from a machine to a folder of checked algorithms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.framework.options import change_options, changes, dtype_option, jobs_option, time_limit_option
+from synth.cli.framework.output import note
+from synth.cli.framework.progress import progress
+from synth.cli.framework.sizes import Sizes
+from synth.cli.root import CONTEXT, INTERRUPTED
+
+RUNTIMES = ["executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
+
+
+@click.command(context_settings=CONTEXT, short_help="Build a folder of algorithms for a machine, in one command.")
+@click.argument("topology", required=False, metavar="[NAME|FILE]")
+@click.option(
+    "--coll",
+    multiple=True,
+    metavar="NAME",
+    help="Collectives, with commas or repeated; by default allreduce,allgather.",
+)
+@click.option("-o", "--output", default="algorithms", show_default=True, metavar="DIR", help="The folder to write.")
+@click.option("--for", "runtime", type=click.Choice(RUNTIMES, case_sensitive=False),
+              help="The runtime that loads the files; by default rccl with xGMI links, else executor.")  # fmt: skip
+@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
+              help="Sizes to compare algorithms at, as nccl-tests counts.")  # fmt: skip
+@click.option("--root", type=int, metavar="0", help="The root of rooted collectives; the job must use no other.")
+@dtype_option("Type of the elements.")
+@time_limit_option("Wall time of all searches; by default 36 s.")
+@jobs_option("Processes of a search; by default the number of cores.")
+@change_options
+def build(topology: str | None, **flags: Any) -> int:
+    """Synthesize algorithms for a machine (a name, a dump, by default this machine), choose one for each size, write
+    and check the files of a runtime, and print the predicted times beside NCCL's ring and tree.
+
+    The same command continues an earlier one in the same folder.
+
+    \b
+    Examples:
+      synth build topo.txt --coll allreduce,allgather -o algorithms
+      synth build dgx1 --for mscclpp
+    """
+    from synth import api
+    from synth.view import build as view
+    from synth.view.tables import print_reports
+
+    machine: Any = topology
+    given = {name: value for name, value in changes(flags).items() if value}
+    if given:
+        from synth.topologies.this_machine import this_machine
+
+        machine = api.topology(this_machine() if topology is None else topology, **given)
+    names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
+    options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs")}
+    if names:
+        options["collective"] = names
+    if flags["time_limit"] is not None:
+        options["time_limit"] = flags["time_limit"]
+    try:
+        with progress(f"building for {topology or 'this machine'}") as listen:
+            result = api.build(machine, output=flags["output"], on_event=listen, **options)
+    except KeyboardInterrupt:
+        note(f"interrupted; the same command continues from {flags['output']}")
+        return INTERRUPTED
+    print_reports(view.reports(result))
+    folder = Path(result.folder)
+    note(
+        f"wrote {len(result.files)} files of {result.runtime}, all linted and run, to {folder}: see {folder}/README.txt"
+    )
+    return 0

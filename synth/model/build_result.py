@@ -1,0 +1,81 @@
+"""The result of a build: for each collective and size, what runs, its predicted time, and NCCL's beside it.
+
+BuildRow     size algorithm protocol files seconds schedule libraries bound
+BuiltTable   collective ranks root rows notes
+BuildResult  topology match runtime folder tables files plan notes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from synth.model.tuning_plan import LibraryTimes, Plan
+
+SCHEMA = "synth.build/1"
+
+
+class BuildRow(NamedTuple):
+    """One size in bytes. Times are predicted seconds, None where they are not known.
+
+    `algorithm`: the schedule that a file runs there, "" where the size is left to the library. `seconds`: the time of
+    what runs. `schedule`: that of the best schedule that the runtime takes. `libraries`: those of the library's own
+    algorithms. `bound`: the certified least time.
+    """
+
+    size: int
+    algorithm: str
+    protocol: str
+    files: tuple[str, ...]
+    seconds: float | None
+    schedule: float | None
+    libraries: tuple[LibraryTimes, ...]
+    bound: float | None
+
+    @property
+    def library(self) -> LibraryTimes | None:
+        """The fastest of the library's own algorithms, with its one time; None where none is known."""
+        known = [(row.seconds[0], row) for row in self.libraries if row.seconds[0] is not None]
+        return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
+@dataclass(frozen=True)
+class BuiltTable:
+    """The rows of one collective by growing size, and the sentences about what no file serves."""
+
+    collective: str
+    ranks: int
+    root: int | None
+    rows: tuple[BuildRow, ...]
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A build. `match`: the known machine with the same links, in words ("" for none). `files`: paths in `folder`."""
+
+    topology: str
+    match: str
+    runtime: str
+    folder: str
+    tables: tuple[BuiltTable, ...]
+    files: tuple[str, ...]
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        names = ", ".join(table.collective for table in self.tables)
+        return f"<BuildResult of {names} on {self.topology} for {self.runtime}: {len(self.files)} files>"
+
+    def to_json(self) -> dict:
+        """Return the JSON document ``build.json`` (schema: docs/formats.md)."""
+        tables = []
+        for table in self.tables:
+            rows = []
+            for row in table.rows:
+                libraries = {name: seconds[0] for name, seconds in row.libraries}
+                rows.append({**row._asdict(), "files": list(row.files), "libraries": libraries})
+            tables.append({"collective": table.collective, "ranks": table.ranks, "root": table.root, "sizes": rows})
+        return {
+            "schema": SCHEMA, "topology": self.topology, "match": self.match, "runtime": self.runtime,
+            "tables": tables, "files": list(self.files), "notes": list(self.notes),
+        }  # fmt: skip

@@ -1,0 +1,68 @@
+"""Tables of a build: one for each collective, a row for each range of sizes that one algorithm serves."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from synth.model.build_result import BuildResult, BuildRow, BuiltTable
+from synth.model.number_text import number, size_text
+from synth.view.frontier_text import Report
+
+
+def reports(result: BuildResult) -> list[Report]:
+    """Return a table for each collective; sentences about the times, the machine and the files follow the last."""
+    tables = [_table(result, table) for table in result.tables]
+    lines = [
+        "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured; "
+        "ring, tree: NCCL's own, by the same model",
+        "x bound: the time over the certified least time of any program of messages between ranks",
+    ]
+    if result.match:
+        lines.append(f"the links are those of {result.match}")
+    lines += [f"note: {note}" for note in result.notes]
+    last = tables[-1]
+    return [*tables[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *lines))]
+
+
+def _table(result: BuildResult, table: BuiltTable) -> Report:
+    names = list(dict.fromkeys(library.name for row in table.rows for library in row.libraries))
+    columns = [("sizes", "left"), ("runs", "left"), ("µs", "right"), ("GB/s", "right")]
+    columns += [(f"{name.removeprefix('nccl-')} µs", "right") for name in names]
+    columns.append(("x bound", "right"))
+    rows, sentences = [], []
+    for _, group in groupby(table.rows, lambda row: (row.algorithm, row.protocol if row.algorithm else "")):
+        run = list(group)
+        rows.append(_row(run, names))
+        if not run[0].algorithm:
+            sentences.append(_left(run))
+    root = "" if table.root is None else f" from {table.root}"
+    title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
+    return Report(title, tuple(columns), tuple(rows), tuple(sentences))
+
+
+def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
+    last = run[-1]
+    known = {library.name: library.seconds[0] for library in last.libraries}
+    runs = f"{last.algorithm} {last.protocol}" if last.algorithm else "left to the library"
+    over = number(last.seconds / last.bound) if last.seconds and last.bound else ""
+    rate = number(last.size / last.seconds / 1e9) if last.seconds else ""
+    return (_sizes(run), runs, _micro(last.seconds), rate, *(_micro(known.get(name)) for name in names), over)
+
+
+def _left(run: list[BuildRow]) -> str:
+    """Return the sentence about sizes that are left to the library, with both times at each."""
+    parts = []
+    for row in run:
+        library, own = row.library, "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by a schedule"
+        theirs = "an unknown time" if library is None else f"{_micro(library.seconds[0])} µs by {library.name}"
+        parts.append(f"{size_text(row.size)} ({theirs}, {own})")
+    return f"left to the library: {', '.join(parts)}"
+
+
+def _sizes(run: list[BuildRow]) -> str:
+    first, last = size_text(run[0].size), size_text(run[-1].size)
+    return first if len(run) == 1 else f"{first} to {last}"
+
+
+def _micro(seconds: float | None) -> str:
+    return "" if seconds is None else number(seconds * 1e6)

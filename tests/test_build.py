@@ -1,0 +1,172 @@
+"""`synth build`: from a machine to a folder of checked algorithms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import synth
+from synth.cli.root import root
+from synth.errors import SynthError, UsageError
+from synth.topologies.topology_files import dump as document
+
+SMALL = {"collective": "allgather", "sizes": (1024, 1 << 20), "time_limit": 3.0}
+
+
+def names(folder: Path) -> list[str]:
+    """Return the paths of the files of a build, those of its searches left out."""
+    found = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    return sorted(name for name in found if not name.startswith("work/"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[synth.build, Path]:
+    """Return a build of a ring of 3 ranks, and its folder."""
+    folder = tmp_path_factory.mktemp("build") / "algorithms"
+    return synth.build("ring:3", output=folder, **SMALL), folder
+
+
+def test_each_size_has_a_file_or_is_left_to_the_library(built):
+    result, folder = built
+    (table,) = result.tables
+    assert [row.size for row in table.rows] == [1024, 1 << 20]
+    for row in table.rows:
+        assert row.algorithm or row.library is not None
+        assert bool(row.algorithm) == bool(row.files)
+        assert all((folder / name).is_file() for name in row.files)
+
+
+def test_nothing_that_runs_is_predicted_slower_than_the_library(built):
+    for row in built[0].tables[0].rows:
+        assert row.library is not None
+        assert row.seconds <= row.library.seconds[0]
+
+
+def test_times_are_at_least_the_certified_bound(built):
+    for row in built[0].tables[0].rows:
+        assert 0 < row.bound <= row.seconds
+
+
+def test_the_folder_has_what_a_job_needs(built):
+    assert {"README.txt", "build.json", "plan.json", "report.html", "run.sh"} <= set(names(built[1]))
+    assert "MSCCL_ALGO_DIR=" in (built[1] / "run.sh").read_text()
+    page = (built[1] / "README.txt").read_text()
+    assert "torchrun" in page and "all_gather_perf" in page
+    assert json.loads((built[1] / "build.json").read_text())["schema"] == "synth.build/1"
+
+
+def test_a_second_build_continues_and_searches_nothing(built, monkeypatch):
+    from synth.api import synthesis
+
+    result, folder = built
+    before = {name: (folder / name).read_bytes() for name in names(folder)}
+
+    def fail(*args: object, **options: object) -> None:
+        raise AssertionError("a finished search is repeated")
+
+    monkeypatch.setattr(synthesis, "frontier", fail)
+    again = synth.build("ring:3", output=folder, **SMALL)
+    assert again.to_json() == result.to_json()
+    assert {name: (folder / name).read_bytes() for name in names(folder)} == before
+
+
+def test_the_name_of_the_dump_changes_no_name_of_a_file(tmp_path):
+    found = []
+    for name in ("one", "two"):
+        machine = synth.topology("ring:3")
+        dump = tmp_path / f"{name}.json"
+        dump.write_text(json.dumps(document(machine) | {"name": name}))
+        synth.build(dump, output=tmp_path / name, **SMALL)
+        found.append(
+            {file: (tmp_path / name / file).read_bytes() for file in names(tmp_path / name) if "executor/" in file}
+        )
+    assert found[0] == found[1] and found[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("ring:3", "allgahter"), UsageError, "did you mean allgather"),
+        (("rnig:3", "allgather"), UsageError, "rnig"),
+    ],
+)
+def test_wrong_names_are_refused_before_any_work(tmp_path, arguments, error, words):
+    with pytest.raises(error, match=words):
+        synth.build(*arguments, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_unknown_runtime_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="executor, msccl"):
+        synth.build("ring:3", "allgather", tmp_path / "new", runtime="mpi")
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(SynthError, match="holds other files"):
+        synth.build("ring:3", "allgather", tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SynthError, match="cannot write"):
+        synth.build("ring:3", "allgather", tmp_path / "file")
+
+
+def test_a_collective_that_no_runtime_takes_is_left_to_the_library_with_the_reason(tmp_path):
+    result = synth.build("ring:3", "gather", tmp_path / "new", sizes=(1024, 1 << 20), time_limit=3.0)
+    assert not result.files and any("no file is written" in note for note in result.notes)
+
+
+def test_this_machine_is_read_from_its_tools(tmp_path, monkeypatch):
+    from synth.topologies.this_machine import this_machine
+
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '\\tGPU0\\tGPU1\\nGPU0\\t X \\tNV2\\nGPU1\\tNV2\\t X \\n'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert this_machine().ranks == 2
+
+
+def test_without_gpu_and_dump_the_command_says_how_to_get_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        root.main(["build", "-o", str(tmp_path / "new")])
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert end.value.code == 2
+    assert len(lines) == 1 and "nvidia-smi topo -m > topo.txt" in lines[0]
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monkeypatch, capsys):
+    from synth.api import synthesis
+
+    line = [
+        "build",
+        "ring:3",
+        "--coll",
+        "allgather",
+        "--sizes",
+        "1KB,1MB",
+        "--time-limit",
+        "3s",
+        "-o",
+        str(tmp_path / "a"),
+    ]
+
+    def stop(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(synthesis, "frontier", stop)
+        with pytest.raises(SystemExit) as end:
+            root.main(line)
+        assert end.value.code == 130
+        assert "the same command continues" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        root.main(line)
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert "ring µs" in shown and "x bound" in shown
