@@ -14,10 +14,8 @@ from synth.model.collective import Collective
 from synth.model.frontier import Point
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
+from synth.scale.candidate import Rate
 from synth.solvers.processes.deadline import Deadline
-
-# Number of steps and R/C of a schedule.
-Rate = tuple[int, Fraction]
 
 
 class PointWriter:

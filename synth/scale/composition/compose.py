@@ -14,7 +14,7 @@ from synth.model.collective import Collective
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Topology
-from synth.scale.candidate import Candidate
+from synth.scale.candidate import Candidate, Rate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.periods import Trees, period
@@ -31,7 +31,6 @@ from synth.solvers.rationalise import largest_remainders
 # A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
 
-Rate = tuple[int, Fraction]  # S and R/C of a schedule
 Solution = tuple[PipeliningProgram, TemplateShares]
 
 
