@@ -11,10 +11,9 @@ from synth.checker.schedule import replay
 from synth.errors import SynthError
 from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
-from synth.model.frontier import Point
+from synth.model.frontier import Point, Rate
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.scale.candidate import Rate
 from synth.solvers.processes.deadline import Deadline
 
 

@@ -45,6 +45,10 @@ class LowerBound:
         return LowerBound(rational(doc["value"]), doc["certificate"], doc["scope"])
 
 
+# Number of steps and R/C of a schedule.
+Rate = tuple[int, Fraction]
+
+
 @dataclass(frozen=True)
 class Point(Generic[S]):
     """One point of a frontier: S, R and C of a schedule, and a lower bound on R/C at S steps.

@@ -10,9 +10,6 @@ from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
 from synth.model.scale_frontier import scale_point
 
-# Number of steps and R/C of a schedule.
-Rate = tuple[int, Fraction]
-
 
 @dataclass(frozen=True, eq=False)
 class Candidate:

@@ -12,9 +12,10 @@ import numpy as np
 
 from synth.model.collective import Collective
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
+from synth.model.frontier import Rate
 from synth.model.spanning_forest import ROOTED
 from synth.model.topology import Topology
-from synth.scale.candidate import Candidate, Rate
+from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.periods import Trees, period
