@@ -28,12 +28,20 @@ WHY = {
 
 @dataclass(frozen=True)
 class Report:
-    """A table (columns with their alignment, rows) between a title and sentences; everything is text."""
+    """A table (columns with their alignment, rows) between a title and sentences; everything is text.
+
+    `optional`: names of columns that a narrow terminal leaves out, the first first.
+    """
 
     title: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
     sentences: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+# Columns of a frontier that a narrow terminal leaves out, the first first.
+OPTIONAL = ("µs/MB", *(f"GB/s at {size_text(size)}" for size in SIZES), "same bits", "construction")
 
 
 def report(found: Frontier) -> Report:
@@ -69,9 +77,8 @@ def report(found: Frontier) -> Report:
             number(found.gbps(point, size)) for size in SIZES
         ]
         rows.append(tuple(row))
-    return Report(
-        title(found.network, found.collective, found.labels), tuple(columns), tuple(rows), tuple(sentences(found))
-    )
+    heading = title(found.network, found.collective, found.labels)
+    return Report(heading, tuple(columns), tuple(rows), tuple(sentences(found)), OPTIONAL)
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:

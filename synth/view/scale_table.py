@@ -9,7 +9,7 @@ from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.time_bound import SizeBound
-from synth.view.frontier_text import SIZES, Report, in_time, table_title
+from synth.view.frontier_text import OPTIONAL, SIZES, Report, in_time, table_title
 from synth.view.size_advice import CostModel, PointCost, advice
 
 ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
@@ -36,7 +36,7 @@ def report(found: ScaleFrontier) -> Report:
             "optimal" if not gap else f"{float(gap):.2%}",
         ]
         rows.append((*row, point.construction, *(number(found.gbps(point, size)) for size in SIZES)))
-    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
+    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)), OPTIONAL)
 
 
 def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None) -> Report:
@@ -55,7 +55,9 @@ def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None) -> R
     points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     slower = in_time(lower, found.seconds_at(found.points[best], size))
     against = advice(size, CostModel(found.latency, found.unit, found.unit_share), points, points[best])
-    return Report(table.title, table.columns, (table.rows[best],), (line, *slower, *against, *table.sentences))
+    return Report(
+        table.title, table.columns, (table.rows[best],), (line, *slower, *against, *table.sentences), OPTIONAL
+    )
 
 
 def bound(found: ScaleFrontier) -> Report:

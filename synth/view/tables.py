@@ -1,15 +1,14 @@
-"""Tables on stdout, by rich. Each `print_*` has a `*_document` or `to_json` beside it with the same content as JSON."""
+"""Tables on stdout. Each `print_*` has a `*_document` or `to_json` beside it with the same content as JSON."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
@@ -21,6 +20,7 @@ from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.frontier_text import WHY, Report
 from synth.view.size_advice import CostModel
+from synth.view.table_layout import table_lines
 
 __all__ = [
     "WHY",
@@ -33,7 +33,8 @@ __all__ = [
     "print_report",
     "print_schedule",
 ]
-WIDE = 400  # width in characters when stdout is no terminal, or one too narrow: rows are neither folded nor cut
+# True while tables are printed in full, however wide they are: --wide.
+UNLIMITED: ContextVar[bool] = ContextVar("UNLIMITED", default=False)
 
 
 # The tables of a frontier, by the engine that it comes from.
@@ -42,23 +43,31 @@ TABLES: dict[str, Any] = {"exact": frontier_text, "flow": scale_table}
 
 def print_report(content: Report) -> None:
     """Print title, table and sentences."""
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    width = line_width()
     if content.title:
-        console.print(content.title, markup=False, soft_wrap=True)
+        print(_filled(content.title, width))
+    left_out: list[str] = []
     if content.rows:
-        named = any(name for name, _ in content.columns)
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=named)
-        for name, align in content.columns:
-            table.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
-        for row in content.rows:
-            table.add_row(*(cell.replace("[", "\\[") for cell in row))
-        if console.measure(table, options=console.options.update(width=WIDE)).minimum > console.width:
-            console.width = WIDE  # else numbers and words would be broken within
-        console.print()
-        console.print(table)
-        console.print()
+        lines, left_out = table_lines(content, width)
+        print("", *lines, "", sep="\n")
     for line in content.sentences:
-        console.print(line, markup=False, soft_wrap=True)
+        print(_filled(line, width))
+    if left_out:
+        print(_filled(f"left out at {width} characters: {', '.join(left_out)} (--wide prints them)", width))
+
+
+def line_width() -> int | None:
+    """Return the characters of a line of the terminal; None where stdout is none, or --wide was given: no limit."""
+    if UNLIMITED.get() or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def _filled(text: str, width: int | None) -> str:
+    """Return `text` in lines of `width` characters that end between words."""
+    if width is None or len(text) <= width:
+        return text
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def print_frontier(frontier: ParetoFrontier) -> None:

@@ -172,6 +172,16 @@ engine_options = _together(
     ),
 )
 
+
+def _print_in_full(context: click.Context, _: click.Parameter, wide: bool) -> None:
+    """Print tables in full while the command runs, if `wide`."""
+    if wide:
+        from synth.view.tables import UNLIMITED
+
+        token = UNLIMITED.set(True)
+        context.call_on_close(lambda: UNLIMITED.reset(token))
+
+
 output_options = _together(
     click.option(
         "-o",
@@ -181,6 +191,13 @@ output_options = _together(
     ),
     click.option(
         "--format", "form", type=click.Choice(["table", "json"], case_sensitive=False), help="Form of the output."
+    ),
+    click.option(
+        "--wide",
+        is_flag=True,
+        expose_value=False,
+        callback=_print_in_full,
+        help="Print all columns of a table, however narrow the terminal is.",
     ),
 )
 
