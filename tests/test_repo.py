@@ -65,7 +65,7 @@ USES: dict[str, set[str]] = {
     "scipy.optimize": {"solvers/highs.py", "solvers/least_squares.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
     "click": {f"cli/{name}.py" for name in CLICK},
-    "rich": {"cli/framework/progress.py", "view/tables.py"},
+    "rich": {"cli/framework/progress.py", "view/table_layout.py"},
 }
 
 
