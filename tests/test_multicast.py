@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,13 +13,14 @@ from click.testing import CliRunner
 
 from bench import multicast as brute_force
 from synth import api, bounds
-from synth.bounds.multicast import multicast_bound, operations_bound
+from synth.bounds.multicast import bound_at_steps, multicast_bound, operations_bound
 from synth.checker.certificates.cuts import KEYS, check
 from synth.checker.schedule import replay
 from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
+from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
 from synth.model.topology import Limit, Link, Multicast, Network, Topology
 from synth.topologies import topology
@@ -441,3 +443,57 @@ def test_fabrics_of_too_many_paths_are_refused_at_once() -> None:
     names = tuple(f"s{i}" for i in range(wide * deep))
     with pytest.raises(SynthError, match="describe the fabric with limits"):
         Topology("layers", 2, tuple(links), (), names, unit=Fraction(1)).network()
+
+
+@pytest.mark.parametrize(("ranks", "units", "own"), [row for row in KNOWN if row[0] > 2])
+def test_bounds_at_each_number_of_steps_are_the_formula(ranks: int, units: int, own: str) -> None:
+    made = topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+    task = collective("allreduce", ranks)
+    floor = multicast_bound(made, task)
+    for steps in (1, 2, 3, 5):
+        value = Fraction(ranks * steps, ranks * steps - ranks + 2)
+        if own == "through":
+            value = Fraction((ranks - 1) * steps, (ranks - 1) * steps - ranks + 2)
+            value = Fraction(ranks + 1, 2) if steps == 1 else value
+        bound = bound_at_steps(made, task, steps, floor)
+        assert bound.value == max(value / units, floor.value)
+
+
+@pytest.mark.parametrize(("instance"), [i for i in brute_force.instances(90) if i.ranks == 3], ids=str)
+def test_bounds_of_many_steps_are_not_above_the_search(instance: brute_force.Instance) -> None:
+    made, task = instance.network(), collective(instance.collective, 3)
+    bound = bound_at_steps(made, task, 60, multicast_bound(made, task))
+    assert float(bound.value) <= brute_force.infimum(instance, False) * 60 / 58 + 1e-6
+
+
+@pytest.mark.parametrize(("own", "at"), [("through", "fetches"), ("local", "multicasts")])
+def test_cuts_at_steps_that_weigh_a_little_more_are_refused(own: str, at: str) -> None:
+    network, task = machine(own), collective("allreduce", 4)
+    certificate = bound_at_steps(network, task, 2, multicast_bound(network, task)).certificate
+    assert certificate["kind"] == "deadline-cuts"
+    prices = [[*row[:2], *(10 * price for price in row[2:])] for row in certificate["prices"]]
+    cuts = [[10 * weight, *theta] for weight, *theta in certificate["cuts"]["0"]]
+    same = certificate | {"prices": prices, "scale": 10 * certificate["scale"], "cuts": {"0": cuts}}
+    check(same, network.document, task.document, steps=2)
+    heavier = same | {"cuts": {"0": [[weight + 1, *theta] for weight, *theta in cuts]}}
+    with pytest.raises(VerificationError, match="overload"):
+        check(heavier, network.document, task.document, steps=2)
+
+
+def test_no_schedule_with_random_sends_pays_less_than_its_cuts() -> None:
+    for own in ("through", "local"):
+        network, rng = machine(own), random.Random(3)
+        switch = network.multicast[0]
+        for steps in (1, 2, 3):
+            certificate = bound_at_steps(
+                network, collective("allreduce", 4), steps, LowerBound(Fraction(0), {})
+            ).certificate
+            price = {k: row for _, k, *row in certificate["prices"]}
+            for _ in range(100):
+                t, rank, fetches = rng.randint(1, steps), rng.randrange(4), rng.random() < 0.5
+                group = [r for r in EVERYONE if r == rank or rng.random() < 0.6]
+                entered = 0
+                for weight, *theta in certificate["cuts"]["0"]:
+                    pairs = [(r, rank) if fetches else (rank, r) for r in group if r != rank]
+                    entered += weight * any(theta[a] < t - 1 and t <= theta[b] for a, b in pairs)
+                assert entered <= sum(price[k][t - 1] for k in switch.caps(rank, group, fetches=fetches))

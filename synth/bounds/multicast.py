@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from synth.bounds.partition import partition_bound
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates.cuts import check
+from synth.errors import VerificationError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
+
+# Maximum of ranks³ · steps of a bound at one number of steps, whose certificate lists about so many numbers.
+MOST_NUMBERS = 20_000
 
 
 def multicast_bound(network: Network, collective: Collective) -> LowerBound:
@@ -19,6 +25,58 @@ def multicast_bound(network: Network, collective: Collective) -> LowerBound:
     bounds = [single_cut_bound(network, collective), operations_bound(network, collective)]
     bounds.append(parts_bound(network, collective))
     return max((bound for bound in bounds if bound is not None), key=lambda bound: bound.value)
+
+
+def bound_at_steps(network: Network, collective: Collective, steps: int, floor: LowerBound) -> LowerBound:
+    """Return a bound on R/C at `steps` steps: `floor`, which holds for any number, or a greater one by deadline cuts.
+
+    The cuts are for an allreduce through one switch that has ports for all ranks. A cut has rank i outside at all
+    times, rank d inside at all times, and the others inside until time k: one for each i, d and k < `steps`, all of one
+    weight. With n equal ports of u units the bound is nS / (nS − n + 2) / u for `own: local`, (n + 1) / (2u) and
+    (n − 1)S / ((n − 1)S − n + 2) / u for `own: through` in one and in S ≥ 2 steps (docs/proofs.md).
+    """
+    n = network.ranks
+    whole = [switch for switch in network.multicast if len(switch.ports) == n]
+    if not whole or not _is_allreduce(network, collective) or collective.units != 1 or n < 3:
+        return floor
+    if n * n * n * steps > MOST_NUMBERS:
+        return floor
+    weight, prices = _step_prices(n, steps, whole[0].own == "through")
+    ups, downs = ([price[side] for price in prices] for side in (0, 1))
+    rows: dict[int, list[int]] = {}
+    for port in whole[0].ports:
+        for limits, row in ((port.up, ups), (port.down, downs)):
+            k = min(limits, key=lambda k: network.caps[k].units)
+            rows[k] = [a + b for a, b in zip(rows.get(k, [0] * steps), row, strict=True)]
+    cuts = []
+    for i, d in permutations(range(n), 2):
+        for k in range(steps):
+            theta = [k] * n
+            theta[i], theta[d] = -1, steps
+            cuts.append([weight, *theta])
+    scale = max(sum(network.caps[k].units * row[t] for k, row in rows.items()) for t in range(steps))
+    certificate = {
+        "kind": "deadline-cuts", "problem": problem_fingerprint(network, collective), "steps": steps, "scale": scale,
+        "prices": [["limit", k, *row] for k, row in sorted(rows.items())], "cuts": {"0": cuts}, "generators": [],
+    }  # fmt: skip
+    try:
+        value = check(certificate, network.document, collective.document, steps=steps)
+    except VerificationError:  # other switches or links bypass the ports
+        return floor
+    return LowerBound(value, certificate) if value > floor.value else floor
+
+
+def _step_prices(n: int, steps: int, through: bool) -> tuple[int, list[tuple[int, int]]]:
+    """Return the weight of a cut, and for each step the prices of a port upwards and downwards, for n ranks."""
+    if through and steps == 1:
+        return n + 1, [(n - 1, n - 1)]
+    if through:
+        later = [((n - 1) * (steps - t) + 1, (n - 1) * (t - 1)) for t in range(2, steps + 1)]
+        return 1, [((n - 1) * (steps - 1), 1), *later]
+    prices = []
+    for t in range(1, steps + 1):
+        prices.append(((n - 1) * (n * (steps - t) + 1), (n - 1) * (n * (t - 1) + 1)))
+    return n, prices
 
 
 def operations_bound(network: Network, collective: Collective) -> LowerBound | None:

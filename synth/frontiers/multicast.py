@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from synth.bounds.distance import steps as least_steps
-from synth.bounds.multicast import multicast_bound
+from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.checker.schedule import replay
 from synth.encodings import multicast_pipelining
 from synth.errors import SynthError
@@ -59,7 +59,7 @@ class _Candidate:
     """A schedule of about so many sends that is made when it is asked for.
 
     `make` returns None where it is too long to write out. `same_bits`: whether sums have the same bits on all ranks, of
-    a schedule that has been replayed, else None.
+    a schedule that has been replayed, else None. `replayed`: `make` returns schedules that have been replayed.
     """
 
     steps: int
@@ -68,6 +68,7 @@ class _Candidate:
     construction: str
     make: Callable[[], Schedule | None]
     same_bits: bool | None = None
+    replayed: bool = False
 
 
 def with_multicast(found: F, machine: Topology, collective: Collective, options: Options) -> F:
@@ -166,7 +167,7 @@ def _plain_candidates(plain: ParetoFrontier, network: Network, collective: Colle
         sends = least_sends(point, collective)
         if exact or sends <= FRONTIER.max_sends:
             alike = point.same_bits if exact else None
-            yield _Candidate(point.steps, point.rounds_per_chunk, sends, point.construction, make, alike)
+            yield _Candidate(point.steps, point.rounds_per_chunk, sends, point.construction, make, alike, True)
 
 
 def _of_one_switch(network: Network, collective: Collective, options: Options) -> Iterator[_Candidate]:
@@ -250,8 +251,10 @@ def _point(candidate: _Candidate, bound: LowerBound, options: Options) -> Point[
     alike = candidate.same_bits
     if alike is None:
         alike = same_bits(schedule)
+    if not candidate.replayed:
         replay.schedule(schedule)
     if options.same_bits and not alike:
         return None
+    bound = bound_at_steps(schedule.network, schedule.collective, schedule.step_count, bound)
     status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
     return Point.of(schedule, bound, status, candidate.construction, alike)

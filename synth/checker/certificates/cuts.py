@@ -159,6 +159,43 @@ def _switch_key(switch: InstanceSwitch, ranks: Sequence[int], limits: Sequence[i
     return switch.through, frozenset(ports)
 
 
+def _paid_by_issuer(cuts: Sequence[tuple[int, list[int], list[int]]], member_prices: dict[int, int]) -> Counter[int]:
+    """Return the weight that each issuer of a switch send has to pay at its own port, at most.
+
+    `cuts`: (weight, issuers, members) of each cut that a send between any of these enters. A part of the weight is paid
+    by every member. A send to a group enters a cut with a member in it, so it suffices that the parts of the cuts of
+    each member come to at most its price, and that the issuer pays the rest. Cuts of few members come first.
+    """
+    rest: Counter[int] = Counter()
+    left: dict[tuple[int, int], int] = {}
+    for weight, issuers, members in sorted(cuts, key=lambda cut: len(cut[2])):
+        for issuer in issuers:
+            part = min(weight, min(left.get((issuer, member), member_prices[member]) for member in members))
+            for member in members:
+                left[issuer, member] = left.get((issuer, member), member_prices[member]) - part
+            rest[issuer] += weight - part
+    return rest
+
+
+def _paid_by_pairs(cuts: Sequence[tuple[int, list[int], list[int]]], up: dict[int, int]) -> Counter[int]:
+    """Return the weight that each destination has to pay at its own port where a fetch is of use to one member alone.
+
+    `cuts`: (weight, ranks outside, ranks inside). It is the weight of the cuts that the send from one member enters,
+    less the price `up` of its port, or of all cuts, if that is less.
+    """
+    pairs: Counter[tuple[int, int]] = Counter()
+    received: Counter[int] = Counter()
+    for weight, outside, inside in cuts:
+        for d in inside:
+            received[d] += weight
+            for s in outside:
+                pairs[s, d] += weight
+    beyond: Counter[int] = Counter()
+    for (s, d), weight in pairs.items():
+        beyond[d] = max(beyond[d], weight - up[s])
+    return Counter({d: min(weight, received[d]) for d, weight in beyond.items()})
+
+
 class PricedCuts:
     """The prices of a certificate, checked, and the checks that cuts are paid for by them.
 
@@ -434,45 +471,38 @@ class PricedCuts:
     ) -> None:
         """Check that no send of the switch at `step` enters cuts of more weight than the prices of its ports.
 
-        A multicast from s enters a cut if s is outside and a member inside. Its members beside s weigh at most the sum
-        over them of what the send from s to each one enters, less the price of their ports, and all cuts that s is
-        outside of weigh no more than their total. A fetched sum is the same with the directions exchanged. Data that do
-        not combine are not fetched. Where they are sums turned round, a fetch stands for a multicast that is of use to
-        one member alone.
+        A multicast from s enters a cut if s is outside and a member inside. A part of the weight of each cut is paid at
+        the ports of all ranks inside, as far as the price of each one lasts, and the rest at the port of s. A fetched
+        sum is the same with the directions exchanged. Data that do not combine are not fetched. Where they are sums
+        turned round, a fetch stands for a multicast that is of use to one member alone.
         """
         limit_prices = self.prices["limit"]
 
         def price(limits: tuple[int, ...]) -> int:
             return sum(limit_prices[k][step - 1] for k in limits)
 
-        pairs: Counter[tuple[int, int]] = Counter()
-        sent: Counter[int] = Counter()
-        received: Counter[int] = Counter()
+        up = {rank: price(limits) for rank, limits in switch.up.items()}
+        down = {rank: price(limits) for rank, limits in switch.down.items()}
+        sent: list[tuple[int, list[int], list[int]]] = []  # weight, ranks outside, ranks inside
         for weight, theta in weights:
             outside = [rank for rank in switch.up if step - 1 > theta[rank]]
             inside = [rank for rank in switch.up if step <= theta[rank]]
-            self.problem.spend(len(switch.up) + len(outside) * len(inside))
-            for s in outside if inside else ():
-                sent[s] += weight
-                for d in inside:
-                    pairs[s, d] += weight
-            for d in inside if outside else ():
-                received[d] += weight
-        beyond_multicast: Counter[int] = Counter()
-        beyond_fetch: Counter[int] = Counter()
-        for (s, d), weight in pairs.items():
-            beyond_multicast[s] += max(0, weight - price(switch.down[d]))
-            beyond = max(0, weight - price(switch.up[s]))
-            if self.problem.combining:
-                beyond_fetch[d] += beyond
-            elif self.problem.turned:
-                beyond_fetch[d] = max(beyond_fetch[d], beyond)
-        for s, weight in sent.items():
-            paid = price(switch.up[s]) + (price(switch.down[s]) if switch.through else 0)
-            need(min(weight, beyond_multicast[s]) <= paid, f"overload multicasts of rank {s} at step {step}", place)
-        for d, weight in received.items():
-            paid = price(switch.down[d]) + (price(switch.up[d]) if switch.through else 0)
-            need(min(weight, beyond_fetch[d]) <= paid, f"overload fetches of rank {d} at step {step}", place)
+            self.problem.spend(len(switch.up) + 2 * len(outside) * len(inside))
+            if outside and inside:
+                sent.append((weight, outside, inside))
+        at_issuer = _paid_by_issuer(sent, down)
+        for s, weight in at_issuer.items():
+            paid = up[s] + (down[s] if switch.through else 0)
+            need(weight <= paid, f"overload multicasts of rank {s} at step {step}", place)
+        if self.problem.combining:
+            at_issuer = _paid_by_issuer([(weight, inside, outside) for weight, outside, inside in sent], up)
+        elif self.problem.turned:
+            at_issuer = _paid_by_pairs(sent, up)
+        else:
+            at_issuer = Counter()
+        for d, weight in at_issuer.items():
+            paid = down[d] + (up[d] if switch.through else 0)
+            need(weight <= paid, f"overload fetches of rank {d} at step {step}", place)
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
         """Return the value weight × sends of a cover, and each (link, step) whose sends it counts.
