@@ -42,7 +42,7 @@ def bound_at_steps(network: Network, collective: Collective, steps: int, floor: 
     if n * n * n * steps > MOST_NUMBERS:
         return floor
     weight, prices = _step_prices(n, steps, whole[0].own == "through")
-    ups, downs = ([price[side] for price in prices] for side in (0, 1))
+    ups, downs = zip(*prices, strict=True)
     rows: dict[int, list[int]] = {}
     for port in whole[0].ports:
         for limits, row in ((port.up, ups), (port.down, downs)):
@@ -54,9 +54,11 @@ def bound_at_steps(network: Network, collective: Collective, steps: int, floor: 
             theta = [k] * n
             theta[i], theta[d] = -1, steps
             cuts.append([weight, *theta])
-    scale = max(sum(network.caps[k].units * row[t] for k, row in rows.items()) for t in range(steps))
+    spent = [0] * steps
+    for k, row in rows.items():
+        spent = [total + network.caps[k].units * price for total, price in zip(spent, row, strict=True)]
     certificate = {
-        "kind": "deadline-cuts", "problem": problem_fingerprint(network, collective), "steps": steps, "scale": scale,
+        "kind": "deadline-cuts", "problem": problem_fingerprint(network, collective), "steps": steps, "scale": max(spent),
         "prices": [["limit", k, *row] for k, row in sorted(rows.items())], "cuts": {"0": cuts}, "generators": [],
     }  # fmt: skip
     try:
