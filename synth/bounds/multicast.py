@@ -58,8 +58,9 @@ def bound_at_steps(network: Network, collective: Collective, steps: int, floor: 
     for k, row in rows.items():
         spent = [total + network.caps[k].units * price for total, price in zip(spent, row, strict=True)]
     certificate = {
-        "kind": "deadline-cuts", "problem": problem_fingerprint(network, collective), "steps": steps, "scale": max(spent),
-        "prices": [["limit", k, *row] for k, row in sorted(rows.items())], "cuts": {"0": cuts}, "generators": [],
+        "kind": "deadline-cuts", "problem": problem_fingerprint(network, collective), "steps": steps,
+        "scale": max(spent), "prices": [["limit", k, *row] for k, row in sorted(rows.items())],
+        "cuts": {"0": cuts}, "generators": [],
     }  # fmt: skip
     try:
         value = check(certificate, network.document, collective.document, steps=steps)
