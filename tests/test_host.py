@@ -176,15 +176,16 @@ def test_messages_left_behind_do_not_reach_the_next_launch():
 
 
 def test_records_are_as_large_as_the_kernels():
-    sizes = (ctypes.c_longlong * 10)()
+    sizes = (ctypes.c_longlong * 12)()
     build_host.library("copy").synth_sizes(sizes)
-    assert list(sizes) == [record.itemsize for record in (*tables.RECORDS, *logical_clock.RECORDS)]
+    records = (*tables.RECORDS, *logical_clock.RECORDS, *tables.ONE_SIDED_RECORDS)
+    assert list(sizes) == [record.itemsize for record in records]
 
 
 def test_what_it_refuses():
     given = [np.zeros((1, 4), np.float32)] * 3
-    with pytest.raises(UsageError, match="one-sided"):
-        Host().run(put_allgather(3), given, dtype="float32")
+    with pytest.raises(UsageError, match="one-sided: the kernel keeps logical time for programs of sends"):
+        Host(clock="logical", network=api.topology("ring:3").network()).run(put_allgather(3), given, dtype="float32")
     with pytest.raises(UsageError, match="threads"):
         Host(threads=0).run(ring_allgather(3), given, dtype="float32")
     with pytest.raises(UsageError, match="no-data"):

@@ -37,7 +37,7 @@ class DeviceState:
         timeout: float,
     ) -> None:
         code, cut, _, tables, _ = program
-        self.cupy, self.code, self.launches = cupy, code, launches
+        self.cupy, self.code, self.launches, self._ends = cupy, code, launches, tables.ends
         self.step = max((high - low for low, high in cut.bounds), default=0)
         self.slots = -(-cut.depth * program.slot(self.step) // 128) * 128 or 128
         devices = sorted({launch.device for launch in launches})
@@ -47,7 +47,8 @@ class DeviceState:
         deps = local_dependencies(tables, code, launches) if len(launches) > 1 else tables.deps
         self._tables: dict[int, list[Any]] = {}
         for device in devices:
-            self._tables[device] = [self._put(device, table) for table in (tables.blocks, tables.ops, deps)]
+            arrays = (tables.blocks, tables.ops, deps, tables.acts, tables.terms)
+            self._tables[device] = [self._put(device, table) for table in arrays]
         self._conns = {device: self._put(device, conns) for device in devices}
         self.flags = [
             zeros(cupy, launch.device, 3 * 8 * max(1, launch.count)) for launch in launches
@@ -76,11 +77,10 @@ class DeviceState:
 
     def _connections(self, devices: Sequence[int]) -> np.ndarray:
         """Return the table of connections; allocates their FIFOs and counters."""
-        wires = self.code.wires
         # one launch of all ranks has rank None: then no rank is found, and the default is its device
         home = {launch.rank: launch.device for launch in self.launches}
-        ends = [(home.get(wire.src, devices[0]), home.get(wire.dst, devices[0])) for wire in wires]
-        conns = np.zeros(max(1, len(wires)), flat.CONN)
+        ends = [(home.get(src, devices[0]), home.get(dst, devices[0])) for src, dst in self._ends]
+        conns = np.zeros(max(1, len(ends)), flat.CONN)
         for device in devices:
             taken = [w for w, (_, receiver) in enumerate(ends) if receiver == device]
             sent = [w for w, (sender, _) in enumerate(ends) if sender == device]
@@ -96,11 +96,13 @@ class DeviceState:
 
     def _prog(self, k: int, common: dict[str, int]) -> np.ndarray:
         launch, prog = self.launches[k], np.zeros((), flat.PROG)
-        blocks, ops, deps = self._tables[launch.device]
+        blocks, ops, deps, acts, terms = self._tables[launch.device]
         own = {
             "blocks": blocks.data.ptr + launch.first * flat.BLOCK.itemsize,
             "ops": ops.data.ptr,
             "deps": deps.data.ptr,
+            "acts": acts.data.ptr,
+            "terms": terms.data.ptr,
             "conns": self._conns[launch.device].data.ptr,
             "status": self.status[k].data.ptr,
             "launches": self._watched[launch.device].data.ptr,

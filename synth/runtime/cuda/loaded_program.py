@@ -75,9 +75,10 @@ class CudaMachine(Buffers):
             )
         slot_limit = options.slot or SLOTS.get(feature, SLOT)
         # logical time is defined by the slices of the reference executor, so these are not cut finer
+        # one-sided programs have no slots and no slices
         self.cut = (
             parts
-            if timed
+            if timed or feature == sources.PORTS
             else flat.with_smaller_slices(parts, slot_limit // flat.slot_bytes(tables, 1, kind.size, feature))
         )
         self.launches = plan_launches(self.code, options.ranks_on, cupy.cuda.Device().id)

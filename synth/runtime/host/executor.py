@@ -51,7 +51,7 @@ class HostProgram:
         self.feature, self.tables, self.size = feature, tables, size
         self.clock = clock
         self.timed: ClockTimes | None = None
-        count, wires = len(code.place), max(1, len(code.wires))
+        count, wires = len(code.place), max(1, len(tables.ends))
         self.step = max((high - low for low, high in cut.bounds), default=0)
         slot = program.slot(self.step)
         self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
@@ -60,7 +60,7 @@ class HostProgram:
         self.done, self.run, self.beat, self.abort = (np.zeros(n, np.uint64) for n in (count, count, count, 1))
         self.status = np.zeros(count, flat.STATUS)
         self.buffers = np.zeros(3 * code.program.ranks, np.uint64)
-        for w in range(len(code.wires)):
+        for w in range(len(tables.ends)):
             self.conns[w]["fifo"] = -(-_at(self.fifo[w]) // 16) * 16
             for k, name in enumerate(("tail", "head", "entry")):
                 self.conns[w][name] = _at(self.counters[w, k])
@@ -68,6 +68,8 @@ class HostProgram:
         for name, array in (
             ("blocks", tables.blocks),
             ("ops", tables.ops),
+            ("acts", tables.acts),
+            ("terms", tables.terms),
             ("deps", tables.deps),
             ("conns", self.conns),
             ("buffers", self.buffers),

@@ -107,14 +107,16 @@ def find_races(
     ]
     image = np.zeros(0, np.uint8) if machine.clock is None else machine.clock.image(0, kind.size)
     sizes = [
-        len(tables.ops), len(tables.deps), len(machine.conns), machine.fifo.shape[1], len(memory), len(image),
-        len(machine.launches),
+        len(tables.ops), len(tables.acts), len(tables.terms), len(tables.deps), len(machine.conns),
+        machine.fifo.shape[1], len(memory), len(image), len(machine.launches),
     ]  # fmt: skip
     parts = [
         machine.prog,
         np.array(sizes, np.int64),
         tables.blocks,
         tables.ops,
+        tables.acts,
+        tables.terms,
         machine.deps,
         np.array([m.nbytes for m in memory], np.int64),
         np.array(starts, np.int64),

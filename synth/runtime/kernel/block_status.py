@@ -9,6 +9,7 @@ import numpy as np
 from synth.runtime.kernel import tables as flat
 
 _WAITS = {flat.WAITS_DATA: "data", flat.WAITS_CREDIT: "credit", flat.WAITS_ENTRY: "entry", flat.WAITS_TURN: "turn"}
+_ONE_SIDED = (flat.WAITS_SIGNAL, flat.WAITS_BARRIER, flat.WAITS_PACKETS)
 
 
 def waits(tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str, Any] | None] | None]:
@@ -21,6 +22,8 @@ def waits(tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str,
         kind, op, what = int(row["kind"]), int(row["op"]), int(row["what"])
         if kind == flat.ENDED:
             result.append(None)
+        elif kind in _ONE_SIDED:
+            result.append((op, tables.events[int(tables.terms[what]["flag"])]))
         elif kind == flat.WAITS_DEP:
             result.append((op, ("dep", (int(tables.deps[what]["block"]), int(tables.deps[what]["op"])))))
         else:

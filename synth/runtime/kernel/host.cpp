@@ -62,8 +62,9 @@ static int launch(const Prog& p, int threads, Body body) {
 
 extern "C" void synth_sizes(i64* sizes) {
   i64 found[] = {sizeof(Block), sizeof(Op),   sizeof(Dep),   sizeof(Conn),  sizeof(Status),
-                 sizeof(Crew),  sizeof(Prog), sizeof(Route), sizeof(Limit), sizeof(Clock)};
-  for (int i = 0; i < 10; ++i) sizes[i] = found[i];
+                 sizeof(Crew),  sizeof(Prog), sizeof(Route), sizeof(Limit), sizeof(Clock),
+                 sizeof(Act),  sizeof(Term)};
+  for (int i = 0; i < 12; ++i) sizes[i] = found[i];
 }
 
 #define SYNTH_KERNEL(name, T, R, F) \

@@ -1,4 +1,4 @@
-// The interpreter of two-sided Programs, for GPUs and for CPU threads (wrap.cuh: what differs; tables.cuh: what it is given).
+// The interpreter of Programs, for GPUs and for CPU threads (wrap.cuh: what differs; tables.cuh: what it is given).
 //
 // A thread block walks through its ops once for each slice. Messages go through FIFOs of `nslots` slots; `tail` counts
 // those that were sent, `head` those that were taken, and both only grow, over all launches, so nothing is cleared
@@ -8,9 +8,11 @@
 //           number is that of all launches, and what a launch writes the next writes too, so no line is ever mistaken.
 //   DIRECT  an op that PUTS writes the receiver's buffer, once the receiver has begun this launch; the message still counts.
 //   CLOCK   logical time goes with the messages (clock.cuh).
+//   PORTS   the program is one-sided: another interpreter (ports.cuh).
 #pragma once
 #include "clock.cuh"
 #include "move.cuh"
+#include "ports.cuh"
 
 // What one op, or one part of it, waits for; by the first thread of its block. 0, or why it may not begin. `room`: of what
 // the receiver has last said. Packets wait for themselves.
@@ -40,6 +42,7 @@ APART int blocked(const Prog& p, const Block& block, const Op& op, u64 epoch, in
 // ------------------------------------------------------------ a thread block
 
 template <class T, class R, int F> DEV void interpret(const Prog& p, const Team& team) {
+  if constexpr (F & PORTS) return interpret_ports<T, R>(p, team);
   const int me = team.block;
   const Block block = p.blocks[me];
   const u64 run = p.run[me];

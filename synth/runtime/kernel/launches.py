@@ -32,7 +32,8 @@ class Launch(NamedTuple):
 def plan_launches(code: CompiledProgram, on: Sequence[int] | None, device: int = 0) -> tuple[Launch, ...]:
     """Return the launches of a program: one of all blocks on `device`, or one for each rank that has blocks.
 
-    `on` gives the device of each rank in the second case. Raises UsageError unless it names one for every rank.
+    `on` gives the device of each rank in the second case. Raises UsageError unless it names one for every rank,
+    and for one-sided programs with packets, whose scratch has no second half here.
     """
     if on is None:
         return (Launch(None, 0, len(code.place), device),)
@@ -41,6 +42,11 @@ def plan_launches(code: CompiledProgram, on: Sequence[int] | None, device: int =
         raise UsageError(
             f"{code.program.name} has {ranks} ranks; --ranks-on names {len(on)} devices, and must name one for each "
             f"rank"
+        )
+    if code.program.one_sided and code.program.protocol == "LL":
+        raise UsageError(
+            f"{code.program.name}: a rank that is a launch ahead would overwrite packets of the launch before: leave "
+            f"out --ranks-on, or lower it with the Simple protocol"
         )
     if min(on) < 0:
         raise UsageError(f"--ranks-on: there is no device {min(on)}; they are numbered from 0")

@@ -250,6 +250,11 @@ def make_clock(
         raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
     if options.ranks_on is not None:
         raise UsageError("logical time is kept within one launch; leave out --ranks-on")
+    if code.program.one_sided:
+        raise UsageError(
+            f"{code.program.name} is one-sided: the kernel keeps logical time for programs of sends and receives; for "
+            f"its time use --executor reference"
+        )
     chunks = max((step.count for steps in code.steps for step in steps), default=1)
     table = timetable(code, cut, kind.size, options.network, in_place=in_place)
     return ClockMemory(table, code, cut, cut.elements * kind.size * chunks)

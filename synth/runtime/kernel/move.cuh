@@ -82,6 +82,41 @@ template <class T, class R, int F> DEV void move(const Team& team, T* d0, T* d1,
   }
 }
 
+// ------------------------------------------------------------ many operands
+
+DEV char* address(const Prog& p, const Term& term, int size) { return p.buffers[term.buffer] + term.at * p.elements * size; }
+
+// Every destination <- source 0 (+) source 1 (+) .., combined in this order for each element, so that all get the same bits.
+// A destination may be one of the sources: each element is read by the thread that writes it, before it does.
+template <class T, class R> DEV void move_many(const Prog& p, const Team& team, const Term* src, int nsrc, const Term* dst, int ndst, i64 n) {
+  constexpr int EACH = 16 / sizeof(T);
+  const u64 at = (u64)address(p, src[0], sizeof(T)) & 15;
+  bool alike = true;
+  for (int k = 1; k < nsrc; ++k) alike &= ((u64)address(p, src[k], sizeof(T)) & 15) == at;
+  for (int k = 0; k < ndst; ++k) alike &= ((u64)address(p, dst[k], sizeof(T)) & 15) == at;
+  i64 head = alike ? (i64)((16 - at) % 16 / sizeof(T)) : n;
+  if (head > n) head = n;
+  const i64 quads = (n - head) / EACH;
+  for (i64 i = team.thread; i < n - quads * EACH; i += team.threads) {  // before and after the aligned part
+    const i64 e = i < head ? i : i + quads * EACH;
+    T x = ((const T*)address(p, src[0], sizeof(T)))[e];
+    if (Reduces<R>::value)
+      for (int k = 1; k < nsrc; ++k) x = combine<R>(x, ((const T*)address(p, src[k], sizeof(T)))[e]);
+    for (int k = 0; k < ndst; ++k) ((T*)address(p, dst[k], sizeof(T)))[e] = x;
+  }
+  for (i64 i = team.thread; i < quads; i += team.threads) {
+    const i64 first = head + i * EACH;
+    Pack<T> x, y;
+    x.quad = *(const Quad*)((const T*)address(p, src[0], sizeof(T)) + first);
+    if (Reduces<R>::value)
+      for (int k = 1; k < nsrc; ++k) {
+        y.quad = *(const Quad*)((const T*)address(p, src[k], sizeof(T)) + first);
+        UNROLLED for (int e = 0; e < EACH; ++e) x.item[e] = combine<R>(x.item[e], y.item[e]);
+      }
+    for (int k = 0; k < ndst; ++k) *(Quad*)((T*)address(p, dst[k], sizeof(T)) + first) = x.quad;
+  }
+}
+
 // ------------------------------------------------------------ packets
 
 template <class T> union Eight {

@@ -7,7 +7,7 @@
 
 SYNTH_KERNEL(race, int, Sum, SYNTH_FEATURE)
 
-enum { OPS, DEPS, CONNS, FIFO, RANKS, CLOCK_BYTES, CREWS, SIZES };
+enum { OPS, ACTS, TERMS, DEPS, CONNS, FIFO, RANKS, CLOCK_BYTES, CREWS, SIZES };
 
 static FILE* file;
 static void* clear(size_t bytes) {
@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
   const i64 conns = sizes[CONNS], ranks = sizes[RANKS], crews = sizes[CREWS];
   p.blocks = (Block*)take(p.nblocks * sizeof(Block));
   p.ops = (Op*)take(sizes[OPS] * sizeof(Op));
+  p.acts = (Act*)take(sizes[ACTS] * sizeof(Act));
+  p.terms = (Term*)take(sizes[TERMS] * sizeof(Term));
   p.deps = (Dep*)take(sizes[DEPS] * sizeof(Dep));
   const i64* memory = (i64*)take(ranks * sizeof(i64));      // bytes of each rank
   const i64* places = (i64*)take(3 * ranks * sizeof(i64));  // where input, output and scratch begin in it

@@ -29,8 +29,8 @@ _TYPES = {
     "u64": "u64",
 }
 _OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max"}
-PLAIN, LL, DIRECT, CLOCK = "", "ll", "direct", "clock"
-FEATURES = (PLAIN, LL, DIRECT, CLOCK)
+PLAIN, LL, DIRECT, CLOCK, PORTS = "", "ll", "direct", "clock", "ports"
+FEATURES = (PLAIN, LL, DIRECT, CLOCK, PORTS)
 _SHORT_NAMES = (COPY, *(kind.short for kind in DTYPES))
 GROUPS = tuple(f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in _SHORT_NAMES)
 

@@ -8,17 +8,32 @@
 // LANDED: what it receives has been put where it writes.
 enum { RECEIVES = 1, SENDS = 2, REDUCES = 4, READS = 8, WRITES = 16, PUBLISHES = 32, PUTS = 64, LANDED = 128 };
 // The end of a block, or its wait: for a dependency, a message, a credit, the receiver's entry, its turn on a link.
-enum { RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN };
-// What a kernel can do beyond FIFOs, for programs that need it; chosen when it is compiled.
-enum { LL = 1, DIRECT = 2, CLOCK = 4 };
+// Of one-sided programs: for a signal, the other blocks of a barrier, packets.
+enum {
+  RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN, WAITS_SIGNAL, WAITS_BARRIER, WAITS_PACKETS
+};
+// What a kernel can do beyond FIFOs, for programs that need it; chosen when it is compiled. PORTS: one-sided programs.
+enum { LL = 1, DIRECT = 2, CLOCK = 4, PORTS = 8 };
+// What an op of a one-sided program does: nothing, move data, signal, wait for signals, meet the other blocks of a barrier.
+enum { RESTS, MOVES, SIGNALS, AWAITS, MEETS };
 
 struct Block { int op0, nops, into, out; };  // its ops; its connections, -1 where it has none
 // src, dst: buffers, *_at: chunks in them. put, put_at: the receiver's buffer, where the op PUTS.
 struct Op { int flags, src, dst, count, dep0, ndep; i64 src_at, dst_at, put_at; int put, padding; };
 struct Dep { int block, op; };
+// An op of a one-sided program. Its sources, destinations and ports are runs of `terms`. PUBLISHES and REDUCES in `flags`.
+// A move combines its sources in their order and stores the result at every destination; `pairs`: source k goes to
+// destination k instead.
+struct Act { int kind, flags, count, pairs, dep0, ndep, src0, nsrc, dst0, ndst, port0, nports; };
+// Chunks of a buffer: `at` is the first; `flag`: the connection whose `tail` says that the first has been written in this
+// launch, the next ones for the next chunks; -1: no packets. Of ports: `flag` is the connection, and `at` the blocks of a
+// barrier.
+struct Term { int buffer, flag; i64 at; };
 // A connection. fifo: `nslots` slots, each of `slot_chunks` slices of a chunk (of lines, for LL; see lines_of). tail, head:
 // messages sent and taken, in the receiver's and in the sender's memory; LL has no tail. entry: launches that the receiver
 // has begun, in the sender's memory. sent, taken: tail and head where the last launch left them.
+// Of one-sided programs: tail counts signals, or arrivals at a barrier, or is the last launch that has written a packet; sent
+// and taken count signals and waits.
 struct Conn { char* fifo; u64 *tail, *head, *entry; u64 sent, taken; };
 struct Status { int kind, op, slice, part, what, padding; };  // what: the dependency or the connection waited for
 struct Crew { const u64* beat; u64 blocks; };  // one of the launches that run a program together
@@ -52,6 +67,8 @@ struct Prog {
   Status* status;
   const Crew* crews;
   const Clock* clock;  // null without
+  const Act* acts;     // of one-sided programs, which have no `ops`
+  const Term* terms;
   i64 elements, step;  // of a chunk, of a slice of it
   u64 timeout;         // ns
   int nblocks, slices, part, nslots, slot_chunks, ncrews;  // nblocks: of this launch; ncrews 0: there is no other

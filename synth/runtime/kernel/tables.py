@@ -1,4 +1,4 @@
-"""A two-sided Program as the flat arrays that the kernel reads.
+"""A two-sided Program as the flat arrays that the kernel reads, and the records of all arrays.
 
 The records mirror the kernel's structs byte by byte; kernel/tables.cuh says what their fields mean. Buffer
 3 * rank + 0, 1, 2 is the input, output and scratch of a rank. Blocks and connections of all ranks have consecutive
@@ -8,13 +8,13 @@ numbers, as in `compiled`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from synth.errors import SynthError, UsageError, VerificationError
+from synth.errors import SynthError, VerificationError
 from synth.program.direct_writes import Place
-from synth.program.program import BUFFERS, REDUCING, TWO_SIDED
+from synth.program.program import BUFFERS, REDUCING
 from synth.runtime.kernel.sources import LL
 from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram
 from synth.runtime.slicing import Slicing
@@ -35,6 +35,23 @@ OP = np.dtype(
         ("padding", "i4"),
     ]
 )
+ACT = np.dtype(
+    [
+        ("kind", "i4"),
+        ("flags", "i4"),
+        ("count", "i4"),
+        ("pairs", "i4"),
+        ("dep0", "i4"),
+        ("ndep", "i4"),
+        ("src0", "i4"),
+        ("nsrc", "i4"),
+        ("dst0", "i4"),
+        ("ndst", "i4"),
+        ("port0", "i4"),
+        ("nports", "i4"),
+    ]
+)
+TERM = np.dtype([("buffer", "i4"), ("flag", "i4"), ("at", "i8")])
 DEP = np.dtype([("block", "i4"), ("op", "i4")])
 CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("entry", "u8"), ("sent", "u8"), ("taken", "u8")])
 STATUS = np.dtype([("kind", "i4"), ("op", "i4"), ("slice", "i4"), ("part", "i4"), ("what", "i4"), ("padding", "i4")])
@@ -53,6 +70,8 @@ PROG = np.dtype(
         ("status", "u8"),
         ("launches", "u8"),
         ("clock", "u8"),
+        ("acts", "u8"),
+        ("terms", "u8"),
         ("elements", "i8"),
         ("step", "i8"),
         ("timeout", "u8"),
@@ -65,16 +84,20 @@ PROG = np.dtype(
     ]
 )
 RECORDS = (BLOCK, OP, DEP, CONN, STATUS, LAUNCH, PROG)
+ONE_SIDED_RECORDS = (ACT, TERM)
 RECEIVES, SENDS, REDUCES, READS, WRITES, PUBLISHES, PUTS, LANDED = (1 << k for k in range(8))
 RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN = range(8)
+WAITS_SIGNAL, WAITS_BARRIER, WAITS_PACKETS = range(8, 11)
 MAX_SLICES, MAX_OPS, MAX_INT = 1 << 24, (1 << 16) - 1, (1 << 31) - 1
 
 
 class Tables(NamedTuple):
     """The arrays that stay the same in every launch.
 
-    `balanced`: each connection takes as many messages as are sent, so launches can follow one another. `slot_chunks`:
-    chunks of a FIFO slot.
+    `balanced`: each connection takes as many messages (signals) as are sent, so launches can follow one another.
+    `slot_chunks`: chunks of a FIFO slot. `acts`, `terms`: the ops of a one-sided program, which has no `ops`, and their
+    operands. `ends`: the sending and the receiving rank of each connection. `events`: of a one-sided program, the event
+    that each connection counts, as the kind and the object of a `WaitReason`.
     """
 
     blocks: np.ndarray
@@ -82,26 +105,21 @@ class Tables(NamedTuple):
     deps: np.ndarray
     balanced: bool
     slot_chunks: int
+    ends: tuple[tuple[int, int], ...]
+    acts: np.ndarray = np.zeros(1, ACT)
+    terms: np.ndarray = np.zeros(1, TERM)
+    events: tuple[tuple[str, Any], ...] = ()
 
 
 def tables(code: CompiledProgram, cut: Slicing, puts: Mapping[Place, Place] | None = None) -> Tables:
     """Return the arrays of a compiled program.
 
     `puts`: the sends that may write the receiver's buffer, with their receives (`synth.program.direct_writes`). Kernels
-    without direct put treat them as all other sends. Raises UsageError for a one-sided program, SynthError for more ops
-    or slices than the kernel can hold, VerificationError where a receive takes another number of chunks than was sent.
+    without direct put treat them as all other sends. Raises SynthError for more ops or slices than the kernel can hold,
+    VerificationError where a receive takes another number of chunks than was sent.
     """
-    program = code.program
-    if program.one_sided or any(step.code not in TWO_SIDED for steps in code.steps for step in steps):
-        raise UsageError(
-            f"{program.name} is one-sided (MSCCL++ style); this executor runs programs of sends and receives: use "
-            f"reference"
-        )
-    if max((len(steps) for steps in code.steps), default=0) > MAX_OPS or len(cut.bounds) > MAX_SLICES:
-        raise SynthError(
-            f"{program.name}: more than {MAX_OPS} ops a block or {MAX_SLICES} slices; choose a smaller size"
-        )
-    published = {dep for steps in code.steps for step in steps for dep in step.deps}
+    check_sizes(code, len(cut.bounds))
+    published = published_ops(code)
     blocks, ops, deps = np.zeros(len(code.place), BLOCK), np.zeros(sum(map(len, code.steps)), OP), []
     at = 0
     for b, steps in enumerate(code.steps):
@@ -118,7 +136,30 @@ def tables(code: CompiledProgram, cut: Slicing, puts: Mapping[Place, Place] | No
         ops[target]["flags"] |= LANDED
     pairs = [_paired(code, cut, w) for w in range(len(code.wires))]  # all are evaluated, since each may raise
     largest = max((step.count for steps in code.steps for step in steps if step.sends or step.receives), default=1)
-    return Tables(blocks, ops, np.array(deps or [(0, 0)], DEP), all(pairs), min(cut.part, largest))
+    ends = tuple((wire.src, wire.dst) for wire in code.wires)
+    return Tables(blocks, ops, np.array(deps or [(0, 0)], DEP), all(pairs), min(cut.part, largest), ends)
+
+
+def check_sizes(code: CompiledProgram, slices: int) -> None:
+    """Raise SynthError for more ops of a block, or slices, than the kernel can hold."""
+    if max((len(steps) for steps in code.steps), default=0) > MAX_OPS or slices > MAX_SLICES:
+        raise SynthError(
+            f"{code.program.name}: more than {MAX_OPS} ops a block or {MAX_SLICES} slices; choose a smaller size"
+        )
+
+
+def published_ops(code: CompiledProgram) -> set[tuple[int, int]]:
+    """Return the ops (block, op) that others wait for."""
+    published: set[tuple[int, int]] = set()
+    for steps in code.steps:
+        for step in steps:
+            published.update(step.deps)
+    return published
+
+
+def overlap_message(where: str) -> str:
+    """Return the message against the op `where`, of which some operands overlap in part."""
+    return f"{where}: source and destination overlap in part; threads would read what others have overwritten"
 
 
 def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
@@ -158,10 +199,7 @@ def _row(code: CompiledProgram, at: tuple[int, int], step: CompiledOp, dep0: int
         and step.src[0].row != step.dst[0].row
         and abs(step.src[0].row - step.dst[0].row) < step.count
     ):
-        raise SynthError(
-            f"{code.where(b, i)}: source and destination overlap in part; threads would read what others have "
-            f"overwritten"
-        )
+        raise SynthError(overlap_message(code.where(b, i)))
     src = (3 * rank + BUFFERS.index(op.src[0].buffer), op.src[0].offset) if step.src else (0, 0)
     dst = (3 * rank + BUFFERS.index(op.dst[0].buffer), op.dst[0].offset) if step.dst else (0, 0)
     return flags, src[0], dst[0], step.count, dep0, len(step.deps), src[1], dst[1], 0, 0, 0

@@ -36,6 +36,8 @@ struct Team {
 
 DEV u64 acquire(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 DEV void release(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+// Add 1 in one step and return the value before: releases what came before, acquires what others released there.
+DEV u64 bump(u64* at) { return __atomic_fetch_add(at, 1, __ATOMIC_ACQ_REL); }
 DEV u64 glance(const u64* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 DEV void note(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 // The threads of a block meet: whether any of them says so.
@@ -116,6 +118,11 @@ DEV u64 acquire(const u64* at) {
   return value;
 }
 DEV void release(u64* at, u64 value) { asm volatile("st.release." SYNTH_SCOPE ".global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory"); }
+DEV u64 bump(u64* at) {
+  u64 value;
+  asm volatile("atom.acq_rel." SYNTH_SCOPE ".global.add.u64 %0, [%1], 1;" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
 DEV u64 glance(const u64* at) {
   u64 value;
   asm volatile("ld.relaxed." SYNTH_SCOPE ".global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");

@@ -105,10 +105,8 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
         return wires[wait.what].receiver
     if wait.kind == "dep":
         return wait.what[0]
-    if isinstance(engine, Halted):  # two-sided programs wait for nothing else
-        return None
     if wait.kind == "barrier":
-        return next(other for other in wait.what if other not in engine.one_sided.met[wait.what])
+        return next(iter(_missing(engine, wait)), None)
     unfinished = [o for o, done in enumerate(engine.done) if not done and o != b]
     if wait.kind == "signal":
         rank, kind, peer, index = wait.what
@@ -117,6 +115,8 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
             return step.code == "signal" and (peer, kind, rank, index) in step.ports
 
         return next((other for other in unfinished if _will(engine, other, sends_signal)), None)
+    if wait.kind != "packet":
+        return None
     place, count = wait.what, engine.code.steps[b][engine.pc[b]].count
 
     def writes_packets(step: CompiledOp) -> bool:
@@ -140,11 +140,11 @@ def _stuck(engine: Engine | Halted, b: int) -> StuckBlock:
     text = engine.code.where(b, op).partition("(")[2][:-1]
     holder = _holder(engine, b)
     return StuckBlock(
-        rank, block, op, text, _words(engine, wait), None if holder is None else engine.code.place[holder]
+        rank, block, op, text, _words(engine, b, wait), None if holder is None else engine.code.place[holder]
     )
 
 
-def _words(engine: Engine | Halted, wait: WaitReason | None) -> str:
+def _words(engine: Engine | Halted, b: int, wait: WaitReason | None) -> str:
     if wait is None:
         return "nothing"
     if wait.kind in ("data", "credit"):
@@ -167,12 +167,26 @@ def _words(engine: Engine | Halted, wait: WaitReason | None) -> str:
     if wait.kind == "dep":
         other, op = wait.what
         return f"block {engine.code.place[other][1]} op {op}"
-    if wait.kind == "barrier" and not isinstance(engine, Halted):
-        missing = [engine.code.place[o][1] for o in wait.what if o not in engine.one_sided.met[wait.what]]
+    if wait.kind == "barrier":
+        missing = [engine.code.place[other][1] for other in _missing(engine, wait)]
         return f"block{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} at the barrier"
     if wait.kind == "signal":
         _, kind, peer, index = wait.what
         return f"a signal from rank {peer} ({kind} port {index})"
-    if isinstance(engine, Halted):
-        return "nothing"
-    return f"packets in {engine.arena.name(wait.what.rank, wait.what.row)}"
+    return f"packets in {_packets_name(engine, b)}"
+
+
+def _missing(engine: Engine | Halted, wait: WaitReason) -> list[int]:
+    """Return the blocks that have not come to the barrier for which a block waits."""
+    return [other for other in wait.what if engine.waiting[other] != wait]
+
+
+def _packets_name(engine: Engine | Halted, b: int) -> str:
+    """Return the name of the packets that block b waits for, as its op names them."""
+    wait, (rank, block), op = engine.waiting[b], engine.code.place[b], engine.pc[b]
+    spans = engine.code.program.gpus[rank].blocks[block].ops[op].src
+    names = []
+    for place, span in zip(engine.code.steps[b][op].src, spans, strict=False):
+        if wait is not None and place == wait.what:
+            names.append(f"{span.buffer}[{span.offset}]")
+    return names[0] if names else "scratch"

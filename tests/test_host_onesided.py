@@ -1,0 +1,145 @@
+"""One-sided programs on CPU threads: the kernel that runs them gives the reference executor's bits, in every order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from host_runs import needs_compiler, same_outputs
+from multicast_schedules import random_schedule
+from programs import put_allgather
+
+from synth.errors import SynthError, UsageError
+from synth.model.collective import collective
+from synth.program.checked_lowering import onesided
+from synth.program.lowering_options import LoweringOptions
+from synth.program.program import Block, Gpu, Op, Port, Program, Span
+from synth.runtime.host import thread_sanitizer
+from synth.runtime.host.executor import Host
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+
+pytestmark = needs_compiler
+KINDS = [("float32", "sum"), ("float16", "avg"), ("float64", "prod"), ("int8", "max"), ("int32", "sum")]
+needs_sanitizer = pytest.mark.skipif(
+    thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing())
+)  # fmt: skip
+
+
+def random_program(seed: int, protocol: str = "Simple") -> tuple[Program, Random]:
+    """Return the program of a random schedule with switch sends."""
+    random = Random(seed)
+    schedule = random_schedule(random, random.randint(2, 8))
+    in_place = random.choice(["out", "in"])
+    return onesided(schedule, LoweringOptions("mscclpp", protocol, in_place=in_place)), random
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_multicasts_and_fetched_sums_have_the_bits_of_the_reference(seed: int) -> None:
+    program, random = random_program(seed)
+    kind, op = KINDS[seed % len(KINDS)]
+    apart = (0,) * program.ranks if seed % 3 == 0 else None
+    elements, threads = random.choice([1, 16, 37]), random.choice([1, 4])
+    in_place = program.in_place == "in"
+    same_outputs(program, elements, kind, op, in_place, threads=threads, ranks_on=apart)
+
+
+@needs_sanitizer
+@pytest.mark.parametrize("threads", [1, 4])
+def test_signals_order_all_accesses(threads: int) -> None:
+    program, _ = random_program(0)  # an allreduce with both operations
+    assert {"glres", "gstore"} <= {op.code for gpu in program.gpus for block in gpu.blocks for op in block.ops}
+    found = thread_sanitizer.find_races(program, threads=threads, launches=3)
+    assert found == thread_sanitizer.RaceReport((), False, True)
+
+
+@needs_sanitizer
+def test_a_wait_that_is_left_out_is_a_race() -> None:
+    program = put_allgather(3)
+    gpus = []
+    for gpu in program.gpus:
+        blocks = []
+        for block in gpu.blocks:
+            ops = [Op("nop") if op.code == "wait" else op for op in block.ops]
+            reads = [Op("cpy", (Span("o", (gpu.rank + 1) % 3),), (Span("s", 0),))]
+            blocks.append(block._replace(ops=(*ops, *reads)))
+        gpus.append(gpu._replace(blocks=tuple(blocks), scratch=1))
+    assert thread_sanitizer.find_races(replace(program, gpus=tuple(gpus)), threads=1, elements=64).races
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+def test_packets(kind: str) -> None:
+    random = Random(3)
+    schedule = random_schedule(random, 4)
+    plain = replace(
+        schedule, steps=tuple(step._replace(sends=step.unicast_sends, switch_sends=()) for step in schedule.steps)
+    )
+    plain = replace(plain, network=replace(plain.network, multicast=()))
+    program = onesided(plain, LoweringOptions("mscclpp", "LL"))
+    assert any(span.packet for gpu in program.gpus for block in gpu.blocks for op in block.ops for span in op.src)
+    same_outputs(program, 37, kind)
+    with pytest.raises(UsageError, match="would overwrite packets"):
+        same_outputs(program, 37, kind, ranks_on=(0,) * 4)
+
+
+def local(*blocks: tuple[Op, ...], ports: tuple[Port, ...] = ()) -> Program:
+    """Return an allgather over two ranks whose rank 0 has `blocks`."""
+    task = collective("allgather", 2)
+    rows = tuple(Block(None, None, 0, ops, ports=ports) for ops in blocks)
+    back = Block(None, None, 0, (Op("nop"),), ports=(Port("memory", 0, 0),))
+    return Program("p", task, 1, (Gpu(0, 1, 2, 1, rows), Gpu(1, 1, 2, 1, (back,))))
+
+
+TO_1 = (Port("memory", 1, 0),)
+MEETING = Op("barrier", group=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (local((Op("wait", ports=(0,)),), ports=TO_1), r"waits for a signal from rank 1 \(memory port 0\)"),
+        (local((MEETING,), (Op("nop"),), ports=TO_1), "waits for block 1 at the barrier"),
+        (
+            local((Op("cpy", (Span("s", 0, packet=True),), (Span("o", 0),)),), ports=TO_1),
+            r"waits for packets in s\[0\]",
+        ),
+    ],
+)
+def test_waits_that_never_end_are_named(program: Program, message: str) -> None:
+    given = [np.zeros((1, 4), np.float32)] * 2
+    with pytest.raises(DeadlockError, match=message):
+        Host(timeout=0.2).run(program, given, dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (
+            local((Op("signal", ports=(0,)),), (Op("signal", ports=(0,)),), ports=TO_1),
+            "another block signals on this port",
+        ),
+        (local((Op("cpy", (Span("o", 0),), (Span("o", 1),), 2),), ports=TO_1), "beyond the output"),
+        (local((Op("cpy", (Span("o", 0),), (Span("i", 0),)),), ports=TO_1), "writes the input"),
+    ],
+)
+def test_programs_that_the_kernel_does_not_run(program: Program, message: str) -> None:
+    given = [np.zeros((1, 4), np.float32)] * 2
+    with pytest.raises(SynthError, match=message):
+        Host().run(program, given, dtype="float32")
+
+
+def test_barriers_and_several_pairs_of_one_put() -> None:
+    task = collective("allgather", 2)
+    gpus = []
+    for rank in range(2):
+        pairs = Op(
+            "put", (Span("i", 0), Span("s", 0)), (Span("o", rank, 1 - rank), Span("s", 1, 1 - rank)), ports=(0, 0)
+        )
+        first = (Op("cpy", (Span("i", 0),), (Span("s", 0),)), pairs, Op("signal", ports=(0,)), Op("wait", ports=(0,)))
+        blocks = (
+            Block(None, None, 0, (*first, MEETING, MEETING), ports=(Port("memory", 1 - rank, 0),)),
+            Block(None, None, 0, (MEETING, Op("cpy", (Span("i", 0),), (Span("o", rank),)), MEETING)),
+        )
+        gpus.append(Gpu(rank, 1, 2, 2, blocks))
+    same_outputs(Program("p", task, 1, tuple(gpus)), 37)
