@@ -57,6 +57,13 @@ def test_the_folder_has_what_a_job_needs(built):
     assert json.loads((built[1] / "build.json").read_text())["schema"] == "synth.build/1"
 
 
+def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):
+    """Buffers of 1 GiB on each rank were refused."""
+    result = synth.build("full:4", output=tmp_path / "a", collective="allgather", sizes=[1 << 30], time_limit=3.0)
+    assert result.tables[0].rows[0].files
+    assert "-b 1073741824 -e 1073741824" in (tmp_path / "a" / "README.txt").read_text()
+
+
 def test_a_second_build_continues_and_searches_nothing(built, monkeypatch):
     from synth.api import synthesis
 

@@ -332,15 +332,14 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
 
 
 def _check_files(folder: Path, done: PlanExport, runtime: str, machine: Topology) -> None:
-    """Lint each program file, and run it on the reference executor at its least size. Raises VerificationError."""
+    """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
     from synth.api.programs import lint
     from synth.api.running import run
 
     for row in done.served:
         task = row.program.collective
         roots = () if task is None else task.roots
-        step = row.program.loop_chunks * 16
-        size = -(-max(row.share.low, 1) // step) * step
+        size = row.program.loop_chunks * 16  # a program is the same at all sizes that it is for
         for name in row.files:
             path = folder / runtime / name
             place = "in" if path.stem.endswith("-in-place") else None
@@ -379,5 +378,8 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
             lines.append("  ".join(texts).rstrip())
         lines += ["", *one.sentences, ""]
     ranks = result.tables[0].ranks
-    write(folder / "README.txt", job_files.readme(title, result.runtime, ranks, names, "\n".join(lines)))
+    sizes = [row.size for table in result.tables for row in table.rows]
+    screen = "\n".join(lines)
+    page_text = job_files.readme(title, result.runtime, ranks, names, screen, (min(sizes), max(sizes)))
+    write(folder / "README.txt", page_text)
     write(folder / SUMMARY, json.dumps(result.to_json(), indent=1) + "\n")

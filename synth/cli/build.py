@@ -69,7 +69,6 @@ def build(topology: str | None, **flags: Any) -> int:
         return INTERRUPTED
     print_reports(view.reports(result))
     folder = Path(result.folder)
-    note(
-        f"wrote {len(result.files)} files of {result.runtime}, all linted and run, to {folder}: see {folder}/README.txt"
-    )
+    checked = "" if result.runtime == "nccl-tuner" else ", all linted and run,"
+    note(f"wrote {len(result.files)} files of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
     return 0

@@ -44,19 +44,24 @@ def run_script(runtime: str, folder: str, files: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def readme(title: str, runtime: str, ranks: int, collectives: Sequence[str], screen: str) -> str:
-    """Return the page of a build: its table `screen`, the files, and the commands that run the algorithms."""
+def readme(
+    title: str, runtime: str, ranks: int, collectives: Sequence[str], screen: str, sizes: tuple[int, int]
+) -> str:
+    """Return the page of a build: its table `screen`, the files, and the commands that run the algorithms.
+
+    `sizes`: the least and the greatest in bytes.
+    """
     lines = [title, "=" * len(title), "", *screen.rstrip().splitlines(), "", "Run", "---", ""]
     lines += ["PyTorch, one process for each GPU:", "", f"    ./run.sh torchrun --nproc-per-node {ranks} train.py", ""]
     if runtime == "mscclpp":
         lines += [
-            "The script calls this on every rank, before the first communicator is made:",
+            "Call this in train.py on every rank, before the first communicator is made:",
             "", "    import register", f"    kept = register.register(rank, {ranks}, {ranks})", "",
         ]  # fmt: skip
     lines += ["nccl-tests, with the library of the runtime, and once more without run.sh to compare:", ""]
     for name in collectives:
         if name in NCCL_TESTS:
-            command = f"mpirun -np {ranks} build/{NCCL_TESTS[name]} -b 1K -e 1G -f 2 -g 1"
+            command = f"mpirun -np {ranks} build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
             lines.append(f"    ./run.sh {command}")
     lines += [
         "",
