@@ -148,8 +148,8 @@ def _with_multicast(found: Explanation, machine: Topology, task: Collective) -> 
     bound = next((bound for steps, bound in beside.bounds if steps is None), None)
     if bound is None or not bound.value:
         return found
-    remark = "a bound; `synth pareto` has schedules"
-    rate = MethodRate("switches multicast and reduce", 1 / (bound.value * task.unit_share), remark)
+    remark = "their upper bound; `synth pareto` has schedules"
+    rate = MethodRate("switches multicast and reduce", 1 / (bound.value * task.unit_share), remark, multicast=True)
     return replace(found, rates=(*found.rates, rate))
 
 

@@ -10,7 +10,7 @@ from synth.model.collective import Collective
 from synth.model.latency import latency
 from synth.model.number_text import number
 from synth.model.rational import counted, show
-from synth.model.topology import Topology
+from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.view.frontier_text import Report, table_title
 
 
@@ -85,7 +85,12 @@ def title(topology: Topology, collective: Collective) -> str:
 
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
-    """Return the table of `synth explain`: a row per algorithm, the optimum first, and its limit."""
+    """Return the table of `synth explain`: a row per algorithm, the optimum first, and its limit.
+
+    A rate with switch sends is no part of the bound without them.
+    """
+    if any(algorithm.multicast for algorithm in made.rates):
+        notes = [note for note in notes if note != MULTICAST_NOTE]
     top = made.rates[0].units
     columns = (("algorithm", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
     if made.rates[0].name == "optimum":
@@ -94,7 +99,8 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     for algorithm in made.rates:
         rate = ("-", "-", "-")
         if algorithm.units is not None:
-            rate = (show(algorithm.units), gbps_text(algorithm.units, unit), _part(algorithm.units, top))
+            part = "-" if algorithm.multicast else _part(algorithm.units, top)
+            rate = (show(algorithm.units), gbps_text(algorithm.units, unit), part)
         rows.append((algorithm.name, *rate, algorithm.remark))
     lines = [
         f"limited by: {made.limit}",

@@ -25,11 +25,15 @@ ScaleBound = Callable[[str], ScaleFrontier]
 
 @dataclass(frozen=True)
 class MethodRate:
-    """Rate of one method: units of algorithmic bandwidth (size / time), None where time ran out, and a remark."""
+    """Rate of one method: units of algorithmic bandwidth (size / time), None where time ran out, and a remark.
+
+    `multicast`: it is a bound for schedules in which switches multicast and reduce; the other rates are without.
+    """
 
     name: str
     units: Fraction | None
     remark: str = ""
+    multicast: bool = False
 
 
 @dataclass(frozen=True)
