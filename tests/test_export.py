@@ -454,3 +454,11 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(file):
         for seed in ("1", "2")
     ]
     assert said[0] == said[1] != b""
+
+
+def test_msccl_is_msccl_ir(tmp_path):
+    """`--to msccl` named no exporter."""
+    schedule = tmp_path / "s.json"
+    schedule.write_text(json.dumps(api.baseline("ring", "ring:3", "allgather").to_json()))
+    texts = {synth("export", schedule, "--to", name).stdout for name in ("msccl", "MSCCL", "msccl-xml")}
+    assert len(texts) == 1

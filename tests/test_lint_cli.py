@@ -53,6 +53,20 @@ def test_a_bad_program_exits_with_5(tmp_path):
     assert json.loads((tmp_path / "report.json").read_text()) == doc
 
 
+def test_several_files_and_folders(tmp_path):
+    """Each finding is named with its file, what cannot be read ends nothing, and the worst exit code counts."""
+    (tmp_path / "made").mkdir()
+    good = programs.ring_allgather(4)
+    (tmp_path / "made" / "good.json").write_text(json.dumps(good.to_json()))
+    assert "good.json: proved" in synth("lint", "made").stdout
+    bad = saved(tmp_path / "bad.txt", edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=()))
+    out = synth("lint", "made", "none.json", bad, code=5).stdout
+    assert "good.json: proved" in out and "none.json: not checked: " in out and "bad.txt: error" in out
+    (tmp_path / "empty").mkdir()
+    assert "no .json and no .xml" in synth("lint", "empty", code=2).stderr
+    assert "for one file" in synth("lint", "made", "--format", "json", code=2).stderr
+
+
 def test_other_runtimes_and_other_questions(tmp_path):
     file = saved(tmp_path / "p.txt", programs.ring_allgather(4))
     assert "rccl does not run rcs" in synth("lint", file, "--runtime", "rccl", code=5).stdout

@@ -56,6 +56,11 @@ class SizeList(click.ParamType):
         return tuple(Size().convert(part, param, ctx) for part in str(value).split(","))
 
 
+def _format(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the named format; None for the default, which is MSCCL-IR."""
+    return None if value and value.lower() == "msccl" else value
+
+
 @click.command(
     context_settings=CONTEXT, short_help="Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."
 )
@@ -67,7 +72,10 @@ class SizeList(click.ParamType):
     help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, json or mcrdl-csv.",
 )
 @click.option(
-    "--to", metavar="FORMAT", help="The format (`synth list exporters`); by default msccl-xml, for a plan msccl-dir."
+    "--to",
+    metavar="FORMAT",
+    callback=_format,
+    help="The format (`synth list exporters`); by default msccl: msccl-xml, for a plan msccl-dir.",
 )
 @click.option(
     "--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; by default executor."

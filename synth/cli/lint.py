@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,13 +12,13 @@ from synth.cli.framework.options import FILE, point_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 
 FAILED = 5
 
 
 @click.command(context_settings=CONTEXT, short_help="Report a program's faults, or prove that it has none.")
-@click.argument("file", type=FILE)
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
 @click.option(
     "--runtime",
     metavar="NAME",
@@ -43,7 +45,7 @@ FAILED = 5
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="Form of the output.")
 def lint(
-    file: Path,
+    files: tuple[Path, ...],
     runtime: str | None,
     coll: str | None,
     root: list[int] | None,
@@ -52,9 +54,10 @@ def lint(
     output: str | None,
     form: str | None,
 ) -> int:
-    """Check FILE (MSCCL-IR, a MSCCL++ plan, a program, a schedule) without running it: the rules of the runtime's
-    loader, that every output ends right in every order in which the thread blocks can run, and up to which size no rank
-    waits for ever. Every finding names the gpu, the thread block and the step.
+    """Check each FILE (MSCCL-IR, a MSCCL++ plan, a program, a schedule), or each .json and .xml file in DIR, without
+    running it: the rules of the runtime's loader, that every output ends right in every order in which the thread
+    blocks can run, and up to which size no rank waits for ever. Every finding names the gpu, the thread block and the
+    step.
 
     \b
     Example:
@@ -69,11 +72,44 @@ def lint(
     if runtime is not None and runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; {', '.join(RUNTIMES)} exist")
     way = in_place.lower() if in_place else None
-    report = api.lint(file, runtime=runtime, collective=coll, roots=root or (), in_place=way, point=point)  # type: ignore[arg-type]
+    options = {"runtime": runtime, "collective": coll, "roots": root or (), "in_place": way, "point": point}
+    if len(files) == 1 and not files[0].is_dir():
+        report = api.lint(files[0], **options)
 
-    def show() -> None:
-        for line in report.lines():
-            click.echo(line)
+        def show() -> None:
+            for line in report.lines():
+                click.echo(line)
 
-    emit(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
+        emit(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
+        return 0 if report.ok else FAILED
+    if output or form:
+        raise UsageError("-o and --format are for one file")
+    return max(_checked(file, options) for file in _programs(files))
+
+
+def _programs(paths: Sequence[Path]) -> list[Path]:
+    """Return the files of `paths`, and those in its folders that may be programs."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.suffix in (".json", ".xml"))
+            if not inside:
+                raise UsageError(f"{path} has no .json and no .xml file")
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def _checked(file: Path, options: dict[str, Any]) -> int:
+    """Print the findings of one file of several, or why it cannot be read. Return its exit code."""
+    from synth import api
+
+    try:
+        report = api.lint(file, **options)
+    except SynthError as error:
+        click.echo(f"{file}: not checked: {error}")
+        return error.exit_code
+    for line in report.lines():
+        click.echo(f"{file}: {line}")
     return 0 if report.ok else FAILED
