@@ -12,6 +12,7 @@ from synth.cli.framework.output import note
 from synth.cli.framework.progress import progress
 from synth.cli.framework.sizes import Sizes
 from synth.cli.root import CONTEXT, INTERRUPTED
+from synth.model.rational import counted
 
 RUNTIMES = ["executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
 
@@ -70,5 +71,6 @@ def build(topology: str | None, **flags: Any) -> int:
     print_reports(view.reports(result))
     folder = Path(result.folder)
     checked = "" if result.runtime == "nccl-tuner" else ", all linted and run,"
-    note(f"wrote {len(result.files)} files of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
+    files = counted(len(result.files), "file")
+    note(f"wrote {files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
     return 0

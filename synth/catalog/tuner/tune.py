@@ -260,12 +260,11 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
         loss, size = max(losses)
         most = f", which takes at most {100 * loss:.1f}% longer, at {size_text(size)}" if round(100 * loss, 1) else ""
         said.append(
-            f"{len(losses)} of these sizes are not multiples of the chosen algorithm's chunk size, so that it pads "
-            f"them;"
-            f" runtimes that do not pad (MSCCL, MSCCL++) run an alternative{most}"
+            f"sizes that are not multiples of the chosen algorithm's chunk size, which it pads: {len(losses)}; "
+            f"runtimes that do not pad (MSCCL, MSCCL++) run an alternative{most}"
         )
     if none:
-        said.append(f"{none} of these sizes are left to the library on runtimes that do not pad (MSCCL, MSCCL++)")
+        said.append(f"sizes that runtimes which do not pad (MSCCL, MSCCL++) leave to the library: {none}")
     return said
 
 
