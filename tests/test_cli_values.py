@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -135,3 +136,29 @@ def test_a_group_without_a_command_prints_its_help(group):
     bare, asked = said(group), said(f"{group} -h")
     assert bare.exit_code == 2 and bare.stdout == "" and bare.stderr == asked.stdout
     assert bare.stderr.startswith("Usage: ") and bare.stderr.count("\n") > 10
+
+
+@pytest.fixture(scope="module")
+def frontier(tmp_path_factory) -> str:
+    """A file with two points, of 1 and 2 steps."""
+    file = tmp_path_factory.mktemp("points") / "f.json"
+    assert said(f"pareto --topo fully-connected:4 --coll broadcast --max-steps 2 -o {file}").exit_code == 0
+    assert [point["steps"] for point in json.loads(file.read_text())["points"]] == [1, 2]
+    return str(file)
+
+
+@pytest.mark.parametrize("command", ["lint", "show", "run --size 96KB", "export --assume-root 0", "bench --sizes 96KB"])
+def test_a_point_may_be_named_by_its_steps(frontier, command):
+    by_number, by_steps = (said(f"{command} {frontier} {point}") for point in ("--point 2", "--step 2"))
+    assert by_number.exit_code == by_steps.exit_code == 0, by_steps.stderr
+    assert by_number.stdout == by_steps.stdout != said(f"{command} {frontier} --step 1").stdout
+    found = said(f"{command} {frontier} --step 7")
+    assert found.exit_code == 2 and "no point has 7 steps; the points have 1, 2" in found.stderr
+    found = said(f"{command} {frontier} --step 2 --point 2")
+    assert found.exit_code == 2 and "--point and --step exclude each other" in found.stderr
+
+
+def test_a_point_on_the_command_line_overrules_the_steps_of_the_environment(frontier, monkeypatch):
+    monkeypatch.setenv("SYNTH_STEP", "2")
+    assert said(f"show {frontier}").stdout == said(f"show {frontier} --step 2").stdout
+    assert said(f"show {frontier} --point 1").stdout == said(f"show {frontier} --step 1").stdout

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point
 from synth.errors import FormatError, SynthError
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -127,8 +127,10 @@ def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> ExportResult:
     return exported(frontier(entry), to, **options)
 
 
-def schedule(entry: Entry, point: int | None = None, size: int | None = None) -> Schedule:
-    """The schedule of a point (from 1; the best at `size`, 1 MiB unless given), with every send listed.
+def schedule(entry: Entry, point: int | StepCount | None = None, size: int | None = None) -> Schedule:
+    """The schedule of a point, with every send listed.
+
+    `point`: its number, from 1, or its steps; None: the best at `size`, 1 MiB unless given.
 
     Raises SynthError where there is none, or it is too large for that, UsageError for another point.
     """

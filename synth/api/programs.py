@@ -12,7 +12,7 @@ from synth.api.inputs import named_topology
 from synth.errors import SynthError, UsageError
 from synth.export.request import ExportRequest
 from synth.model.collective import Collective
-from synth.model.frontier import ParetoFrontier, Point
+from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
@@ -70,7 +70,10 @@ def read(
 
 
 def lowered(
-    given: Program | Schedule | ParetoFrontier, point: int | None, size: int | None, options: LoweringOptions
+    given: Program | Schedule | ParetoFrontier,
+    point: int | StepCount | None,
+    size: int | None,
+    options: LoweringOptions,
 ) -> tuple[Program, Network | None]:
     """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier.
 
@@ -89,21 +92,19 @@ def lowered(
     return given, None
 
 
-def chosen_point(frontier: ParetoFrontier, point: int | None, size: int | None) -> Point:
-    """The point of that number, from 1, or the best at `size` (default 1 MiB)."""
+def chosen_point(frontier: ParetoFrontier, point: int | StepCount | None, size: int | None) -> Point:
+    """The point of that number (from 1) or of so many steps, or the best at `size` (default 1 MiB)."""
     if not frontier.points:
         raise SynthError("this frontier has no point")
     if point is None:
         return frontier.best(size or 1 << 20)
-    if not 1 <= point <= len(frontier.points):
-        raise UsageError(f"point {point}: the frontier has points 1 to {len(frontier.points)}")
-    return frontier.points[point - 1]
+    return frontier.points[frontier.number_of(point) - 1]
 
 
 def load_program(
     path: str | Path,
     *,
-    point: int | None = None,
+    point: int | StepCount | None = None,
     collective: Collective | None = None,
     root: int | None = None,
     runtime: str | None = None,
@@ -126,9 +127,7 @@ def load_program(
         return found
     if isinstance(found, ParetoFrontier):
         if point is None and len(found.points) > 1:
-            raise UsageError(
-                f"{path} has {len(found.points)} points; choose one, 1 to {len(found.points)} in the order of its table"
-            )
+            raise UsageError(f"{path} has {len(found.points)} points; choose one with --point K or --step S")
         found = found.schedule_of(chosen_point(found, point, None), MAX_SENDS)
     return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
 
@@ -140,7 +139,7 @@ def lint(
     collective: str | Path | Collective | None = None,
     roots: Sequence[int] = (),
     in_place: InPlace | None = None,
-    point: int | None = None,
+    point: int | StepCount | None = None,
 ) -> LintReport:
     """Analyse a program, or the one in a file of any kind that `load_program` reads.
 
@@ -170,7 +169,7 @@ def export_program(
     to: str = ExportRequest.to,
     *,
     runtime: str = ExportRequest.runtime,
-    point: int | None = ExportRequest.point,
+    point: int | StepCount | None = ExportRequest.point,
     every: bool = ExportRequest.every,
     protocol: str | None = ExportRequest.protocol,
     instances: int | None = ExportRequest.instances,

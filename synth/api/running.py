@@ -12,7 +12,7 @@ from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point, lowered, read
 from synth.errors import TooManySendsError, UsageError
 from synth.model.collective import Collective
-from synth.model.frontier import ParetoFrontier, Point
+from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
@@ -75,7 +75,7 @@ def run(
     topology: str | Path | Topology | None = RunRequest.topology,
     collective: str | Path | Collective | None = RunRequest.collective,
     roots: Sequence[int] = RunRequest.roots,
-    point: int | None = RunRequest.point,
+    point: int | StepCount | None = RunRequest.point,
     runtime: str | None = RunRequest.runtime,
     protocol: str | None = RunRequest.protocol,
     instances: int = RunRequest.instances,
@@ -143,7 +143,7 @@ def prepare(
     *,
     op: str = RunRequest.op,
     in_place: bool = RunRequest.in_place,
-    point: int | None = RunRequest.point,
+    point: int | StepCount | None = RunRequest.point,
     collective: str | Path | Collective | None = RunRequest.collective,
     roots: Sequence[int] = RunRequest.roots,
     protocol: str | None = RunRequest.protocol,
@@ -173,7 +173,7 @@ def bench(
     sizes: Sequence[int],
     executor: str = "reference",
     *,
-    point: int | None = None,
+    point: int | StepCount | None = None,
     baselines: Sequence[str] = (),
     topology: str | Path | Topology | None = None,
     collective: str | Path | Collective | None = None,
@@ -249,7 +249,7 @@ def _has_ring(found: ParetoFrontier | Schedule) -> bool:
 
 def _candidates(
     found: Program | Schedule | ParetoFrontier,
-    point: int | None,
+    point: int | StepCount | None,
     baselines: Sequence[str] | None,
     options: LoweringOptions,
 ) -> tuple[list[tuple[BenchmarkProgram, Schedule | None]], Network | None, tuple[str, ...]]:
@@ -270,7 +270,9 @@ def _candidates(
     left_out: tuple[str, ...] = ()
     if isinstance(found, ParetoFrontier):
         chosen = chosen_point(found, point, None)  # also an error for a frontier without points
-        points = enumerate(found.points if point is None else [chosen], point or 1)
+        points = enumerate(found.points, 1)
+        if point is not None:
+            points = [(found.number_of(point), chosen)]
         schedules, left_out = _schedules(found, list(points))
         rows += [(f"point {k}", k, schedule) for k, schedule in schedules]
     else:

@@ -41,7 +41,7 @@ SAME = (
     "runtime", "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
     "instances", "sizes", "size", "root",
 )  # fmt: skip
-NOT_OF_PLANS = ("point", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
+NOT_OF_PLANS = ("point", "step", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
 
 
 class SizeList(click.ParamType):
@@ -150,7 +150,7 @@ def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any
 
     output, every = flags["output"], flags["every"]
     if every and (output in (None, "-") or flags["point"] is not None):
-        raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point out")
+        raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point and --step out")
     check_writable(output)
     if every:
         folders.check(Path(output))

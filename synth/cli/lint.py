@@ -13,6 +13,7 @@ from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
+from synth.model.frontier import StepCount
 
 FAILED = 5
 
@@ -50,7 +51,7 @@ def lint(
     coll: str | None,
     root: list[int] | None,
     in_place: str | None,
-    point: int | None,
+    point: int | StepCount | None,
     output: str | None,
     form: str | None,
 ) -> int:

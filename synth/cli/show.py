@@ -10,6 +10,7 @@ from synth.cli.framework.options import FILE, instances_option, point_option
 from synth.cli.framework.output import check_writable, note, write
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
+from synth.model.frontier import StepCount
 
 
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
@@ -49,7 +50,7 @@ from synth.cli.root import CONTEXT
 )
 def show(
     file: Path,
-    point: int | None,
+    point: int | StepCount | None,
     runtime: str | None,
     protocol: str,
     instances: int,

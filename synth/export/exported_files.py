@@ -162,15 +162,14 @@ def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int | None:
     points = frontier.points
     if not points:
         raise SynthError("the frontier has no point")
-    number = 1 if request.point is None and len(points) == 1 else request.point
-    if number is None:
+    point = 1 if request.point is None and len(points) == 1 else request.point
+    if point is None:
         if not request.sizes:
             raise UsageError(
-                f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
+                f"the frontier has {len(points)} points; choose with --point K, --step S or --sizes, or export --all"
             )
         return None
-    if not 1 <= number <= len(points):
-        raise UsageError(f"--point {number}: the frontier has points 1 to {len(points)}, in the order of its table")
+    number = frontier.number_of(point)
     frontier.check_sends(points[number - 1], checked_lowering.MAX_SENDS)
     return number
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from synth.model.collective import Collective
+from synth.model.frontier import StepCount
 from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
 from synth.program.events import OpEvent
@@ -82,7 +83,7 @@ class ExportRequest:
     `min_size`, `max_size`: bounds in bytes of the sizes offered. `max_size` None: as far as it is proved safe.
 
     A plan says the others itself:
-    `point`: the number of the frontier's point, from 1. None: the only one, or the best for `sizes`.
+    `point`: the number of the frontier's point, from 1, or its steps. None: the only one, or the best for `sizes`.
     `every`: a folder of all points of a frontier, each for the sizes at which it is predicted fastest.
     `protocol`: the protocol of a lowered schedule, or a program's instead of its own. None: Simple, or its own.
     `instances`: copies of a schedule side by side, each for its share of the data. None: one.
@@ -103,7 +104,7 @@ class ExportRequest:
     assume_one_node: bool = False
     min_size: int = 0
     max_size: int | None = None
-    point: int | None = None
+    point: int | StepCount | None = None
     every: bool = False
     protocol: str | None = None
     instances: int | None = None

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from synth.errors import SynthError, TooManySendsError
+from synth.errors import SynthError, TooManySendsError, UsageError
 from synth.model.collective import Collective
 from synth.model.rational import counted, rational, show, size_bytes
 from synth.model.registry import NOTEBOOK, load
@@ -174,6 +174,13 @@ class QueryRecord:
         }
 
 
+@dataclass(frozen=True)
+class StepCount:
+    """The point of a frontier that has this many steps, in place of the number of its row."""
+
+    steps: int
+
+
 class ParetoFrontier(ABC):
     """Interface of every frontier: points by growing steps and falling R/C, and their predicted times.
 
@@ -218,6 +225,19 @@ class ParetoFrontier(ABC):
     def gap(self, point: Point) -> Fraction:
         """Return the distance of R / C from the point's bound, as a fraction of the bound."""
         return point.rounds_per_chunk / point.bound.value - 1
+
+    def number_of(self, point: int | StepCount) -> int:
+        """Return the number, from 1, of a point that is named by it or by its steps. Raises UsageError for no point."""
+        if isinstance(point, int):
+            count = len(self.points)
+            if not 1 <= point <= count:
+                raise UsageError(f"point {point}: the frontier has points 1 to {count}, in the order of its table")
+            return point
+        steps = [row.steps for row in self.points]
+        if point.steps not in steps:
+            known = ", ".join(map(str, steps))
+            raise UsageError(f"no point has {counted(point.steps, 'step')}; the points have {known}")
+        return steps.index(point.steps) + 1
 
     def seconds_at(self, point: Point, size: int) -> float:
         """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""

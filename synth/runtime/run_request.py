@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.model.collective import Collective
+from synth.model.frontier import StepCount
 from synth.model.topology import Topology
 from synth.program.lowering_options import LoweringOptions
 
@@ -24,7 +25,7 @@ class RunRequest:
     `topology`: the machine whose links give the times. None: the network that a schedule brings.
     `collective`: the collective that a file computes, where the file does not say.
     `roots`: the roots of that collective, or of a file's broadcast or reduce.
-    `point`: the number of a frontier's point, from 1. None: the best at `size`.
+    `point`: the number of a frontier's point, from 1, or its steps. None: the best at `size`.
     `runtime`: the runtime that a schedule is lowered for, and whose FIFO operations a call is cut into. None: this
     project's own executors.
     `protocol`: the protocol of a lowered schedule and of the run. None: the program's own, Simple for a schedule.
@@ -43,7 +44,7 @@ class RunRequest:
     topology: str | Path | Topology | None = None
     collective: str | Path | Collective | None = None
     roots: Sequence[int] = ()
-    point: int | None = None
+    point: int | StepCount | None = None
     runtime: str | None = None
     protocol: str | None = None
     instances: int = LoweringOptions.instances

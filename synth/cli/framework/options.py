@@ -13,10 +13,12 @@ from synth.cli.framework.output import note
 from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
+from synth.model.frontier import StepCount
 from synth.model.topology import Topology
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
+STEP = "synth.step"  # the key of --step in a context, until --point is read
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
@@ -38,9 +40,26 @@ def jobs_option(help: str) -> Callable[[Function], Function]:
     return click.option("--jobs", type=Positive(), metavar="N", help=help)
 
 
+def _chosen_point(context: click.Context, _: click.Parameter, number: int | None) -> int | StepCount | None:
+    """Return the point that --point or --step names, of both the one whose source has the higher rank."""
+    steps = context.meta.pop(STEP, None)
+    number, steps = one_of("point", "step", {"point": number, "step": steps})
+    return number if steps is None else StepCount(steps)
+
+
+def _keep_step(context: click.Context, _: click.Parameter, steps: int | None) -> None:
+    context.meta[STEP] = steps
+
+
 def point_option(help: str, metavar: str = "N") -> Callable[[Function], Function]:
-    """Return --point, the number of a frontier's point, from 1."""
-    return click.option("--point", type=Positive(), metavar=metavar, help=help)
+    """Return --point and --step, the number of a frontier's point, from 1, or its steps."""
+    return _together(
+        click.option("--point", type=Positive(), metavar=metavar, callback=_chosen_point, help=help),
+        click.option(
+            "--step", type=Positive(), metavar="S", is_eager=True, expose_value=False, callback=_keep_step,
+            help="The point of a frontier with S steps.",
+        ),
+    )  # fmt: skip
 
 
 def instances_option(help: str, **attributes: Any) -> Callable[[Function], Function]:
@@ -274,15 +293,15 @@ def engine_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def one_of(first: str, second: str) -> tuple[Any, Any]:
+def one_of(first: str, second: str, values: dict[str, Any] | None = None) -> tuple[Any, Any]:
     """Return the values of two options that exclude each other, one of them None.
 
-    Where both are set, the source of the higher rank wins: command line, environment, configuration file. Raises
-    UsageError where both have the same source.
+    `values`: both values; by default those of the command's parameters. Where both are set, the source of the
+    higher rank wins: command line, environment, configuration file. Raises UsageError where both have the same source.
     """
     context = click.get_current_context()
     strength = {ParameterSource.COMMANDLINE: 3, ParameterSource.ENVIRONMENT: 2, ParameterSource.DEFAULT_MAP: 1}
-    values = {name: context.params[name] for name in (first, second)}
+    values = values or {name: context.params[name] for name in (first, second)}
     rank = dict.fromkeys(values, 0)
     for name, value in values.items():
         source = context.get_parameter_source(name)
