@@ -4,6 +4,8 @@ Starting 8 processes costs seconds of CPU, so one mpirun carries out many progra
 """
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +38,7 @@ def started(processes, *words, program=HERE / "mpi_job.py"):
     command, environment = mpi_world.command(processes)
     return subprocess.run(
         [*command, sys.executable, str(program), *words],
-        env=environment | {"PYTHONPATH": str(HERE)},
+        env=environment | {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])},
         capture_output=True,
         text=True,
         check=False,
@@ -45,7 +47,7 @@ def started(processes, *words, program=HERE / "mpi_job.py"):
 
 
 def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
-    done = started(8, "programs+collectives+types+sizes+errors")
+    done = started(8, "programs+collectives+types+sizes+switched+errors")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["programs"]["ring-allreduce"] == 8 * (64 << 10) // 4
@@ -58,7 +60,12 @@ def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
     with pytest.raises(DeadlockError) as reference:
         api.run(all_send_first(8, 5), size=20)
     assert (kind, said) == ("DeadlockError", str(reference.value))
-    assert "one-sided" in found["errors"]["put-allgather"][1]
+    assert min(found["switched"].values()) > 0
+    kind, said = found["errors"]["silent"]
+    assert kind == "DeadlockError"
+    assert re.search(r"waits for a signal from rank 0 \(memory port 0\), which never comes", said)
+    kind, said = found["errors"]["early-get"]
+    assert (kind, "reads s[0] of rank 1, which nothing has written yet" in said) == ("VerificationError", True)
     assert found["errors"]["ring-allreduce"] == [
         "UsageError",
         "ring-allreduce has 4 ranks, this MPI job 8 processes: mpirun -n 4",

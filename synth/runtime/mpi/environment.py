@@ -81,6 +81,7 @@ def command(processes: int) -> tuple[list[str], dict[str, str]]:
     words = [program, "-n", str(processes)]
     if "Open MPI" in said.stdout:
         words.append("--oversubscribe")
+        environment.setdefault("OMPI_MCA_osc", "^ucx")  # without UCX on this machine it prints an error, and works
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             # Open MPI refuses to run as root, as in a container, unless both variables are set
             environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -5,7 +5,7 @@ of them wait. Then their messages leave by Issend, and the messages that they wa
 channel as tag. A message is received when the op that needs it has begun, and a synchronous send completes when it is
 received. So a connection holds as many parts as its FIFO, and a program that deadlocks there deadlocks here. Messages
 of one connection do not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins
-with its number of chunks and its op.
+with its number of chunks and its op. One-sided ops reach the memory of other ranks through windows (`windows`).
 
 The processes agree by sums over all of them (Iallreduce, one after the other) whether all have ended, one has failed,
 or all have seen no message move for `patience` seconds and many such sums, which means that none can. A process that
@@ -24,11 +24,12 @@ from synth.errors import SynthError, UsageError, VerificationError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import combiner, dtype, operator, poison
+from synth.runtime.mpi.windows import WindowEngine
 from synth.runtime.reference.buffers import Arena, check_memory
-from synth.runtime.reference.deadlock_diagnosis import diagnose
+from synth.runtime.reference.deadlock_diagnosis import Halted, diagnose
 from synth.runtime.reference.event_loop import Engine, WaitReason
 from synth.runtime.reference.message_costs import NONE
-from synth.runtime.reference.op_tables import compile_program
+from synth.runtime.reference.op_tables import CompiledProgram, compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import FifoOptions, cut
 
@@ -53,16 +54,12 @@ class RankTask(NamedTuple):
     patience: float = 3.0
 
 
-def engine_of(task: RankTask, rank: int, given: np.ndarray) -> tuple[Engine, Arena, Layout]:
-    """Return the event loop of one rank, its memory with the input `given` (rows are chunks), and the layout.
+def engine_of(task: RankTask, rank: int, given: np.ndarray) -> tuple[Engine, CompiledProgram, Layout]:
+    """Return the event loop of one rank, whose memory has the input `given` (rows are chunks), all ops, and the layout.
 
     Raises SynthError as the reference executor does.
     """
     program, kind = task.program, dtype(task.dtype)
-    if program.one_sided:
-        raise SynthError(
-            f"{program.name} is one-sided (puts and signals); the mpi executor runs programs of sends and receives"
-        )
     if program.collective is None:
         raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
     layout = Layout(program.collective, program.chunks)
@@ -80,8 +77,9 @@ def engine_of(task: RankTask, rank: int, given: np.ndarray) -> tuple[Engine, Are
     steps = []
     for (owner, _), row in zip(code.place, code.steps, strict=True):
         steps.append(row if owner == rank else ())
-    code = code._replace(steps=tuple(steps))
-    return Engine(code, arena, parts, kind.size, combiner(kind, operator(task.op))), arena, layout
+    own = code._replace(steps=tuple(steps))
+    make = WindowEngine if program.one_sided else Engine
+    return make(own, arena, parts, kind.size, combiner(kind, operator(task.op))), code, layout
 
 
 class RankState(NamedTuple):
@@ -124,6 +122,8 @@ class Process:
 
         Raises VerificationError, SynthError.
         """
+        if isinstance(self.engine, WindowEngine):
+            self.moved += self.engine.poll()
         with np.errstate(all="ignore"):
             self.engine.run()
         for w in self.out:
@@ -213,16 +213,16 @@ def run_rank(mpi: Any, comm: Any, task: RankTask, given: np.ndarray) -> np.ndarr
     """
     process, failure, done = None, None, None
     try:
-        engine, arena, layout = engine_of(task, comm.rank, given)
+        engine, code, layout = engine_of(task, comm.rank, given)
         process = Process(mpi, comm, engine, comm.rank)
     except SynthError as error:
         failure = error
     stuck: list[RankState] | None = None
     if not any(gather_values(comm, failure is not None)) and process is not None:
-        failure, stuck = _until_all_end(comm, process, task.patience)
+        failure, stuck = _run_to_end(mpi, comm, process, code, task.patience)
         if failure is None and stuck is None:
             try:
-                done = _result(task, arena, layout, comm.rank, given)
+                done = _result(task, engine.arena, layout, comm.rank, given)
             except SynthError as error:
                 failure = error
     errors = gather_values(comm, None if failure is None else _packed(failure))
@@ -230,8 +230,7 @@ def run_rank(mpi: Any, comm: Any, task: RankTask, given: np.ndarray) -> np.ndarr
     if raised:
         raise error_of(raised[0])
     if stuck is not None and process is not None:
-        _merge(process.engine, stuck)
-        raise diagnose(process.engine)
+        raise diagnose(_merged(process.engine, code, stuck))
     if done is None:
         raise SynthError(f"{task.program.name}: rank {comm.rank} has no result")
     return done
@@ -244,6 +243,20 @@ def gather_values(comm: Any, value: Any) -> list:
         time.sleep(nap)
         nap = min(2 * nap, LONGEST)
     return comm.allgather(value)
+
+
+def _run_to_end(
+    mpi: Any, comm: Any, process: Process, code: CompiledProgram, patience: float
+) -> tuple[SynthError | None, list[RankState] | None]:
+    """Run as `_until_all_end`, with the memory of all ranks in windows if the program is one-sided."""
+    engine = process.engine
+    if not isinstance(engine, WindowEngine):
+        return _until_all_end(comm, process, patience)
+    engine.open_windows(mpi, comm, code)
+    gather_values(comm, None)  # no rank writes into a window before its owner has filled it
+    ended = _until_all_end(comm, process, patience)
+    engine.close_windows()
+    return ended
 
 
 def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[RankState] | None]:
@@ -299,13 +312,14 @@ def _result(task: RankTask, arena: Arena, layout: Layout, rank: int, given: np.n
     return done
 
 
-def _merge(engine: Engine, states: Sequence[RankState]) -> None:
-    """Write the states of all ranks into `engine`, so that every process can name the cycle."""
+def _merged(engine: Engine, code: CompiledProgram, states: Sequence[RankState]) -> Halted:
+    """Return the state of all ranks, so that every process can name the cycle. `code`: the ops of all ranks."""
+    done, pc, waiting, held = list(engine.done), list(engine.pc), list(engine.waiting), {}
     for state in states:
-        for b, done, pc, wait in state.blocks:
-            engine.done[b], engine.pc[b], engine.waiting[b] = done, pc, None if wait is None else WaitReason(*wait)
-        for w, count in state.held:
-            engine.held[w] = count
+        for b, ended, op, wait in state.blocks:
+            done[b], pc[b], waiting[b] = ended, op, None if wait is None else WaitReason(*wait)
+        held.update(state.held)
+    return Halted(code, engine.cut, done, pc, waiting, held)
 
 
 def _packed(error: SynthError) -> tuple[str, str]:

@@ -160,9 +160,13 @@ class OneSidedOps:
         self.engine.put(place, 0, count, value, which)
         if place.packet:
             self.flags[place.rank][place.row : place.row + count] = b"\x01" * count
-            woken, self.readers[place.rank] = self.readers[place.rank], []
-            for reader in woken:
-                self.engine.wake(reader, self.engine.now)
+            self.wake_readers(place.rank)
+
+    def wake_readers(self, rank: int) -> None:
+        """Resume the blocks that wait for packets of `rank`, since some have been written."""
+        woken, self.readers[rank] = self.readers[rank], []
+        for reader in woken:
+            self.engine.wake(reader, self.engine.now)
 
     # ------------------------------------------------------------ order
 
@@ -171,14 +175,18 @@ class OneSidedOps:
         for port in step.ports:
             rank, kind, peer, index = port
             alpha = engine.links.alpha[engine.links.route(rank, peer, index)] if engine.links else 0
-            arrivals = self.signals.setdefault((peer, kind, rank, index), deque())
             before = self.landed.get(port if kind == "port" else (b, peer), 0)
-            arrivals.append(max(engine.now + alpha, before, arrivals[-1] if arrivals else 0))
-            for waiter in self.waiters.pop((peer, kind, rank, index), []):
-                engine.wake(waiter, arrivals[-1])
+            self.receive_signal((peer, kind, rank, index), max(engine.now + alpha, before))
         engine.record(b, step, engine.now, engine.now)
         return engine.now
         yield
+
+    def receive_signal(self, port: PortKey, time: int) -> None:
+        """Let a signal arrive on `port` at `time`, but not before an earlier one."""
+        arrivals = self.signals.setdefault(port, deque())
+        arrivals.append(max(time, arrivals[-1] if arrivals else 0))
+        for waiter in self.waiters.pop(port, []):
+            self.engine.wake(waiter, arrivals[-1])
 
     def _wait(self, b: int, step: CompiledOp) -> Job:
         """Take one signal from every port, port by port."""
