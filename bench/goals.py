@@ -120,8 +120,8 @@ def solve(topology: str, collective: str, chunks: int, steps: int, rounds: int) 
 
 
 TWO_BOXES = "dgx1*2:cross=0+2+5+7"
-EIGHT = ("--sizes", "2,1,1,1,1,1,1,3")
-PAIRS = ("--sizes", ";".join(",".join("2" if (i + j) % 3 else "1" for j in range(8)) for i in range(8)))
+EIGHT = ("--counts", "2,1,1,1,1,1,1,3")
+PAIRS = ("--counts", ";".join(",".join("2" if (i + j) % 3 else "1" for j in range(8)) for i in range(8)))
 TWO_ROOTS = {2: "1", 3: "1/2", 4: "7/17", 5: "157/415", 6: "491/1361", 7: "1513/4315", 8: "4619/13409"}
 SCAN = {4: "1/2", 5: "10/21", 6: "7/15", 7: "4/9", 8: "4/9"}
 BROADCAST = {2: "1", 3: "9/22", 4: "4/13", 5: "5/19", 6: "6/25", 7: "7/31", 8: "8/37"}

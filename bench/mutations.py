@@ -48,9 +48,9 @@ TYPE = dtype("int64")
 # topology, collective, C, S, R and the ways in which it is lowered: (runtime, protocol, instances)
 PLAIN = (("synth", "Simple", 1),)
 SCHEDULES: tuple[tuple[str, str, int, int, int, tuple[tuple[str, str, int], ...]], ...] = (
-    ("dgx1", "allgather", 1, 2, 2, (("synth", "Simple", 1), ("rccl", "LL", 1), ("executor", "Simple", 2))),
+    ("dgx1", "allgather", 1, 2, 2, (("synth", "Simple", 1), ("rccl", "LL", 1), ("msccl-executor", "Simple", 2))),
     ("dgx1", "allgather", 2, 2, 3, PLAIN),
-    ("dgx1", "broadcast", 4, 3, 3, (("executor", "Simple", 1), ("rccl", "Simple", 2), ("mscclpp", "Simple", 1))),
+    ("dgx1", "broadcast", 4, 3, 3, (("msccl-executor", "Simple", 1), ("rccl", "Simple", 2), ("mscclpp", "Simple", 1))),
     ("ring:4", "allgather", 2, 2, 3, (("msccl", "LL128", 2), ("mscclpp", "Simple", 2), ("mscclpp", "LL", 1))),
     (
         "ring:4",
@@ -67,7 +67,7 @@ SCHEDULES: tuple[tuple[str, str, int, int, int, tuple[tuple[str, str, int], ...]
         2,
         2,
         2,
-        (("synth", "Simple", 2), ("executor", "LL", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1)),
+        (("synth", "Simple", 2), ("msccl-executor", "LL", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1)),
     ),
     ("ring:4", "allreduce", 8, 3, 9, (("synth", "Simple", 1), ("rccl", "Simple", 1), ("mscclpp", "LL", 1))),
     ("ring:4", "scatter", 2, 2, 3, PLAIN),

@@ -59,7 +59,7 @@ COLLECTIVES: dict[str, dict] = {
     "reduce-scatterv": {"sizes": UNEVEN},
     "alltoallv": {"sizes": PAIRS},
 }
-XML_RUNTIMES = ("msccl", "executor", "rccl")
+XML_RUNTIMES = ("msccl", "msccl-executor", "rccl")
 INSTANCES = (1, 2, 4)
 NEVER_REFUSED = ("allgather", "allreduce")  # at one instance
 TYPE, ELEMENTS = "int32", 2

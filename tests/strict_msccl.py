@@ -8,17 +8,17 @@ say, or with what it would not notice and the kernel would trip over.
 from dataclasses import dataclass, field
 
 MAX_STR, MAX_ATTRS, MAX_NODES, MAX_SUBS = 255, 16, 4096, 1024
-STEPS = {"msccl": 256, "executor": 64, "rccl": 64}
-BLOCKS = {"msccl": 216, "executor": 1024, "rccl": 64}
-CHANNELS = {"msccl": 32, "executor": 32, "rccl": 128}
+STEPS = {"msccl": 256, "msccl-executor": 64, "rccl": 64}
+BLOCKS = {"msccl": 216, "msccl-executor": 1024, "rccl": 64}
+CHANNELS = {"msccl": 32, "msccl-executor": 32, "rccl": 128}
 LAUNCHED = {
     "msccl": {"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"},
-    "executor": {"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"},
+    "msccl-executor": {"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"},
     "rccl": {"s", "r", "cpy", "re", "nop"},
 }
 COLLECTIVES = {
     "msccl": {"allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"},
-    "executor": {"allreduce", "allgather", "reduce", "broadcast", "alltoall", "reducescatter"},
+    "msccl-executor": {"allreduce", "allgather", "reduce", "broadcast", "alltoall", "reducescatter"},
     "rccl": {"allreduce", "allgather", "reduce", "broadcast", "alltoall", "reducescatter"},
 }
 

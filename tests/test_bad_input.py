@@ -68,7 +68,7 @@ def test_a_tuner_for_more_ranks_than_there_can_be(collective):
 
 
 def test_the_units_of_an_alltoall_are_counted_before_they_are_made():
-    with pytest.raises(UsageError, match="units are supported"):
+    with pytest.raises(UsageError, match="parts are supported"):
         synth.collective("alltoall", 100_000)
 
 

@@ -19,7 +19,7 @@ def schedule():
     return replace(found, network=topology("ring:4").network())
 
 
-@pytest.mark.parametrize(("runtime", "files"), [("msccl", 2), ("executor", 1), ("rccl", 1), ("mscclpp", 2)])
+@pytest.mark.parametrize(("runtime", "files"), [("msccl", 2), ("msccl-executor", 1), ("rccl", 1), ("mscclpp", 2)])
 def test_a_good_schedule_is_right_all_the_way(runtime, files):
     row = roundtrip.attempt(schedule(), runtime, "LL", 2, "ring:4", "seed")
     assert (row["outcome"], row["modes"], row["files"]) == ("right", ["in", "out"], files), row
@@ -46,18 +46,18 @@ def edited(program: Program, **changes) -> Program:
 
 
 def test_wrong_programs_and_files_are_seen(monkeypatch):
-    program = lower(schedule(), LoweringOptions(runtime="executor"))
+    program = lower(schedule(), LoweringOptions(runtime="msccl-executor"))
     sent = next(block.ops[0] for block in program.gpus[0].blocks if block.ops[0].code == "s")
     wrong = edited(program, src=(sent.src[0]._replace(buffer="o", offset=6),))
     with pytest.raises(AssertionError, match="lint"):
-        roundtrip.clean(wrong, "executor")
+        roundtrip.clean(wrong, "msccl-executor")
     with pytest.raises(SynthError):
-        roundtrip.right(wrong, "executor", schedule().network, 1)
+        roundtrip.right(wrong, "msccl-executor", schedule().network, 1)
     monkeypatch.setattr(roundtrip, "made", lambda *way: [wrong])
-    assert roundtrip.attempt(schedule(), "executor", "Simple", 1, "ring:4", "seed")["outcome"] != "right"
+    assert roundtrip.attempt(schedule(), "msccl-executor", "Simple", 1, "ring:4", "seed")["outcome"] != "right"
     monkeypatch.setattr(roundtrip, "made", lambda *way: [program])
     monkeypatch.setattr(roundtrip.read, "read", lambda *given, **named: wrong)
-    row = roundtrip.attempt(schedule(), "executor", "Simple", 1, "ring:4", "seed")
+    row = roundtrip.attempt(schedule(), "msccl-executor", "Simple", 1, "ring:4", "seed")
     assert row["outcome"] == "wrong"
     assert "another program" in row["why"]
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -156,6 +157,27 @@ def test_a_point_may_be_named_by_its_steps(frontier, command):
     assert found.exit_code == 2 and "no point has 7 steps; the points have 1, 2" in found.stderr
     found = said(f"{command} {frontier} --step 2 --point 2")
     assert found.exit_code == 2 and "--point and --step exclude each other" in found.stderr
+
+
+def test_sizes_are_message_sizes_in_every_command_and_units_are_of_bandwidth():
+    context = click.Context(root)
+    for name, command in [(name, root.get_command(context, name)) for name in root.list_commands(context)]:
+        for option in command.params:
+            if "--sizes" in option.opts:
+                assert option.type.name == "sizes", name
+            assert "unit of data" not in (getattr(option, "help", "") or ""), name
+    found = said("pareto --topo ring:3 --coll allgatherv --sizes 1,2,3")
+    assert found.exit_code == 2 and "--counts" in found.stderr
+    assert said("bound --topo ring:3 --coll allgather --size 1KB").stdout.startswith("allgather on ring:3")
+    assert said("solve --topo ring:3 --coll allgatherv --counts 1,0,1 --chunks 1 --steps 2 --rounds 2").exit_code == 0
+
+
+def test_the_older_name_of_a_runtime_still_works(frontier):
+    for runtime in ("executor", "Executor", "MSCCL-Executor"):
+        assert (
+            said(f"lint {frontier} --step 1 --runtime {runtime}").stdout
+            == said(f"lint {frontier} --step 1 --runtime msccl-executor").stdout
+        )
 
 
 def test_a_point_on_the_command_line_overrules_the_steps_of_the_environment(frontier, monkeypatch):

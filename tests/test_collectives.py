@@ -113,7 +113,7 @@ def test_unit_permutations_follow_ranks():
         (("multi-broadcast", 4, [1, 1]), "root 1 is given twice"),
         (("broadcast", 4, [0, 1]), "multi-broadcast takes several"),
         (("allgather", 4, [1]), "has no root"),
-        (("allgatherv", 4), "needs --sizes"),
+        (("allgatherv", 4), "needs a chunk count per rank"),
         (("allgatherv", 4, (), [1, 2]), "needs 4 chunk counts"),
         (("alltoallv", 4, (), [[1]]), "4 x 4 matrix"),
         (("allreduce", 4, (), [1]), "takes no sizes"),

@@ -93,7 +93,7 @@ def test_ranges_meet_where_the_predictions_do():
     ]
     for name, content in made.files:
         assert name.endswith(".xml")
-        strict_msccl.load(content, "executor")
+        strict_msccl.load(content, "msccl-executor")
     assert found.seconds_at(found.points[0], int(x) - 1) < found.seconds_at(found.points[1], int(x) - 1)
     assert found.seconds_at(found.points[0], int(x) + 1) > found.seconds_at(found.points[1], int(x) + 1)
 
@@ -223,7 +223,7 @@ def test_links_kinds_and_boxes_come_from_the_machine():
     assert api.export_program(ring, protocol="LL128", assume_nvlink=True)
     order = [0, 1, 3, 2, 6, 7, 5, 4]  # a ring of NVLink on that machine
     on_links = api.export_program(ring_schedule(8), protocol="LL128", topology="dgx1", rank_map=order)
-    strict_msccl.load(on_links.files[0][1], "executor")
+    strict_msccl.load(on_links.files[0][1], "msccl-executor")
     with pytest.raises(SynthError, match=r"does not have: .*--rank-map"):
         api.export_program(ring_schedule(8), topology="dgx1", rank_map=range(8))
     named = replace(rank_map.relabelled(ring_schedule(8), order), network=topology("dgx1").network())
@@ -232,7 +232,7 @@ def test_links_kinds_and_boxes_come_from_the_machine():
         {"rank_map": [7, 6, 5, 4, 3, 2, 1, 0]},
         {"rank_map": [1, 2, 3, 4, 5, 6, 7, 0]},
     ):  # the machine that it names
-        strict_msccl.load(api.export_program(named, protocol="LL128", **more).files[0][1], "executor")
+        strict_msccl.load(api.export_program(named, protocol="LL128", **more).files[0][1], "msccl-executor")
     with pytest.raises(SynthError, match="is unknown"):  # the name alone does not do
         api.export_program(
             replace(named, network=replace(topology("fully-connected:8").network(), name="dgx1-v100")), protocol="LL128"
@@ -281,14 +281,14 @@ def test_the_command_line_writes_one_file(file, tmp_path):
     assert out.read_bytes() == first
     synth("export", out, "--runtime", "msccl", "-o", tmp_path / "m.xml")
     assert {path.name for path in tmp_path.glob("m*")} == {"m.xml", "m-in-place.xml"}
-    again = synth("export", tmp_path / "m.xml", "--runtime", "executor").stdout
+    again = synth("export", tmp_path / "m.xml", "--runtime", "msccl-executor").stdout
     assert 'inplace="0" outofplace="1"' in again
 
 
 def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_path):
     folder = tmp_path / "out"
     for runtime, first in (
-        ("executor", f"MSCCL_ALGO_DIR={folder}"),
+        ("msccl-executor", f"MSCCL_ALGO_DIR={folder}"),
         ("rccl", "MSCCL_ALGO_DIR"),
         ("msccl", f"MSCCL_XML_FILES={folder}/01-"),
     ):
@@ -316,9 +316,9 @@ def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_p
         ("", 2, "has 2 points; choose with --point K"),
         ("--point 3 -o x.xml", 2, "points 1 to 2"),
         ("--all", 2, "-o DIR"),
-        ("--all --point 1 -o d", 2, "leave --point out"),
+        ("--all --point 1 -o d", 2, "leave --point and --step out"),
         ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
-        ("--point 1 --runtime nccl", 2, "it is for executor, msccl, rccl"),
+        ("--point 1 --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
         ("--point 1 --runtime msccl", 2, "give -o FILE"),
         ("--point 1 -o no/such/x.xml", 1, "No such file"),
         ("--all --to trace -o d", 2, "one by one"),
@@ -344,7 +344,7 @@ def test_rooted_collectives_want_the_root_said(tmp_path):
     assert "--assume-root 0" in synth("export", path, "--protocol", "ll", code=1).stderr
     outcome = synth("export", path, "--protocol", "ll", "--assume-root", 0)
     assert "with a root other than 0, with wrong data" in outcome.stderr
-    strict_msccl.load(outcome.stdout, "executor")
+    strict_msccl.load(outcome.stdout, "msccl-executor")
 
 
 def test_programs_are_loaded_from_any_file(tmp_path, file):
@@ -383,7 +383,7 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
         api.load_program(tmp_path / "missing")
 
 
-@pytest.mark.parametrize("runtime", ["executor", "rccl", "msccl"])
+@pytest.mark.parametrize("runtime", ["msccl-executor", "rccl", "msccl"])
 @pytest.mark.parametrize("instances", [1, 2])
 def test_lowered_programs_come_back(runtime, instances):
     for schedule in (ring_schedule(4), slow_schedule()):
@@ -422,7 +422,7 @@ def direct_schedules(draw):
 
 @given(
     direct_schedules(),
-    st.sampled_from(["executor", "rccl", "msccl"]),
+    st.sampled_from(["msccl-executor", "rccl", "msccl"]),
     st.sampled_from(["Simple", "LL"]),
     st.integers(1, 3),
     st.booleans(),

@@ -341,7 +341,7 @@ def test_a_proof_file_that_is_not_there_is_not_checked(tmp_path):
 def test_one_rank_has_all_there_is(name, tmp_path):
     (tmp_path / "one.json").write_text('{"ranks": 1, "links": []}')
     machine = ["--topo-file", str(tmp_path / "one.json"), "--coll", name]
-    machine += ["--sizes", "2"] if name in ("allgatherv", "reduce-scatterv", "alltoallv") else []
+    machine += ["--counts", "2"] if name in ("allgatherv", "reduce-scatterv", "alltoallv") else []
     file = str(tmp_path / "f.json")
     verbs = {
         "bound": "S ≥ 0, certificate checked",

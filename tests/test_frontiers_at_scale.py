@@ -97,11 +97,11 @@ def test_of_all_points_those_that_fit_are_taken(big, low_limit, tmp_path):
     for command in ("bench", "emulate"):
         done = cli(command, big, "--sizes", "1MB", "--baseline", "ring", "-o", tmp_path / "out.json")
         assert done.exit_code == 0 and left_out in done.stderr, done.output
-    done = cli("export", big, "--all", "--runtime", "executor", "-o", tmp_path / "folder")
+    done = cli("export", big, "--all", "--runtime", "msccl-executor", "-o", tmp_path / "folder")
     assert done.exit_code == 0, done.output
     assert [p.name for p in (tmp_path / "folder").iterdir()] == ["01-allgather-S1-R8-C1.xml"]
     assert f"point 3 has {sends(big, 3)} sends; at most {SMALL}" in done.stderr
-    done = cli("export", big, "--sizes", "1MB", "--runtime", "executor", "-o", tmp_path / "one.xml")
+    done = cli("export", big, "--sizes", "1MB", "--runtime", "msccl-executor", "-o", tmp_path / "one.xml")
     assert done.exit_code == 0 and "point 1 (S=1" in done.stderr
 
 

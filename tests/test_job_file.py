@@ -152,7 +152,7 @@ WRONG = {
     ),
     "sizes that are missing": (
         "topologies: [dgx1]\ncollectives: [allgatherv]",
-        "2: collectives[0]: allgatherv needs --sizes",
+        "2: collectives[0]: allgatherv needs a chunk count per rank",
     ),
     "too many allocations": (
         "topologies:\n  - {name: 'dgx-a100*4',\n     allocations: [16]}\ncollectives: [allgather]",

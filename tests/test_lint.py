@@ -222,11 +222,11 @@ def sums(count, flags=(), counts=None):
 
 
 def test_fused_sums():
-    assert rules(lint.check(sums(16), "executor")) == set()
-    report = lint.check(sums(17), "executor")
+    assert rules(lint.check(sums(16), "msccl-executor")) == set()
+    report = lint.check(sums(17), "msccl-executor")
     assert rules(report) == {"re-chain"}
     assert report.errors[0].op == 18 + 16
-    assert rules(lint.check(sums(17, flags={8}), "executor")) == set()
+    assert rules(lint.check(sums(17, flags={8}), "msccl-executor")) == set()
     assert rules(lint.check(sums(17))) == set()
     assert "re-chain" in rules(lint.check(sums(3, counts={1: 2}), "msccl"))
     assert "re-chain" not in rules(lint.check(sums(3, flags={0, 1}, counts={1: 2}), "msccl"))
@@ -352,24 +352,24 @@ def test_buffers_of_absurd_size_are_refused_at_once():
 
 def test_limits_of_the_runtimes():
     ring = programs.ring_allgather(80)
-    assert rules(lint.check(ring, "executor")) == {"steps"}
+    assert rules(lint.check(ring, "msccl-executor")) == {"steps"}
     assert rules(lint.check(ring, "msccl")) == set()
     assert rules(lint.check(ring, "rccl")) == {"steps", "code"}
-    assert rules(lint.check(programs.direct_allgather(34), "executor")) == {"channel-blocks"}
+    assert rules(lint.check(programs.direct_allgather(34), "msccl-executor")) == {"channel-blocks"}
     many = tuple(Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", k),)),)) for k in range(65))
     local = Program("local", None, 1, (Gpu(0, 1, 0, 65, many),))
     assert rules(lint.check(local, "rccl")) == {"blocks"}
-    assert rules(lint.check(local, "executor")) == set()
+    assert rules(lint.check(local, "msccl-executor")) == set()
     wide = programs.direct_allgather(2, 72)
-    assert rules(lint.check(wide, "executor")) == {"count"}
+    assert rules(lint.check(wide, "msccl-executor")) == {"count"}
     chain = programs.broadcast_chain(3)
     far = replace(chain, gpus=tuple(g._replace(blocks=(g.blocks[0]._replace(channel=32),)) for g in chain.gpus))
     assert rules(lint.check(far, "msccl")) == {"channels"}
-    assert lint.check(replace(far, name="x" * 99), "executor").errors[0].rule == "channels"
+    assert lint.check(replace(far, name="x" * 99), "msccl-executor").errors[0].rule == "channels"
     assert rules(lint.check(replace(chain, name="x" * 99), "msccl")) == {"name"}
-    assert rules(lint.check(chain, "executor"), "warning") == {"root"}
+    assert rules(lint.check(chain, "msccl-executor"), "warning") == {"root"}
     send = programs.all_send_first(3, 1)
-    assert rules(lint.check(send, "executor")) == {"dispatch"}
+    assert rules(lint.check(send, "msccl-executor")) == {"dispatch"}
     assert rules(lint.check(send, "msccl")) == set()
     swap = replace(send, in_place="both")
     assert rules(lint.check(swap)) == {"in-place"}
@@ -385,9 +385,9 @@ def test_far_blocks_and_many_dependencies():
         Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", k),), flag=k in (0, 129)),)) for k in range(130)
     ]
     program = Program("w", None, 1, (Gpu(0, 1, 1, 130, (*blocks, Block(None, None, 0, (wait,)))),))
-    assert rules(lint.check(program, "executor")) == {"dep-block"}
+    assert rules(lint.check(program, "msccl-executor")) == {"dep-block"}
     two = edit(program, 0, 130, 0, deps=(Dep(0, 0), Dep(129, 0)))
-    assert rules(lint.check(two, "executor")) == {"dep-block", "deps"}
+    assert rules(lint.check(two, "msccl-executor")) == {"dep-block", "deps"}
     assert rules(lint.check(two)) == set()
 
 
@@ -467,17 +467,17 @@ def test_what_is_not_known_is_said():
 
 def test_the_report_as_text_and_json():
     program = text.parse(text.dump(edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())))
-    report = lint.check(program, "executor")
+    report = lint.check(program, "msccl-executor")
     assert next(iter(report.lines())).startswith(
         "error: gpu 2 block 0 step 1: writes output 0 of rank 2 while block 1 step 1 writes it"
     )
     doc = report.to_json()
     assert doc["ok"] is False
-    assert doc["runtime"] == "executor"
+    assert doc["runtime"] == "msccl-executor"
     assert doc["findings"][0]["rule"] == "race"
     assert doc["safe_bytes"] == 0
     message = (
-        f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime executor, its default "
+        f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime msccl-executor, its default "
         f"buffer sizes)"
     )
     assert list(report.lines())[-1] == message

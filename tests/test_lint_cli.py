@@ -71,7 +71,7 @@ def test_other_runtimes_and_other_questions(tmp_path):
     file = saved(tmp_path / "p.txt", programs.ring_allgather(4))
     assert "rccl does not run rcs" in synth("lint", file, "--runtime", "rccl", code=5).stdout
     assert "did you mean" in synth("lint", file, "--coll", "allgathr", code=2).stderr
-    assert "msccl, executor, rccl, mscclpp, synth exist" in synth("lint", file, "--runtime", "nccl", code=2).stderr
+    assert "msccl-executor, rccl, mscclpp, synth exist" in synth("lint", file, "--runtime", "nccl", code=2).stderr
     assert (
         "gpu 2 block 0 step 1" in synth("lint", file, "--coll", "broadcast", "--root", "1", code=5).stdout
     )  # its buffers are smaller
@@ -93,7 +93,7 @@ def test_msccl_ir_of_anyones(tmp_path):
         )
         + "</algo>\n"
     )
-    out = synth("lint", "a.xml", "--runtime", "executor", code=5).stdout.splitlines()
+    out = synth("lint", "a.xml", "--runtime", "msccl-executor", code=5).stdout.splitlines()
     assert out[0] == "error: gpu 1: output 1 of rank 1 is never written; it must end with chunk 1 [wrong-output]"
     assert len(out) == 2
 

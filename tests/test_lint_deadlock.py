@@ -22,7 +22,7 @@ def exchange(count, protocol="Simple", **changes):
     return Program("exchange", collective("sendrecv", 2), count, gpus, protocol, **changes)
 
 
-@pytest.mark.parametrize("name", ["msccl", "executor", "rccl", "synth"])
+@pytest.mark.parametrize("name", ["msccl", "msccl-executor", "rccl", "synth"])
 @pytest.mark.parametrize(
     "program",
     [
@@ -39,12 +39,12 @@ def test_known_algorithms_are_safe_at_every_size(program, name):
 
 
 def test_sends_before_receives_are_safe_while_a_message_fits_the_fifo():
-    assert largest_safe_size(exchange(2), "executor") is None  # two parts, and the FIFO holds two
+    assert largest_safe_size(exchange(2), "msccl-executor") is None  # two parts, and the FIFO holds two
     # 3 chunks: one part while a chunk has at most B / 3, two while it has at most B / 2, then three
-    assert largest_safe_size(exchange(3), "executor") == 2 * MIB * 3 // 2
-    assert largest_safe_size(exchange(8), "executor") == 2 * MIB * 8 // 4
-    assert largest_safe_size(exchange(8, "LL"), "executor") is None
-    assert largest_safe_size(exchange(24, "LL"), "executor") == 32 * 1024 * 24 // 3
+    assert largest_safe_size(exchange(3), "msccl-executor") == 2 * MIB * 3 // 2
+    assert largest_safe_size(exchange(8), "msccl-executor") == 2 * MIB * 8 // 4
+    assert largest_safe_size(exchange(8, "LL"), "msccl-executor") is None
+    assert largest_safe_size(exchange(24, "LL"), "msccl-executor") == 32 * 1024 * 24 // 3
     assert largest_safe_size(exchange(24, "LL"), "rccl") == 16 * 1024 * 24 // 3
 
 
@@ -72,12 +72,12 @@ def test_small_operations_of_rooted_collectives_count():
         (Block(0, 0, 0, (Op("s", (Span("s", 0),), (), 4), Op("r", (), O0, 4))),),
     ]
     program = Program("b", collective("broadcast", 2), 4, tuple(Gpu(r, 0 if r else 4, 4, 4, blocks[r]) for r in (0, 1)))
-    assert largest_safe_size(program, "executor") == MIB // 2 * 4 // 2
+    assert largest_safe_size(program, "msccl-executor") == MIB // 2 * 4 // 2
     assert largest_safe_size(program, "msccl") == 2 * MIB * 4 // 2
 
 
 def test_splits_that_move_the_same_parts_are_one():
-    got = splits(exchange(5), RUNTIMES["executor"])
+    got = splits(exchange(5), RUNTIMES["msccl-executor"])
     most = 2 * MIB * 5
     assert got == [OpSplit(5, most // 5), OpSplit(3, most // 3), OpSplit(2, most // 2), OpSplit(1, None)]
 

@@ -176,6 +176,6 @@ def test_limits_of_a_plan():
     assert rules(analysis.check(wide, "mscclpp")) == {"channels"}
     nine = Op("reduce", (Span("i", 0),) * 11, S0)
     assert "operands" in rules(analysis.check(pair([WAIT, NOP, nine, PUT, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp"))
-    assert "code" in rules(analysis.check(put_allgather(2), "executor"))
+    assert "code" in rules(analysis.check(put_allgather(2), "msccl-executor"))
     far = Op("cpy", I0, PUT.dst)
     assert rules(analysis.check(pair([WAIT, NOP, far, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp")) == {"operands"}

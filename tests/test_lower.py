@@ -40,7 +40,7 @@ DGX1 = {
     "broadcast": (2, 2, 2), "reduce": (2, 2, 2), "scatter": (6, 2, 7), "gather": (6, 2, 7), "allgather": (2, 2, 3),
     "reduce-scatter": (2, 2, 3), "allreduce": (2, 2, 2), "alltoall": (3, 2, 8), "scan": (2, 2, 3),
 }  # fmt: skip
-TWO_SIDED = ("synth", "msccl", "executor", "rccl")
+TWO_SIDED = ("synth", "msccl", "msccl-executor", "rccl")
 
 
 def ring(ranks: int, both: bool = True):
@@ -104,10 +104,10 @@ def test_collectives_of_a_ring(name):
 @pytest.mark.parametrize("name", DGX1)
 def test_collectives_of_a_dgx1(name):
     point = api.solve("dgx1", name, *DGX1[name], jobs=1).schedule
-    for runtime, instances in (("synth", 1), ("executor", 2), ("rccl", 4)):
+    for runtime, instances, protocol in (("synth", 1, "Simple"), ("msccl-executor", 2, "LL"), ("rccl", 4, "Simple")):
         program = lower(
             point,
-            LoweringOptions(runtime=runtime, instances=instances, protocol="LL" if runtime == "executor" else "Simple"),
+            LoweringOptions(runtime=runtime, instances=instances, protocol=protocol),
         )
         for in_place in [False, True] if program.in_place == "both" else [False]:
             play(program, in_place=in_place)
@@ -138,7 +138,9 @@ def test_random_schedules(seed, runtime, data):
 
 def test_the_same_schedule_gives_the_same_program_and_options_are_independent_of_sets():
     made = [random_schedule(7) for _ in range(2)]
-    assert lower(made[0], LoweringOptions(runtime="executor")) == lower(made[1], LoweringOptions(runtime="executor"))
+    assert lower(made[0], LoweringOptions(runtime="msccl-executor")) == lower(
+        made[1], LoweringOptions(runtime="msccl-executor")
+    )
 
 
 def codes(program: Program) -> Counter:
@@ -178,9 +180,9 @@ def test_exchanges_never_overwrite_what_the_same_step_sends():
 
 def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
     assert {op.count for gpu in lower(ring_allgather(3, 100)).gpus for block in gpu.blocks for op in block.ops} == {100}
-    program = lower(ring_allgather(3, 100), LoweringOptions(runtime="executor"))
+    program = lower(ring_allgather(3, 100), LoweringOptions(runtime="msccl-executor"))
     assert max(op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops) == 71
-    plays(program, "executor")
+    plays(program, "msccl-executor")
     assert {
         op.count
         for gpu in lower(ring_allgather(3, 9), LoweringOptions(aggregate=False)).gpus
@@ -191,10 +193,10 @@ def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
 
 
 def test_long_blocks_are_spread_over_more_channels():
-    program = lower(ring_allgather(4, 50), LoweringOptions(runtime="executor", aggregate=False))
+    program = lower(ring_allgather(4, 50), LoweringOptions(runtime="msccl-executor", aggregate=False))
     assert program.channels == 3
     assert max(len(block.ops) for gpu in program.gpus for block in gpu.blocks) <= 64
-    plays(program, "executor")
+    plays(program, "msccl-executor")
 
 
 def test_lanes_follow_the_units_of_a_route():
@@ -231,7 +233,7 @@ def test_sums_are_in_the_order_of_the_schedule():
     ]
 
 
-@pytest.mark.parametrize("runtime", ["msccl", "executor", "rccl"])
+@pytest.mark.parametrize("runtime", ["msccl", "msccl-executor", "rccl"])
 def test_what_a_count_of_sends_refuses_does_not_fit(runtime, monkeypatch):
     """The count comes before lowering, and must refuse nothing that lowering can do."""
     refused = 0
@@ -256,7 +258,7 @@ def test_a_schedule_that_cannot_fit_is_refused_before_it_is_lowered(monkeypatch)
     both = [tuple(Send(rank * 2500 + i, rank, 1 - rank) for rank in (0, 1)) for i in range(2500)]
     made = replace(ring_allgather(2, 2500), steps=tuple(Step(1, sends) for sends in both))
     with pytest.raises(SynthError, match=r"at most 32 channels, a program of 5000 sends needs at least 40; .* synth"):
-        lower(made, LoweringOptions(runtime="executor"))
+        lower(made, LoweringOptions(runtime="msccl-executor"))
 
 
 def test_limits_are_named_with_what_would_fit():
@@ -264,7 +266,7 @@ def test_limits_are_named_with_what_would_fit():
     with pytest.raises(
         SynthError, match="executor has at most 32 channels, this program needs 40; 32 instances would fit"
     ):
-        lower(made, LoweringOptions(runtime="executor", instances=40))
+        lower(made, LoweringOptions(runtime="msccl-executor", instances=40))
     with pytest.raises(
         SynthError, match="rccl has at most 64 thread blocks of a rank, this program needs 80; 32 instances would fit"
     ):
@@ -272,17 +274,17 @@ def test_limits_are_named_with_what_would_fit():
     with pytest.raises(
         SynthError, match=r"at most 64 instructions in a thread block, this program needs 2500; .* runtime synth"
     ):
-        lower(ring_allgather(2, 2500), LoweringOptions(runtime="executor", aggregate=False))
+        lower(ring_allgather(2, 2500), LoweringOptions(runtime="msccl-executor", aggregate=False))
 
 
 def test_routes_get_fewer_lanes_where_the_runtime_has_too_few_channels():
     net = Topology("pair", 2, (Link(0, 1, Fraction(48)), Link(1, 0, Fraction(1)))).network()
     made = Schedule(net, collective("broadcast", 2), 48, (Step(1, tuple(Send(c, 0, 1) for c in range(48))),))
     assert lower(made).channels == 48
-    assert lower(made, LoweringOptions(runtime="executor")).channels == 24
-    plays(lower(made, LoweringOptions(runtime="executor")), "executor")
+    assert lower(made, LoweringOptions(runtime="msccl-executor")).channels == 24
+    plays(lower(made, LoweringOptions(runtime="msccl-executor")), "msccl-executor")
     with pytest.raises(SynthError, match="at most 32 channels, this program needs 48; 1 instance would fit"):
-        lower(made, LoweringOptions(runtime="executor", instances=2))
+        lower(made, LoweringOptions(runtime="msccl-executor", instances=2))
 
 
 def test_what_is_there_already_needs_copies_only_or_nothing():

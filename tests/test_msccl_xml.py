@@ -18,10 +18,10 @@ from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES
 from synth.topologies import topology
 
-PROFILES = ("executor", "msccl", "rccl")
+PROFILES = ("msccl-executor", "msccl", "rccl")
 
 
-def emit(program, runtime="executor", machine=None, **request):
+def emit(program, runtime="msccl-executor", machine=None, **request):
     return MscclXml().emit(program, Target(ExportRequest(runtime=runtime, **request), machine=machine))
 
 
@@ -140,7 +140,7 @@ def test_what_is_written_is_read_by_the_strict_reader_and_comes_back(name, runti
 
 
 @pytest.mark.parametrize(
-    ("name", "runtime"), [("ring-allreduce", "executor"), ("waiting", "msccl"), ("direct-allgather", "rccl")]
+    ("name", "runtime"), [("ring-allreduce", "msccl-executor"), ("waiting", "msccl"), ("direct-allgather", "rccl")]
 )
 def test_golden(golden, name, runtime):
     golden(f"{name}-{runtime}.xml", emit(fitted(GOOD[name], runtime), runtime))
@@ -167,36 +167,36 @@ def test_custom_files_declare_whole_buffers_and_give_the_real_ones_back():
 
 def test_a_name_that_no_attribute_holds_is_made_one():
     text = emit(replace(programs.ring_allgather(2), name='a"<&é' + "x" * 80))
-    strict_msccl.load(text, "executor")
+    strict_msccl.load(text, "msccl-executor")
     assert f'name="a____{"x" * 58}"' in text
 
 
 RING = programs.ring_allgather(4)
 REFUSED = [
-    (replace(RING, collective=None), "executor", {}, "--coll"),
-    (programs.put_allgather(3), "executor", {}, "--to mscclpp"),
-    (gathering(3, 0), "executor", {}, "never dispatches it"),
+    (replace(RING, collective=None), "msccl-executor", {}, "--coll"),
+    (programs.put_allgather(3), "msccl-executor", {}, "--to mscclpp"),
+    (gathering(3, 0), "msccl-executor", {}, "never dispatches it"),
     (programs.all_send_first(3, 1), "rccl", {}, "has no such collective"),
     (RING, "msccl", {}, "--in-place in or --in-place out"),
     (RING, "rccl", {}, "rccl runs only cpy nop r re s"),
     (replace(programs.broadcast_chain(3), in_place="in"), "msccl", {}, "add --assume-root 0"),
-    (programs.broadcast_chain(3), "executor", {"assume_root": 1, "assume_one_node": True}, "the schedule's root is 0"),
-    (programs.broadcast_chain(3), "executor", {"assume_root": 0}, "use --protocol LL"),
-    (replace(RING, protocol="LL128"), "executor", {}, "0 to 1 is unknown"),
-    (replace(RING, max_bytes=0), "executor", {}, "serves no size"),
+    (programs.broadcast_chain(3), "msccl-executor", {"assume_root": 1, "assume_one_node": True}, "root is 0"),
+    (programs.broadcast_chain(3), "msccl-executor", {"assume_root": 0}, "use --protocol LL"),
+    (replace(RING, protocol="LL128"), "msccl-executor", {}, "0 to 1 is unknown"),
+    (replace(RING, max_bytes=0), "msccl-executor", {}, "serves no size"),
     (replace(waiting(), max_bytes=None), "msccl", {}, "give --max-size"),
-    (programs.ring_allreduce(80), "executor", {}, "instructions of thread block 0: 159, and executor takes at most 64"),
-    (programs.broadcast_chain(2, 65), "executor", {"assume_root": 0, "assume_one_node": True}, "at most 64"),
+    (programs.ring_allreduce(80), "msccl-executor", {}, "of thread block 0: 159, and msccl-executor takes at most 64"),
+    (programs.broadcast_chain(2, 65), "msccl-executor", {"assume_root": 0, "assume_one_node": True}, "at most 64"),
     (programs.direct_allgather(3, 72), "rccl", {}, "chunks at once: 72, and rccl takes at most 71"),
     (programs.direct_allgather(70), "rccl", {}, "thread blocks: 70, and rccl takes at most 64"),
-    (programs.direct_allgather(34), "executor", {}, "on channel 0: 33, and executor takes at most 32"),
-    (edited(RING, 1, 0, 2, deps=(Dep(0, 0), Dep(0, 1))), "executor", {}, "waits for 2 others"),
-    (edited(RING, 1, 0, 2, deps=(Dep(0, 1),)), "executor", {}, "has no flag"),
-    (edited(RING, 1, 0, 2, deps=(Dep(4, 1),)), "executor", {}, "does not exist"),
-    (edited(RING, 1, 0, 1, src=()), "executor", {}, "cpy takes 1 source"),
-    (edited(RING, 1, 0, 2, dst=(Span("o", 4),)), "executor", {}, "chunk 5 of o, which has 4"),
-    (edited(RING, 1, 0, 2, code="nop", dst=()), "executor", {}, "a nop waits for one other"),
-    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "executor", {}, "has no flag"),
+    (programs.direct_allgather(34), "msccl-executor", {}, "on channel 0: 33, and msccl-executor takes at most 32"),
+    (edited(RING, 1, 0, 2, deps=(Dep(0, 0), Dep(0, 1))), "msccl-executor", {}, "waits for 2 others"),
+    (edited(RING, 1, 0, 2, deps=(Dep(0, 1),)), "msccl-executor", {}, "has no flag"),
+    (edited(RING, 1, 0, 2, deps=(Dep(4, 1),)), "msccl-executor", {}, "does not exist"),
+    (edited(RING, 1, 0, 1, src=()), "msccl-executor", {}, "cpy takes 1 source"),
+    (edited(RING, 1, 0, 2, dst=(Span("o", 4),)), "msccl-executor", {}, "chunk 5 of o, which has 4"),
+    (edited(RING, 1, 0, 2, code="nop", dst=()), "msccl-executor", {}, "a nop waits for one other"),
+    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "has no flag"),
 ]  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def test_chains_of_re_that_loaders_merge_wrongly_are_refused():
     with pytest.raises(SynthError, match="break the chain with a flag"):
         emit(with_sums([1] * 17, [False] * 17))
     for counts, flags in (([1, 2], [True, False]), ([1] * 16, [False] * 16), ([1] * 20, [k == 9 for k in range(20)])):
-        strict_msccl.load(emit(with_sums(counts, flags)), "executor")
+        strict_msccl.load(emit(with_sums(counts, flags)), "msccl-executor")
 
 
 # what others' generators write: comments, both buffers in one, nops at -1, attributes that nobody reads, blocks out of
@@ -445,7 +445,7 @@ def random_programs(draw):
     )
 
 
-@given(random_programs(), st.sampled_from(["executor", "msccl"]))
+@given(random_programs(), st.sampled_from(["msccl-executor", "msccl"]))
 @settings(max_examples=60, deadline=None)
 def test_writing_and_reading_gives_the_program_back(program, runtime):
     if runtime == "msccl":
@@ -476,7 +476,7 @@ def test_writing_and_reading_gives_the_program_back(program, runtime):
 )
 def test_the_strict_reader_is_strict(old, new):
     text = emit(replace(programs.recursive_doubling_allreduce(4), name="ring"))
-    strict_msccl.load(text, "executor")
+    strict_msccl.load(text, "msccl-executor")
     assert old in text
     with pytest.raises(strict_msccl.Refused):
-        strict_msccl.load(text.replace(old, new, 1), "executor")
+        strict_msccl.load(text.replace(old, new, 1), "msccl-executor")

@@ -11,7 +11,7 @@ from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
 
 SCHEDULES = (
-    ("ring:4", "allgather", 2, 2, 3, (("executor", "Simple", 1), ("mscclpp", "LL", 1))),
+    ("ring:4", "allgather", 2, 2, 3, (("msccl-executor", "Simple", 1), ("mscclpp", "LL", 1))),
     ("ring:4", "reduce-scatter", 2, 2, 3, (("synth", "Simple", 1), ("mscclpp", "Simple", 1))),
 )
 

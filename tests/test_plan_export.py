@@ -70,7 +70,7 @@ def file(tmp_path):
     return path
 
 
-def ends(text: str, runtime: str = "executor") -> tuple[int, int]:
+def ends(text: str, runtime: str = "msccl-executor") -> tuple[int, int]:
     """The sizes that a file offers itself for, read by the strict reader first."""
     strict_msccl.load(text, runtime)
     low, high = (int(re.search(rf'{key}="(\d+)"', text)[1]) for key in ("minBytes", "maxBytes"))
@@ -184,7 +184,7 @@ def test_a_size_that_no_chunks_divide_is_said():
 # ---------------------------------------------------------------- MSCCL-IR
 
 
-@pytest.mark.parametrize("runtime", ["executor", "rccl", "msccl"])
+@pytest.mark.parametrize("runtime", ["msccl-executor", "rccl", "msccl"])
 def test_a_folder_of_msccl_ir_serves_the_ranges_of_the_plan(file, tmp_path, runtime):
     folder = tmp_path / "algorithms"
     said = synth("export", "--plan", file, "--to", "msccl-dir", "--runtime", runtime, "-o", folder)

@@ -107,7 +107,7 @@ def written(program: Program, runtime: str) -> int:
 def lowered(schedule, seed: int) -> str:
     """One schedule with random options, to MSCCL-IR: what became of it."""
     rng = random.Random(f"{schedule.collective.name} {seed}")
-    runtime, protocol = rng.choice(("synth", "msccl", "executor", "rccl")), rng.choice(tuple(FIFO_DEPTH))
+    runtime, protocol = rng.choice(("synth", "msccl", "msccl-executor", "rccl")), rng.choice(tuple(FIFO_DEPTH))
     can_be_in_place = Layout(schedule.collective, schedule.chunks).can_be_in_place
     try:
         program = lower(

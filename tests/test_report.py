@@ -224,7 +224,7 @@ def test_a_point_is_only_called_optimal_where_its_bound_is_met(dgx1):
     assert "fewer than 1 rounds" in claim and "16.7% more" in claim and "not proved optimal" in claim
     here = replace(point, bound=LowerBound(Fraction(7, 6), point.bound.certificate, "this-chunks"), status="best-known")
     assert (
-        "with 6 chunks per unit" in certificate_text.of_point(here)[0]
+        "with 6 chunks per part" in certificate_text.of_point(here)[0]
         and "optimal at this number of chunks" in certificate_text.of_point(here)[0]
     )
 

@@ -70,7 +70,7 @@ def test_programs_schedules_and_frontiers_in_files(tmp_path):
     assert "no times" in synth("run p.txt").stdout
 
 
-@pytest.mark.parametrize("runtime", ["msccl", "executor", "rccl"])
+@pytest.mark.parametrize("runtime", ["msccl", "msccl-executor", "rccl"])
 def test_exported_files_are_right_as_they_are_read_back(tmp_path, runtime):
     for name, content in api.export_program(ring_schedule(4), runtime=runtime).files:
         file = f"a{name}.xml"

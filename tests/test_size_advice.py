@@ -57,7 +57,7 @@ def test_the_command_says_it_and_still_names_the_models_point():
     done = CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "1MB"])
     assert "at 1 MB take the 3-step point: C=6" in done.stdout
     assert (
-        "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each unit of data); the executors here"
+        "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each part of the data); the"
         in done.stdout
     )
     assert "for MSCCL and MSCCL++ pad it to 1048704" in done.stdout

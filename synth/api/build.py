@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # The format and the runtime of `synth export --plan`, and the protocols, () for those of the links.
 RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "executor": ("msccl-dir", "executor", ()),
+    "msccl-executor": ("msccl-dir", "msccl-executor", ()),
     "msccl": ("msccl-dir", "msccl", ()),
     "rccl": ("msccl-dir", "rccl", ()),
     "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
@@ -75,7 +75,8 @@ def build(
     topology : the machine: a name, the path of a dump or of a topology file, or a value. None: this machine.
     collective : the name of one collective, or of several.
     output : the folder, new, empty, or of an earlier build, which is continued.
-    runtime : executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else executor.
+    runtime : msccl-executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else
+        msccl-executor.
     sizes : bytes as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
@@ -104,7 +105,7 @@ def build(
     if not tasks:
         raise UsageError("no collective given; name one, such as allreduce")
     kinds = {link.kind for link in machine.links}
-    runtime = (runtime or ("rccl" if "xgmi" in kinds else "executor")).lower()
+    runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     folder = Path(output)

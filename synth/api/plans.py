@@ -88,7 +88,7 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
     else:
         from synth.export.plans import msccl_folder
 
-        made = msccl_folder.folder(plan, targets, request.runtime or "executor")
+        made = msccl_folder.folder(plan, targets, request.runtime or "msccl-executor")
     return replace(made, remarks=(*_devices(plan, request.topology), *made.remarks))
 
 
@@ -109,11 +109,11 @@ def _targets(plan: Plan, request: ExportRequest) -> Callable[[Network], Target]:
     from synth.topologies import rank_placement
 
     machine = None if request.topology is None else named_topology(request.topology)
-    if request.to == "msccl-dir" and request.runtime not in ("", "msccl", "executor", "rccl"):
-        raise UsageError(f"msccl-dir is not for the runtime {request.runtime!r}; it is for executor, msccl, rccl")
+    if request.to == "msccl-dir" and request.runtime not in ("", "msccl", "msccl-executor", "rccl"):
+        raise UsageError(f"msccl-dir is not for the runtime {request.runtime!r}; it is for msccl-executor, msccl, rccl")
     to, runtime = "msccl-xml", request.runtime
     if request.to == "msccl-dir":
-        runtime = runtime or "executor"
+        runtime = runtime or "msccl-executor"
     elif request.to == "mscclpp-dir":
         to = runtime = "mscclpp"
     programs = replace(request, to=to, runtime=runtime)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @collective_options
 @engine_option("Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
-@click.option("--size", type=Sizes(), metavar="1KB,1MB,1GB",
+@click.option("--sizes", "--size", "sizes", type=Sizes(), metavar="1KB,1MB,1GB",
               help="Bounds on the time for these sizes instead (1KB = 1024 bytes).")  # fmt: skip
 @time_limit_option("Wall time; bounds so far are printed when it ends.")
 @multicast_option
@@ -50,7 +50,7 @@ def bound(**flags: Any) -> int:
     Examples:
       synth bound --topo dgx1 --coll alltoall
       synth bound --topo dgx-h100*128 --coll allgather
-      synth bound --topo dgx-a100*2 --coll allreduce --size 1KB,1MB,1GB -o times.json
+      synth bound --topo dgx-a100*2 --coll allreduce --sizes 1KB,1MB,1GB -o times.json
     """
     from synth import api
     from synth.api.synthesis import BoundsInterrupted, FewerBounds
@@ -59,7 +59,7 @@ def bound(**flags: Any) -> int:
     check_writable(flags["output"])
     topology = chosen_machine(flags)
     requested = collective_or_name(flags, topology)
-    if flags["size"] is not None:
+    if flags["sizes"] is not None:
         return _in_time(flags, topology, requested)
     with write_infeasible_document(flags, topology, requested):
         large = api.scale_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
@@ -105,14 +105,14 @@ def bound(**flags: Any) -> int:
 
 
 def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective | str) -> int:
-    """Print the bounds in time of --size."""
+    """Print the bounds in time of --sizes."""
     from synth import api
     from synth.view import tables, time_bounds
 
     if flags["max_steps"] is not None:
-        raise UsageError("a bound in time holds for any number of steps; leave --max-steps or --size out")
+        raise UsageError("a bound in time holds for any number of steps; leave --max-steps or --sizes out")
     with write_infeasible_document(flags, topology, collective):
-        bounds = api.time_bound(topology, collective, flags["size"], time_limit=flags["time_limit"])
+        bounds = api.time_bound(topology, collective, flags["sizes"], time_limit=flags["time_limit"])
     emit(bounds.to_json, lambda: tables.print_report(time_bounds.report(bounds)), flags["output"], flags["form"])
     return 0
 

@@ -14,7 +14,15 @@ from synth.cli.framework.sizes import Sizes
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
 
-RUNTIMES = ["executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
+RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
+
+
+class RuntimeChoice(click.Choice[str]):
+    """One of `RUNTIMES`; `executor` is an older name of the first."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As it is spelled in `RUNTIMES`."""
+        return super().convert(RUNTIMES[0] if value.lower() == "executor" else value, param, ctx)
 
 
 @click.command(context_settings=CONTEXT, short_help="Build a folder of algorithms for a machine, in one command.")
@@ -26,8 +34,8 @@ RUNTIMES = ["executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
     help="Collectives, with commas or repeated; by default allreduce,allgather.",
 )
 @click.option("-o", "--output", default="algorithms", show_default=True, metavar="DIR", help="The folder to write.")
-@click.option("--for", "runtime", type=click.Choice(RUNTIMES, case_sensitive=False),
-              help="The runtime that loads the files; by default rccl with xGMI links, else executor.")  # fmt: skip
+@click.option("--for", "runtime", type=RuntimeChoice(RUNTIMES, case_sensitive=False),
+              help="Runtime that loads the files; by default rccl with xGMI links, else msccl-executor.")  # fmt: skip
 @click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
               help="Sizes to compare algorithms at, as nccl-tests counts.")  # fmt: skip
 @click.option("--root", type=int, metavar="0", help="The root of rooted collectives; the job must use no other.")

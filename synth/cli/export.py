@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework import folders
-from synth.cli.framework.options import FILE, instances_option, one_of, point_option
+from synth.cli.framework.options import FILE, instances_option, one_of, point_option, runtime_option
 from synth.cli.framework.output import check_writable, note, write
 from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
@@ -38,7 +38,7 @@ ELEMENTS = {
 
 # options that ExportRequest calls the same
 SAME = (
-    "runtime", "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
+    "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
     "instances", "sizes", "size", "root",
 )  # fmt: skip
 NOT_OF_PLANS = ("point", "step", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
@@ -77,9 +77,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     callback=_format,
     help="The format (`synth list exporters`); by default msccl: msccl-xml, for a plan msccl-dir.",
 )
-@click.option(
-    "--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; by default executor."
-)
+@runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
 @click.option(
     "--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder."
@@ -132,8 +130,8 @@ def export(file: Path | None, **flags: Any) -> None:
 
     \b
     Examples:
-      synth export frontier.json --point 2 --runtime executor -o allgather.xml
-      synth export frontier.json --all --runtime executor -o algorithms
+      synth export frontier.json --point 2 --runtime msccl-executor -o allgather.xml
+      synth export frontier.json --all --runtime msccl-executor -o algorithms
       synth export --plan plan.json --to msccl-dir -o algorithms
     """
     if flags["plan"] is not None:
@@ -220,6 +218,7 @@ def _request(flags: dict[str, Any], to: str) -> ExportRequest:
     name, path = one_of("topo", "topo_file")
     return ExportRequest(
         to,
+        runtime=flags["runtime"] or "",
         topology=name or path,
         protocol=_protocol(flags["protocol"]),
         element=ELEMENTS[flags["dtype"].lower()],
@@ -234,7 +233,7 @@ def _protocol(name: str | None) -> str | None:
 
 
 def _runtime(flags: dict[str, Any]) -> str:
-    return flags["runtime"].lower() or "executor"
+    return flags["runtime"] or "msccl-executor"
 
 
 def _write(output: str | None, result: ExportResult) -> None:

@@ -19,7 +19,7 @@ from synth.errors import UsageError
 @machine_options
 @click.option("--file", "groups_file", type=FILE, metavar="FILE", help="The groups, as YAML or JSON (docs/groups.md).")
 @click.option(
-    "--chunks", type=Positive(), metavar="N", help="Chunks of each unit of data; more come nearer to the bound."
+    "--chunks", type=Positive(), metavar="N", help="Chunks of each part of the data; more come nearer to the bound."
 )
 @click.option("--bound-only", is_flag=True, help="Print the bounds and look for no schedule.")
 @click.option(

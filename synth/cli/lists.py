@@ -69,7 +69,7 @@ def _topologies() -> list[Row]:
 
 
 def _collectives() -> list[Row]:
-    takes = {"root": "--root", "sizes": "--sizes"}
+    takes = {"root": "--root", "sizes": "--counts"}
     rows = []
     for name, (summary, options) in COLLECTIVES.items():
         flags = ", ".join(takes[option] for option in options)

@@ -45,7 +45,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @machine_options
 @collective_options
 @click.option("--max-steps", type=Positive(), metavar="N", help="Look no further than N steps.")
-@click.option("--max-chunks", type=Positive(), metavar="N", help="Split a unit of data into N chunks at most.")
+@click.option("--max-chunks", type=Positive(), metavar="N", help="Split each part of the data into N chunks at most.")
 @click.option(
     "--max-extra-rounds", type=click.IntRange(0), metavar="K", help="S + K rounds at most in S steps: SCCL's k."
 )

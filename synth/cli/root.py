@@ -145,6 +145,8 @@ def _usage_hint(error: click.UsageError) -> str:
     hint = ""
     if isinstance(error, click.NoSuchOption) and error.option_name in ("--topo", "--topo-file") and arguments:
         hint = f"; the machine is an argument: {error.ctx.command_path} {' '.join(arguments)}"
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--sizes":
+        hint = "; the chunk counts of a collective are --counts"
     return f"{hint} (`{error.ctx.command_path} -h` shows how)"
 
 

@@ -22,6 +22,7 @@ from synth.cli.framework.options import (
     per_send_option,
     point_option,
     ranks_on_option,
+    runtime_option,
     threads_option,
     timeout_option,
 )
@@ -70,11 +71,7 @@ class AnySize(Size):
 @op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
 @point_option("The N-th point of a frontier; by default the best at that size.")
-@click.option(
-    "--runtime",
-    metavar="NAME",
-    help="Lower for this runtime, with its slices: msccl, executor, rccl; by default for synth's own.",
-)
+@runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
 @click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; by default the program's own.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")

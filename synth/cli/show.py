@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE, instances_option, point_option
+from synth.cli.framework.options import FILE, instances_option, point_option, runtime_option
 from synth.cli.framework.output import check_writable, note, write
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
@@ -16,9 +16,7 @@ from synth.model.frontier import StepCount
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
 @click.argument("file", type=FILE)
 @point_option("The N-th point of a frontier.")
-@click.option(
-    "--runtime", metavar="NAME", help="Lower for this runtime: msccl, executor, rccl; by default for synth's own."
-)
+@runtime_option("Lower for this runtime: msccl, msccl-executor, rccl; by default for synth's own.")
 @click.option(
     "--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for a schedule."
 )

@@ -28,7 +28,7 @@ from synth.model.rational import counted, show
 @click.command(context_settings=CONTEXT, short_help="Decide whether C chunks, S steps and R rounds have a schedule.")
 @machine_options
 @collective_options
-@click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks that a unit of data is split into.")
+@click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks of each part of the data.")
 @click.option("--steps", type=Positive(), required=True, metavar="S", help="Synchronous steps.")
 @click.option("--rounds", type=Positive(), required=True, metavar="R", help="Rounds in all the steps together.")
 @click.option(

@@ -4,7 +4,7 @@ An exporter is a frozen class, found by its name in `EXPORTERS` or brought by a 
 
     class MyFormat:
         suffix = ".xml"                        # of a file
-        runtimes = ("executor", "msccl")       # what it can write for; schedules are lowered for the one chosen
+        runtimes = ("msccl-executor", "msccl")       # what it can write for; schedules are lowered for the one chosen
         def emit(self, program: Program, target: Target) -> str
 
 `emit` prints the program unchanged, or raises SynthError that names an exceeded limit of the runtime and a remedy.
@@ -19,7 +19,7 @@ EXPORTERS: Mapping[str, str] = {
     "trace": "synth.export.chrome_trace:Trace",
 }
 SUMMARIES: Mapping[str, str] = {
-    "msccl-xml": "MSCCL-IR for msccl, msccl-executor-nccl and RCCL (--runtime msccl|executor|rccl)",
+    "msccl-xml": "MSCCL-IR for msccl, msccl-executor-nccl and RCCL (--runtime msccl|msccl-executor|rccl)",
     "mscclpp": "MSCCL++ execution plan (JSON)",
     "trace": "timeline of the steps, for Perfetto or chrome://tracing",
 }

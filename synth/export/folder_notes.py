@@ -15,7 +15,7 @@ PER_RANK = ("allgather", "reduce-scatter", "alltoall")
 ENABLE = {
     "mscclpp": ["MSCCLPP_ENABLE_NCCL_FALLBACK=TRUE"],
     "msccl": ["NCCL_ALGO=MSCCL,RING,TREE"],
-    "executor": ["NCCL_MSCCL_ENABLE=1"],
+    "msccl-executor": ["NCCL_MSCCL_ENABLE=1"],
     "rccl": ["RCCL_MSCCL_ENABLE=1", "RCCL_MSCCL_FORCE_ENABLE=1"],
 }
 SEEN = {
@@ -24,7 +24,7 @@ SEEN = {
         "`Connected N MSCCL"
         " algorithms`. A call that runs one launches a kernel with `MSCCL` in its name (`ncclKernel_..._MSCCL_...`)."
     ),
-    "executor": (
+    "msccl-executor": (
         "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Initialization finished`. A call "
         "that runs an"
         " algorithm launches a kernel called `mscclKernel_...` (Nsight Systems shows it); one that fell back does not."
@@ -37,7 +37,7 @@ SEEN = {
 }
 CAVEATS = {
     "msccl": ["At most 4 files are loaded.", "Sum, prod, min and max run; avg falls back to NCCL."],
-    "executor": [
+    "msccl-executor": [
         "The folder must hold nothing but these files, and the same on every node: the loader reads every file of it.",
         "One process per GPU. A `libmsccl-scheduler.so` that the loader finds takes over; unset `MSCCL_SCHEDULER`.",
         "Scratch memory grows with the first large call, which a graph capture forbids: warm up with the largest size.",

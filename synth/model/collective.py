@@ -297,7 +297,7 @@ def collective(
     least = ranks * ranks if key in ("alltoall", "alltoallv") else ranks
     if least > MAX_UNITS:
         raise UsageError(
-            f"{key} over {ranks} ranks: at most {MAX_UNITS} {'units' if least > ranks else 'ranks'} are supported"
+            f"{key} over {ranks} ranks: at most {MAX_UNITS} {'parts' if least > ranks else 'ranks'} are supported"
         )
     takes = COLLECTIVES[key][1]
     roots = tuple(roots)
@@ -338,7 +338,8 @@ def collective(
 def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...]:
     if sizes is None:
         if name.endswith("v"):
-            raise UsageError(f"{name} needs --sizes: one chunk count per rank, such as --sizes {','.join('1' * ranks)}")
+            example = ",".join("1" * ranks)
+            raise UsageError(f"{name} needs a chunk count per rank: --counts {example}, in Python and files `sizes`")
         return (1,) * ranks
     if len(sizes) != ranks or any(not isinstance(n, int) or n < 0 for n in sizes) or not any(sizes):
         raise UsageError(f"{name} over {ranks} ranks needs {ranks} chunk counts >= 0, not all 0; got {list(sizes)}")
@@ -349,7 +350,8 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
     if sizes is None:
         if name.endswith("v"):
             raise UsageError(
-                f"{name} needs --sizes: a {ranks} x {ranks} matrix of chunk counts (a file, or rows split by ';')"
+                f"{name} needs a chunk count per pair of ranks: --counts with a file or rows split by ';', "
+                "in Python and files `sizes`"
             )
         return ((1,) * ranks,) * ranks
     if ranks == 1 and all(isinstance(n, int) for n in sizes):
@@ -363,5 +365,5 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
     if len(rows) != ranks:
         raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
     if sum(map(sum, rows)) > MAX_UNITS:
-        raise UsageError(f"{name}: {sum(map(sum, rows))} units in all, at most {MAX_UNITS} are supported")
+        raise UsageError(f"{name}: {sum(map(sum, rows))} parts of the data, at most {MAX_UNITS} are supported")
     return tuple(rows)

@@ -98,7 +98,7 @@ def units(groups: Sequence[Group], ranks: int) -> Units:
     count = sum(int(group.part / unit) * len(group.parts) for group in groups)
     if count > MOST_UNITS:
         raise UsageError(
-            f"the sizes ask for {count} units of equal bytes, at most {MOST_UNITS} are supported; choose rounder sizes"
+            f"the sizes ask for {count} parts of equal bytes, at most {MOST_UNITS} are supported; choose rounder sizes"
         )
     pre, post, parts = [], [], []
     for g, group in enumerate(groups):

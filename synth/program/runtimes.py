@@ -1,6 +1,6 @@
 """Limits and FIFO sizes of each runtime: the facts that lowering, exporters and the analysis share.
 
-From microsoft/msccl b23e9cd (`msccl`, NCCL 2.12), Azure/msccl-executor-nccl c6f6b36 (`executor`, NCCL 2.23),
+From microsoft/msccl b23e9cd (`msccl`, NCCL 2.12), Azure/msccl-executor-nccl c6f6b36 (`msccl-executor`, NCCL 2.23),
 ROCm/rccl 0cbce2a7 (`rccl`) and microsoft/mscclpp 1f5f065d (`mscclpp`, 0.9). `synth` is this project's own
 executors, which interpret any Program.
 """
@@ -53,7 +53,9 @@ class Runtime:
             return 16 * KIB if self.name == "rccl" else 32 * KIB
         if protocol == "LL128":
             return LL128_BYTES
-        return 512 * KIB if self.name in ("executor", "rccl") and collective in ("broadcast", "reduce") else 2 * MIB
+        return (
+            512 * KIB if self.name in ("msccl-executor", "rccl") and collective in ("broadcast", "reduce") else 2 * MIB
+        )
 
 
 _NCCL = {
@@ -94,8 +96,8 @@ RUNTIMES: Mapping[str, Runtime] = {
         inclusive_max=False,
         exact_in_place=True,
     ),
-    "executor": Runtime(
-        "executor",
+    "msccl-executor": Runtime(
+        "msccl-executor",
         TWO_SIDED,
         _NCCL,
         blocks=1024,

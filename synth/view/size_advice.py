@@ -57,7 +57,7 @@ def advice(size: int, wire: CostModel, points: Sequence[PointCost], best: PointC
         padded = f"pad it to {pad} bytes" if pad.denominator == 1 else "pad it"
         other = f"or take the {_point(divisible)}, whose chunks do" if divisible else "as no point's chunks divide it"
         count = best.chunks / wire.share
-        each = "" if wire.share == 1 else f" (C={best.chunks} for each unit of data)"
+        each = "" if wire.share == 1 else f" (C={best.chunks} for each part of the data)"
         sentences.append(
             f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}; the executors "
             f"here pad it,"

@@ -72,6 +72,18 @@ def executor_option(help: str) -> Callable[[Function], Function]:
     return click.option("--executor", default="reference", show_default=True, metavar="NAME", help=help)
 
 
+def _runtime_name(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """Return the name in lower case; `executor` is an older name of `msccl-executor`."""
+    if name is None:
+        return None
+    return "msccl-executor" if name.lower() == "executor" else name.lower()
+
+
+def runtime_option(help: str) -> Callable[[Function], Function]:
+    """Return --runtime, the name of the runtime that loads a program."""
+    return click.option("--runtime", metavar="NAME", callback=_runtime_name, help=help)
+
+
 def threads_option(help: str) -> Callable[[Function], Function]:
     """Return --threads, the threads of each thread block."""
     return click.option("--threads", type=Positive(), metavar="N", help=help)
@@ -157,7 +169,7 @@ collective_options = _together(
         help="The root, by default 0; the roots of a multi-root collective, by default 0,1.",
     ),
     click.option(
-        "--sizes",
+        "--counts",
         type=Counts(),
         metavar="2,1,3",
         help="Chunk counts per rank; per pair in rows split by ';', or a file.",
@@ -257,12 +269,12 @@ def changes(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def chosen_collective(flags: dict[str, Any], topology: Topology) -> Collective:
-    """Return the collective of --coll, --root and --sizes over the ranks of `topology`. Raises UsageError."""
+    """Return the collective of --coll, --root and --counts over the ranks of `topology`. Raises UsageError."""
     from synth import api
 
     if flags["coll"] is None:
         raise UsageError("no collective given; add --coll NAME (`synth list collectives` shows them)")
-    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), flags["sizes"])
+    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), flags["counts"])
 
 
 # The greatest number of ranks for which the units of a collective are written out for the flow methods.
@@ -274,7 +286,7 @@ def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective 
     of units of data."""
     by_name = (
         flags["coll"] is not None
-        and flags["sizes"] is None
+        and flags["counts"] is None
         and Path(flags["coll"]).suffix not in (".yaml", ".yml", ".json")
     )
     if by_name and flags["method"].lower() != "exact" and topology.ranks > LISTED:

@@ -20,7 +20,7 @@ from synth.export.request import Target
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
-PROFILES = ("executor", "msccl", "rccl")
+PROFILES = ("msccl-executor", "msccl", "rccl")
 # msccl counts in signed 64-bit integers; the greatest power of two that leaves room for its arithmetic
 MSCCL_UNLIMITED = 1 << 62
 NAME_LENGTH = 63  # characters of a name that msccl takes

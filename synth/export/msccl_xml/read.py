@@ -52,7 +52,8 @@ def read(
 
     `task`: the collective if the file does not name it (``custom``, or no name at all). `root`: the root of a broadcast
     or reduce; by default the rank that the data comes from or goes to. `runtime`: the runtime that gives sizes and
-    "in place" their meaning; by default msccl for a file that only msccl would load, else executor. Raises FormatError.
+    "in place" their meaning; by default msccl for a file that only msccl would load, else msccl-executor.
+    Raises FormatError.
     """
     reader = _Reader(file, runtime)
     if "&" in text:
@@ -230,12 +231,12 @@ class _Reader:
 
     def profile(self) -> str:
         """Return "msccl" if an attribute that the others need is missing, or if only msccl knows the name, else
-        "executor"."""
+        "msccl-executor"."""
         needed = {"inplace", "outofplace", "minBytes", "maxBytes", "ngpus"}
         return (
             "msccl"
             if needed - self.algo.keys() or self.algo.get("coll") in ("reduce_scatter", "custom")
-            else "executor"
+            else "msccl-executor"
         )
 
     def places(self, exact: bool) -> InPlace:

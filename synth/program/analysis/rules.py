@@ -18,7 +18,7 @@ from synth.program.runtimes import ROOTED, Runtime
 FUSED_SUMS = 16  # `re` ops that the loaders merge into one: the kernel sums at most so many sources
 XML_NODES = 4095  # elements that a loader keeps: <algo>, every <gpu>, the own rank's <tb> and <step>
 NAME = 63  # characters of a program's name that msccl takes
-MSCCL_LIKE = ("msccl", "executor", "rccl")
+MSCCL_LIKE = ("msccl", "msccl-executor", "rccl")
 NOWHERE = (None, None, None)
 
 

@@ -101,10 +101,10 @@ class _Parts(dict):
             case "units":
                 trees = self.get("cuts")
                 count = len(trees) if isinstance(trees, dict) else 0
-                return "one unit of data" if count == 1 else f"{count} units of data"
+                return "one part of the data" if count == 1 else f"{count} parts of the data"
             case "pair":
                 return (
-                    f"rank {value[1]} of unit {value[0]}"
+                    f"rank {value[1]} of part {value[0]}"
                     if isinstance(value, list) and len(value) == 2
                     else "every rank"
                 )
@@ -119,7 +119,7 @@ def of_point(point: Point) -> tuple[str, str]:
     scope = (
         "with any number of chunks"
         if point.bound.scope == "any-chunks"
-        else f"with {counted(point.chunks, 'chunk')} per unit"
+        else f"with {counted(point.chunks, 'chunk')} per part"
     )
     claim = f"No schedule of {steps}, {scope}, takes fewer than {show(value)} rounds per chunk."
     if point.rounds_per_chunk == value:

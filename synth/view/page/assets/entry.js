@@ -41,7 +41,7 @@ function entryView(sheet, machine) {
       const schedule = await replayOf(algorithm.move, machine);
       if (mine !== asked) return;
       player = playerOf(machine, schedule);
-      stage.replaceChildren(make("h3", {}, `Schedule: ${algorithm.name}, ${plural(schedule.chunks, "chunk")} per unit, ${plural(schedule.rounds, "round")}, ${plural(algorithm.move.sends, "send")}`),
+      stage.replaceChildren(make("h3", {}, `Schedule: ${algorithm.name}, ${plural(schedule.chunks, "chunk")} per part, ${plural(schedule.rounds, "round")}, ${plural(algorithm.move.sends, "send")}`),
         said ?? "", player.element);
     } catch (error) {
       stage.replaceChildren(make("p", { class: "note" }, typeof DecompressionStream === "undefined"
