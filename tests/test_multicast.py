@@ -18,11 +18,12 @@ from synth.checker.certificates.cuts import KEYS, check
 from synth.checker.schedule import replay
 from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
+from synth.model import symmetry
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
-from synth.model.topology import Limit, Link, Multicast, Network, Topology
+from synth.model.topology import Cap, Limit, Link, Multicast, MulticastSwitch, Network, SwitchPort, Topology
 from synth.topologies import topology
 from synth.topologies.modify import with_ranks
 from synth.topologies.topology_files import dump, from_document, load
@@ -378,6 +379,39 @@ def test_generators_must_keep_the_ports() -> None:
     }  # fmt: skip
     with pytest.raises(VerificationError, match="not kept"):
         check(certificate, network.document, task.document)
+
+
+def test_symmetries_keep_the_ports() -> None:
+    """Ranks with and without a port at a switch counted as alike."""
+    made = topology("switch:3:multicast=local")
+    network = replace(made, multicast=(Multicast("switch", (0, 1)),)).multicast_network()
+    assert symmetry.route_permutation(network, (2, 1, 0)) is None
+    assert symmetry.route_permutation(network, (1, 0, 2)) is not None
+    assert [one.ranks for one in symmetry.generators(network)] == [(1, 0, 2)]
+    other = replace(made, multicast=(Multicast("switch", (1, 2)),)).multicast_network()
+    assert symmetry.isomorphism(network, other) == (1, 2, 0)
+    assert symmetry.isomorphism(network, made.network()) is None
+
+
+def test_symmetries_keep_the_limits_of_each_port() -> None:
+    """Two ports may count against equal limits, and yet against different ones."""
+    network = topology("full:3").network()
+    caps = tuple(Cap((0,), 1) for _ in range(3))
+    ports = (SwitchPort(0, (0,), (1,)), SwitchPort(1, (0,), (2,)), SwitchPort(2, (2,), (1,)))
+    own = replace(network, caps=caps, multicast=(MulticastSwitch("switch", "local", ports),))
+    turned = replace(own, multicast=(MulticastSwitch("switch", "local", (*ports[:2], SwitchPort(2, (1,), (1,)))),))
+    assert symmetry.isomorphism(own, own) == (0, 1, 2)
+    assert symmetry.isomorphism(own, turned) is None
+
+
+@pytest.mark.parametrize("pairs", [[(0, 1), (1, 2), (2, 3)], [(0, 1), (2, 3)]])
+def test_ranks_at_a_switch_that_multicasts_are_one_step_apart(pairs: list[tuple[int, int]]) -> None:
+    """Distances along links alone were too long, or called a machine infeasible."""
+    links = tuple(Link(a, b, Fraction(1)) for pair in pairs for a, b in (pair, pair[::-1]))
+    made = Topology("pairs", 4, links, multicast=(Multicast("switch", EVERYONE),))
+    network, task = made.multicast_network(), collective("broadcast", 4)
+    least = bounds.steps(network, task)
+    assert least.value == check(least.certificate, network.document, task.document) == 1
 
 
 @pytest.mark.parametrize("kind", ["deadline-cut-trees", "allreduce-cuts", "one-chunk", "too-few-steps"])

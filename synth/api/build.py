@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,10 @@ from synth.api.inputs import named_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.export.request import ExportRequest
-from synth.model.build_result import BuildResult, BuildRow, BuiltTable
+from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.documents.whole_file import write
 from synth.model.topology import Topology
-from synth.model.tuning_plan import OURS, LibraryTimes, Plan, Table
+from synth.model.tuning_plan import OURS, Plan, Table
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -171,7 +172,8 @@ def _planned(
 ) -> tuple[Plan, Path]:
     """Return the plan of one collective and the file of its frontier, from the folder where they are there already.
 
-    `limits`: seconds that remain for it, and the time limit of the build.
+    A plan there is of the frontier beside it: it is deleted before another frontier (of another root, say) is written.
+    `limits`: seconds that remain for the collective, and the time limit of the build.
     """
     from synth.api.plans import load_plan
     from synth.api.tuning import tune_request
@@ -179,16 +181,20 @@ def _planned(
     seconds, limit = limits
     links = json.dumps([machine.network().to_json(), task.to_json(1)], sort_keys=True)
     problem = hashlib.sha256(links.encode()).hexdigest()[:12]
-    options = json.dumps([request.sizes, request.protocols, request.dtype, limit])
+    options = json.dumps([metadata.version("ccl-synth"), request.sizes, request.protocols, request.dtype, limit])
     key = hashlib.sha256((problem + options).encode()).hexdigest()[:12]
-    kept, document = folder / WORK / f"{task.name}-{key}.plan.json", folder / "frontiers" / f"{task.name}.json"
+    work, document = folder / WORK / task.name, folder / "frontiers" / f"{task.name}.json"
+    work.mkdir(exist_ok=True)
+    kept = work / f"{key}.plan.json"
     if kept.is_file() and document.is_file():
         try:
             return load_plan(kept), document
         except (FormatError, VerificationError):
             pass  # a damaged file is made again
     began = time.monotonic()
-    found = _frontier(machine, task, folder / WORK / f"{task.name}-{problem}.jsonl", request, seconds, on_event)
+    found = _frontier(machine, task, work / f"{problem}.jsonl", request, seconds, on_event)
+    for other in work.glob("*.plan.json"):
+        other.unlink()
     _save_frontier(found, document)
     left = max(1.0, seconds - (time.monotonic() - began))
     plan = tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
@@ -317,7 +323,7 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
     for place, served in enumerate(times_at_judged_sizes(plan, found)):
         libraries = []
         for library in found.table.libraries:
-            libraries.append(LibraryTimes(library.name, (library.seconds[place],)))
+            libraries.append(LibraryTime(library.name, library.seconds[place]))
         algorithm = None if served.choice is None else plan.algorithms[served.choice]
         row = BuildRow(
             served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size)
@@ -327,7 +333,7 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
             share = found.at(served.size)
             row = row._replace(algorithm=label, protocol=algorithm.protocol, files=names.get(id(share), ()))
         elif row.library is not None:
-            row = row._replace(seconds=row.library.seconds[0])
+            row = row._replace(seconds=row.library.seconds)
         rows.append(row)
     return rows
 
@@ -358,6 +364,7 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
     from synth.api.report import report
     from synth.export import job_files
     from synth.view.build import reports
+    from synth.view.table_layout import report_lines
 
     names = [table.collective for table in result.tables]
     title = f"{', '.join(names)} on {result.topology}"
@@ -368,16 +375,7 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
     (folder / "run.sh").chmod(0o755)
     lines: list[str] = []
     for one in reports(result):
-        head = tuple(name for name, _ in one.columns)
-        cells = [head, *one.rows]
-        lines += [one.title, ""]
-        for row in cells:
-            texts = []
-            for k, (_, side) in enumerate(one.columns):
-                width = max(map(len, [cell[k] for cell in cells]))
-                texts.append(row[k].rjust(width) if side == "right" else row[k].ljust(width))
-            lines.append("  ".join(texts).rstrip())
-        lines += ["", *one.sentences, ""]
+        lines += [*report_lines(one), ""]
     ranks = result.tables[0].ranks
     sizes = [row.size for table in result.tables for row in table.rows]
     screen = "\n".join(lines)

@@ -1,5 +1,6 @@
 """The result of a build: for each collective and size, what runs, its predicted time, and NCCL's beside it.
 
+LibraryTime  name seconds
 BuildRow     size algorithm protocol files seconds schedule libraries bound
 BuiltTable   collective ranks root rows notes
 BuildResult  topology match runtime folder tables files plan notes
@@ -10,9 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from synth.model.tuning_plan import LibraryTimes, Plan
+from synth.model.tuning_plan import Plan
 
 SCHEMA = "synth.build/1"
+
+
+class LibraryTime(NamedTuple):
+    """Predicted seconds of another library's algorithm, such as ``nccl-ring``, at one size; None: not known."""
+
+    name: str
+    seconds: float | None
 
 
 class BuildRow(NamedTuple):
@@ -29,13 +37,13 @@ class BuildRow(NamedTuple):
     files: tuple[str, ...]
     seconds: float | None
     schedule: float | None
-    libraries: tuple[LibraryTimes, ...]
+    libraries: tuple[LibraryTime, ...]
     bound: float | None
 
     @property
-    def library(self) -> LibraryTimes | None:
-        """The fastest of the library's own algorithms, with its one time; None where none is known."""
-        known = [(row.seconds[0], row) for row in self.libraries if row.seconds[0] is not None]
+    def library(self) -> LibraryTime | None:
+        """The fastest of the library's own algorithms; None where no time is known."""
+        known = [(row.seconds, row) for row in self.libraries if row.seconds is not None]
         return min(known, key=lambda pair: pair[0])[1] if known else None
 
 
@@ -72,8 +80,7 @@ class BuildResult:
         for table in self.tables:
             rows = []
             for row in table.rows:
-                libraries = {name: seconds[0] for name, seconds in row.libraries}
-                rows.append({**row._asdict(), "files": list(row.files), "libraries": libraries})
+                rows.append({**row._asdict(), "files": list(row.files), "libraries": dict(row.libraries)})
             tables.append({"collective": table.collective, "ranks": table.ranks, "root": table.root, "sizes": rows})
         return {
             "schema": SCHEMA, "topology": self.topology, "match": self.match, "runtime": self.runtime,

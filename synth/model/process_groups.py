@@ -26,7 +26,11 @@ MOST_UNITS = 1 << 14
 
 @dataclass(frozen=True)
 class Group:
-    """`ranks` (two or more, in the order of the group) run `collective` over `size` relative bytes."""
+    """A process group and the collective that it runs.
+
+    `ranks`: two or more, in the order of the group. `size`: relative bytes (see the module). `root`: a rank of the
+    machine, None where the collective has none. `name`: for messages, "" for none.
+    """
 
     ranks: tuple[int, ...]
     collective: str

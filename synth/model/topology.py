@@ -229,11 +229,14 @@ class Network:
 
     @cached_property
     def distances(self) -> tuple[tuple[int | None, ...], ...]:
-        """`distances[u][v]`: fewest routes from u to v, None when v cannot be reached."""
+        """`distances[u][v]`: the fewest steps in which data get from u to v, None where v cannot be reached."""
         return tuple(tuple(self.distances_from([n])) for n in range(self.ranks))
 
     def distances_from(self, sources: Iterable[int]) -> list[int | None]:
-        """Return the distance of each rank from the nearest of `sources`, in routes; None for unreachable ranks."""
+        """Return the distance of each rank from the nearest of `sources`; None for unreachable ranks.
+
+        A route, or a switch that multicasts, is a distance of 1.
+        """
         distance: list[int | None] = [None] * self.ranks
         queue = list(sources)
         for n in queue:
@@ -248,11 +251,13 @@ class Network:
 
     @cached_property
     def _neighbors(self) -> list[list[int]]:
-        """The ranks that routes lead to from each rank, each once, in ascending order."""
-        neighbors: list[list[int]] = []
-        for leaving in self.out:
-            neighbors.append(sorted({self.routes[i].dst for i in leaving}))
-        return neighbors
+        """The ranks that routes and switches lead to from each rank, each once, in ascending order."""
+        neighbors = [{self.routes[i].dst for i in leaving} for leaving in self.out]
+        for switch in self.multicast:
+            members = {port.rank for port in switch.ports}
+            for rank in members:
+                neighbors[rank] |= members - {rank}
+        return list(map(sorted, neighbors))
 
     @cached_property
     def latency(self) -> Fraction:

@@ -134,7 +134,7 @@ class Table:
         return tuple(_excess(chosen, best) for chosen, best in zip(self.seconds, self.best, strict=True))
 
     def at(self, size: int) -> Range | None:
-        """The range of `size` bytes, None where the table has none."""
+        """Return the range that contains `size` bytes, None where no range does."""
         i = bisect_right(self.ranges, size, key=lambda r: r.low) - 1
         found = self.ranges[i] if i >= 0 else None
         return found if found is not None and (found.high is None or size <= found.high) else None

@@ -24,14 +24,16 @@ KEYS = ("name", "ranks", "size", "stride", "collective", "bytes", "root")
 
 
 def load(path: Path, ranks: int) -> tuple[Group, ...]:
-    """Return the groups that the file `path` defines on a machine of `ranks` ranks. Raises FormatError with the
-    place."""
+    """Return the groups that the file `path` defines on a machine of `ranks` ranks.
+
+    Raises FormatError, which names the faulty field.
+    """
     text = text_of(path)
     return read((parse_json if path.suffix.lower() == ".json" else parse_yaml)(text, str(path)), str(path), ranks)
 
 
 def read(doc: Any, file: str, ranks: int) -> tuple[Group, ...]:
-    """The groups of a parsed document; `file` names it in errors."""
+    """Return the groups that a parsed document defines; `file`: the name of the document in errors."""
     fields = Fields(file)
     rows = fields.mapping(doc, None, ("groups",), ("groups",))["groups"]
     found: list[Group] = []

@@ -42,7 +42,7 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
 
 def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
     last = run[-1]
-    known = {library.name: library.seconds[0] for library in last.libraries}
+    known = dict(last.libraries)
     runs = f"{last.algorithm} {last.protocol}" if last.algorithm else "left to the library"
     over = number(last.seconds / last.bound) if last.seconds and last.bound else ""
     rate = number(last.size / last.seconds / 1e9) if last.seconds else ""
@@ -54,7 +54,7 @@ def _left(run: list[BuildRow]) -> str:
     parts = []
     for row in run:
         library, own = row.library, "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by a schedule"
-        theirs = "an unknown time" if library is None else f"{_micro(library.seconds[0])} µs by {library.name}"
+        theirs = "an unknown time" if library is None else f"{_micro(library.seconds)} µs by {library.name}"
         parts.append(f"{size_text(row.size)} ({theirs}, {own})")
     return f"left to the library: {', '.join(parts)}"
 

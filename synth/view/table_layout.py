@@ -37,6 +37,20 @@ class _Column(NamedTuple):
         return self.by_words if self.right else max(self.head_word, *map(_longest_word, self.cells))
 
 
+def report_lines(content: Report, width: int | None = None) -> list[str]:
+    """Return the lines of a report: title, table, sentences, at most `width` characters long (None: of any length)."""
+    lines = _filled(content.title, width) if content.title else []
+    left_out: list[str] = []
+    if content.rows:
+        table, left_out = table_lines(content, width)
+        lines += ["", *table, ""]
+    for sentence in content.sentences:
+        lines += _filled(sentence, width)
+    if left_out:
+        lines += _filled(f"left out at {width} characters: {', '.join(left_out)} (--wide prints them)", width)
+    return lines
+
+
 def table_lines(content: Report, width: int | None = None) -> tuple[list[str], list[str]]:
     """Return the lines of the table of `content`, and the names of the columns that are left out.
 
@@ -109,7 +123,10 @@ def _wrapped(columns: Sequence[_Column], gap: int, width: int) -> list[int]:
 
 
 def _row(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int], gap: int) -> list[str]:
-    """Return the lines of one row."""
+    """Return the lines of one row of the table: its cells beside each other, wrapped to the widths of their columns.
+
+    `cells`, `columns` and `widths` have one entry for each column. `gap`: spaces between two columns.
+    """
     parts = [_split(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for k in range(max(map(len, parts))):
@@ -120,6 +137,11 @@ def _row(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]
             texts.append(space + text if column.right else text + space)
         lines.append((" " * gap).join(texts).rstrip())
     return lines
+
+
+def _filled(text: str, width: int | None) -> list[str]:
+    """Return `text` in lines of `width` characters that end between words."""
+    return [text] if width is None else _split(text, width)
 
 
 def _split(text: str, width: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -20,7 +19,7 @@ from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.frontier_text import WHY, Report
 from synth.view.size_advice import CostModel
-from synth.view.table_layout import table_lines
+from synth.view.table_layout import report_lines
 
 __all__ = [
     "WHY",
@@ -43,17 +42,8 @@ TABLES: dict[str, Any] = {"exact": frontier_text, "flow": scale_table}
 
 def print_report(content: Report) -> None:
     """Print title, table and sentences."""
-    width = line_width()
-    if content.title:
-        print(_filled(content.title, width))
-    left_out: list[str] = []
-    if content.rows:
-        lines, left_out = table_lines(content, width)
-        print("", *lines, "", sep="\n")
-    for line in content.sentences:
-        print(_filled(line, width))
-    if left_out:
-        print(_filled(f"left out at {width} characters: {', '.join(left_out)} (--wide prints them)", width))
+    for line in report_lines(content, line_width()):
+        print(line)
 
 
 def line_width() -> int | None:
@@ -61,13 +51,6 @@ def line_width() -> int | None:
     if UNLIMITED.get() or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size().columns
-
-
-def _filled(text: str, width: int | None) -> str:
-    """Return `text` in lines of `width` characters that end between words."""
-    if width is None or len(text) <= width:
-        return text
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def print_frontier(frontier: ParetoFrontier) -> None:

@@ -46,12 +46,17 @@ class _Node:
 def carry(
     a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str], scales: tuple[int, int] = (1, 1)
 ) -> Permutation | None:
-    """The index in `b` of the image of each route of `a`, None unless routes map to equal routes and caps onto caps.
+    """Return the index in `b` of the image of each route of `a`.
 
-    Time linear in routes and members of caps. Units are compared after division by `scales`. Routes alike in ends, way
-    and units are interchangeable only if no cap tells them apart; they are paired in order.
+    None unless routes map to equal routes, switches that multicast onto such switches, and caps onto caps that hold the
+    images of their routes and of their ports. Time linear in routes, ports and members of caps. Units are compared after division by `scales`. Routes alike in ends, way
+    and units are interchangeable only if no cap tells them apart; they are paired in order. So are switches that
+    multicast among the same ranks.
     """
     if len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps) or sorted(ranks) != list(range(b.ranks)):
+        return None
+    switch_image = _multicast_image(a, b, ranks)
+    if switch_image is None:
         return None
     places: dict[tuple, list[int]] = {}
     for i in range(len(b.routes) - 1, -1, -1):
@@ -67,14 +72,44 @@ def carry(
             return None
         image.append(found.pop())
     if a.caps:
-        wanted = Counter((cap.units // scales[1], tuple(sorted(cap.routes))) for cap in b.caps)
-        images: Counter[tuple] = Counter()
-        for cap in a.caps:
-            members = tuple(sorted([image[i] for i in cap.routes]))
-            images[cap.units // scales[0], members] += 1
-        if wanted != images:
+        unmoved = range(len(b.routes)), range(b.ranks), range(len(b.multicast))
+        if _caps(a, image, ranks, switch_image, scales[0]) != _caps(b, *unmoved, scales[1]):
             return None
     return tuple(image)
+
+
+def _multicast_image(a: Network, b: Network, ranks: Sequence[int]) -> list[int] | None:
+    """Return the place in `b.multicast` of the image of each switch of `a` that multicasts, None where it has none."""
+    if len(a.multicast) != len(b.multicast):
+        return None
+    places: dict[tuple, list[int]] = {}
+    for i in range(len(b.multicast) - 1, -1, -1):
+        switch = b.multicast[i]
+        places.setdefault((switch.own, frozenset(port.rank for port in switch.ports)), []).append(i)
+    image = []
+    for switch in a.multicast:
+        found = places.get((switch.own, frozenset(ranks[port.rank] for port in switch.ports)))
+        if not found:
+            return None
+        image.append(found.pop())
+    return image
+
+
+def _caps(
+    network: Network, routes: Sequence[int], ranks: Sequence[int], switches: Sequence[int], scale: int
+) -> Counter[tuple]:
+    """Count the caps of `network` alike in units and in the images of their routes and of their ports' sides."""
+    sides: dict[int, list[tuple[int, int, str]]] = {}
+    for switch, place in zip(network.multicast, switches, strict=True):
+        for port in switch.ports:
+            for side, caps in (("up", port.up), ("down", port.down)):
+                for k in caps:
+                    sides.setdefault(k, []).append((place, ranks[port.rank], side))
+    images: Counter[tuple] = Counter()
+    for k, cap in enumerate(network.caps):
+        members = tuple(sorted([routes[i] for i in cap.routes]))
+        images[cap.units // scale, members, tuple(sorted(sides.get(k, ())))] += 1
+    return images
 
 
 class AutomorphismSearch:

@@ -1,7 +1,8 @@
 """A network (and a collective on it) as a coloured graph, and the colour refinement that searches run on.
 
-    vertices   ranks, then switches, then caps, then units of data that are neither one rank's nor everyone's
-    edges      routes and wires with their units, caps and units with the ranks they concern
+    vertices   ranks, then switches, then units of data that are neither one rank's nor everyone's, then caps, then the
+               parts of switches that multicast
+    edges      routes and wires with their units, the other vertices with the ranks that they concern, caps with ports
 
 An automorphism of the network is one of the graph; the converse is checked on every permutation found.
 """
@@ -75,6 +76,7 @@ def graph(network: Network, collective: Collective | None, scale: int, names: di
     edges += [(a, b, ("link", *sorted(map(str, units)))) for (a, b), units in between.items()]
     for cap in network.caps:
         _add_cap(network, cap.routes, cap.units // scale, scale, colours, edges)
+    _add_multicast(network, len(colours) - len(network.caps), colours, edges)
     near: list[list[tuple[int, int]]] = [[] for _ in colours]
     for a, b, label in edges:
         code = 2 * names.setdefault(label, len(names))
@@ -95,6 +97,20 @@ def _add_cap(network: Network, routes: Sequence[int], units: int, scale: int, co
     colours.append(("cap", units, len(routes)))
     for rank in outs.keys() | ins.keys():
         edges.append((vertex, rank, ("cap", tuple(sorted(outs.get(rank, ()))), tuple(sorted(ins.get(rank, ()))))))
+
+
+def _add_multicast(network: Network, first_cap: int, colours: list, edges: list) -> None:
+    """Add a vertex for each switch that multicasts, and join its ranks to it and to the caps of their ports.
+
+    `first_cap`: the vertex of the first cap.
+    """
+    for switch in network.multicast:
+        vertex = len(colours)
+        colours.append(("multicast", switch.own))
+        for port in switch.ports:
+            edges.append((vertex, port.rank, ("port",)))
+            edges += [(first_cap + k, port.rank, ("port", "up")) for k in port.up]
+            edges += [(first_cap + k, port.rank, ("port", "down")) for k in port.down]
 
 
 def _add_collective(coll: Collective, between: dict[tuple[int, int], list], colours: list, edges: list) -> None:

@@ -184,7 +184,7 @@ class Host(FifoOptions):
     stretch: int = 0
 
     def available(self) -> str | None:
-        """Return None where there is a C++ compiler, else the reason."""
+        """Return None where a C++ compiler is installed, else a message that asks for one."""
         return None if build_host.compiler() else build_host.MISSING
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:

@@ -181,9 +181,13 @@ class Composition:
     def _solutions(self, steps: int) -> Iterator[Solution]:
         """Yield linear programs for the number of steps, and their solutions."""
         plain = self._solved(steps, self.templates)
-        used = [] if plain is None else _used(*plain)
-        if plain is not None and plain[0].size(steps) > SETTINGS.many_columns:
-            self.templates = used
+        used: tuple[Template, ...] = ()
+        if plain is not None:
+            columns_of_all = plain[0].size(steps)
+            plain = _restricted(*plain)
+            used = plain[0].templates
+            if columns_of_all > SETTINGS.many_columns:
+                self.templates = list(used)
         if self.pricer is not None and steps <= SETTINGS.most_placed:
             shifted = [_later(tree, t) for tree in self._trees for t in range(steps - tree.steps() + 1)]
             search = self.pricer.search(steps, steady=False)
@@ -192,9 +196,9 @@ class Composition:
                 used_trees = [] if columns is None else columns.used()
                 self._trees = [tree for tree in used_trees if tree.name == NAME]
                 joint = self._solved(steps, [*used, *self._trees])
-                plain = plain if joint is None else joint
+                plain = plain if joint is None else _restricted(*joint)
         if plain is not None:
-            yield _restricted(*plain)
+            yield plain
         for template in self._periods if steps > SETTINGS.most_placed else ():
             program = self._program([template])
             shares = program.shares(steps)
@@ -353,14 +357,8 @@ def _is_worth(found: Pipelining, best: Pipelining, least: float) -> bool:
     )
 
 
-def _used(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
-    """Return the templates that carry data."""
-    both = zip(program.templates, shares.tables, strict=True)
-    return [template for template, table in both if table[0, -1] > TOLERANCE]
-
-
 def _restricted(program: PipeliningProgram, shares: TemplateShares) -> Solution:
-    """Return the program of the templates that carry data, and their part of the solution."""
+    """Return the program of those templates alone that carry data in a solution, and the same solution of it."""
     used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
     tables = [shares.tables[i] for i in used]
     return program.restricted(used), shares._replace(tables=tables)
@@ -372,13 +370,12 @@ def _later(template: Template, steps: int) -> Template:
 
 
 def _placements(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
-    """Return the templates that carry data, placed in every combination of steps in which they carry some of it."""
+    """Return the templates, placed in every combination of steps in which they carry data; all of them carry some."""
     placements = []
     for template, table in zip(program.templates, shares.tables, strict=True):
-        if table[0, -1] > TOLERANCE:
-            for end in np.unique(table[table > TOLERANCE]):
-                placed = (table < end * (1 - TOLERANCE)).sum(axis=1)
-                placements.append(replace(template, placed=tuple(placed.tolist())))
+        for end in np.unique(table[table > TOLERANCE]):
+            placed = (table < end * (1 - TOLERANCE)).sum(axis=1)
+            placements.append(replace(template, placed=tuple(placed.tolist())))
     return placements
 
 
