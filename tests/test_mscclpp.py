@@ -458,6 +458,16 @@ def test_malformed_plans_are_refused_with_their_place(path, value, message):
     assert "\n" not in str(caught.value)
 
 
+def test_an_empty_buffer_is_declared_as_large_as_the_other():
+    """Any number of chunks passed. MSCCL++ divides the bytes of the buffer by it."""
+    doc = json.loads(emit(onesided(scattered("scatter", 0), LoweringOptions())))
+    declared = [(gpu["input_chunks"], gpu["output_chunks"]) for gpu in doc["gpus"]]
+    assert declared == [(3, 1), (1, 1), (1, 1)]
+    doc["gpus"][1]["input_chunks"] = 3
+    with pytest.raises(FormatError, match="rank 1 declares 3 and 1 chunks, a plan of scatter 1 and 1"):
+        read(json.dumps(doc), "p.json")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"name": NaN}', "null", "[]", '{"a": ' + "9" * 5000 + "}"])
 def test_what_is_no_plan_gets_one_line(text):
     with pytest.raises(FormatError) as caught:

@@ -179,7 +179,14 @@ def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple
     c = int(chunks)
     actual = []
     for gpu, inputs, outputs in zip(gpus, layout.inputs, layout.outputs, strict=True):
-        actual.append(gpu._replace(input=len(inputs) * c, output=len(outputs) * c))
+        buffers = gpu._replace(input=len(inputs) * c, output=len(outputs) * c)
+        counts = limits.chunk_counts(buffers)
+        if (gpu.input, gpu.output) != counts:
+            node.fail(
+                f"rank {gpu.rank} declares {gpu.input} and {gpu.output} chunks, a plan of {task.name} {counts[0]} and "
+                f"{counts[1]}; an empty buffer is declared as large as the other"
+            )
+        actual.append(buffers)
     return c, tuple(actual)
 
 
