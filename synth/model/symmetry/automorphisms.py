@@ -49,9 +49,9 @@ def carry(
     """Return the index in `b` of the image of each route of `a`.
 
     None unless routes map to equal routes, switches that multicast onto such switches, and caps onto caps that hold the
-    images of their routes and of their ports. Time linear in routes, ports and members of caps. Units are compared after division by `scales`. Routes alike in ends, way
-    and units are interchangeable only if no cap tells them apart; they are paired in order. So are switches that
-    multicast among the same ranks.
+    images of their routes and of their ports. Time linear in routes, ports and members of caps. Units are compared
+    after division by `scales`. Routes alike in ends, way and units are interchangeable only if no cap tells them apart;
+    they are paired in order. So are switches that multicast among the same ranks.
     """
     if len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps) or sorted(ranks) != list(range(b.ranks)):
         return None
