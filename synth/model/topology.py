@@ -252,7 +252,9 @@ class Network:
     @cached_property
     def _neighbors(self) -> list[list[int]]:
         """The ranks that routes and switches lead to from each rank, each once, in ascending order."""
-        neighbors = [{self.routes[i].dst for i in leaving} for leaving in self.out]
+        neighbors: list[set[int]] = [set() for _ in range(self.ranks)]
+        for route in self.routes:
+            neighbors[route.src].add(route.dst)
         for switch in self.multicast:
             members = {port.rank for port in switch.ports}
             for rank in members:
