@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
-from synth.bounds.multicast import multicast_bound
+from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import replay
 from synth.cli import root
@@ -33,18 +33,43 @@ def network(ranks: int, units: int, own: str) -> Network:
     return topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
 
 
+@pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
-def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: int, own: str) -> None:
-    family = MulticastPipelining(network(ranks, units, own), collective("allreduce", ranks), loss=Fraction(1))
+def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: int, own: str, alike: bool) -> None:
+    made, task = network(ranks, units, own), collective("allreduce", ranks)
+    family = MulticastPipelining(made, task, alike=alike, loss=Fraction(1))
     for steps in (2, 3, 4, 7):
         schedule = family.schedule(steps)
         assert schedule is not None and len(schedule.steps) == steps
-        if own == "local":
-            value = 1 + (1 - Fraction(2, ranks)) / (steps - 1)
+        value = replay.schedule(schedule).rounds_per_chunk * units
+        assert same_bits(schedule) or not alike
+        if own == "through":
+            assert value == Fraction(ranks + 1, ranks) + (1 - Fraction(3, ranks)) / (steps - 1)
+        elif alike:
+            assert value == 1 + (1 - Fraction(2, ranks)) / (steps - 1)
         else:
-            value = Fraction(ranks + 1, ranks) + (1 - Fraction(1, ranks)) / (steps - 1)
-        assert replay.schedule(schedule).rounds_per_chunk == value / units
-        assert same_bits(schedule)
+            assert value == steps / (steps - 1 + Fraction(2, ranks))
+        if not alike and (own == "local" or steps == 2):
+            assert value == bound_at_steps(made, task, steps, multicast_bound(made, task)).value * units
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_groups_of_uneven_sizes_replay(alike: bool) -> None:
+    for own in ("local", "through"):
+        family = MulticastPipelining(network(4, 3, own), collective("allreduce", 4), 14, alike)
+        for steps in range(1, 9):
+            schedule = family.schedule(steps)
+            assert schedule is not None and schedule.chunks <= 14
+            replay.schedule(schedule)
+
+
+def test_links_that_are_too_narrow_for_a_share_of_a_port_are_left_out() -> None:
+    made, task = network(4, 4, "through"), collective("allreduce", 4)
+    narrow = replace(made, routes=tuple(replace(route, units=1) for route in made.routes))
+    for one, linked in ((made, True), (narrow, False)):
+        schedule = MulticastPipelining(one, task).schedule(3)
+        assert schedule is not None and any(step.sends for step in schedule.steps) == linked
+        replay.schedule(schedule)
 
 
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
@@ -79,7 +104,7 @@ def test_at_most_so_many_chunks_are_used() -> None:
     made = network(4, 2, "through")
     family = MulticastPipelining(made, collective("allreduce", 4), 6)
     sizes = [None if schedule is None else schedule.chunks for schedule in map(family.schedule, (1, 2, 4, 9))]
-    assert sizes == [4, 2, 6, None]
+    assert sizes == [4, 4, 6, None]
 
 
 def test_a_frontier_has_both_and_is_verified(tmp_path) -> None:
@@ -94,7 +119,7 @@ def test_a_frontier_has_both_and_is_verified(tmp_path) -> None:
     frontier = Frontier.from_json(doc)
     assert frontier.multicast is not None and frontier.to_json() == doc
     values = [point.rounds_per_chunk for point in frontier.multicast.points]
-    assert values[:2] == [Fraction(1, 4), Fraction(7, 72)]  # in two steps multicast gains nothing
+    assert values[:3] == [Fraction(1, 4), Fraction(7, 72), Fraction(23, 288)]  # in two steps multicast gains nothing
     assert values[-1] * Fraction(97, 100) <= Fraction(1, 16)
 
 
@@ -104,9 +129,9 @@ def forged(change: str) -> dict:
     inner = doc["multicast"]
     steps = inner["points"][-1]["schedule"]["steps"]
     if change == "a dropped send":
-        steps[0]["switch_sends"].pop()
+        steps[1]["switch_sends"].pop()
     elif change == "a doubled send":
-        steps[0]["switch_sends"].append(steps[0]["switch_sends"][0])
+        steps[1]["switch_sends"].append(steps[1]["switch_sends"][0])
     elif change == "fewer rounds":
         steps[1]["rounds"] -= 1
     elif change == "another bound":
@@ -256,7 +281,7 @@ def test_schedules_with_switch_sends_are_written_beside_the_others(tmp_path) -> 
     words = ["pareto", "--topo", "switch:4:multicast=local", "--coll", "allreduce", "--max-steps", "3"]
     assert CliRunner().invoke(root, [*words, "--schedules", str(tmp_path)]).exit_code == 0
     names = sorted(path.name for path in tmp_path.glob("*-multicast.json"))
-    assert [name[3:] for name in names] == ["allreduce-S1-multicast.json", "allreduce-S3-multicast.json"]
+    assert [name[3:] for name in names] == [f"allreduce-S{steps}-multicast.json" for steps in (1, 2, 3)]
     for name in names:
         api.verify(tmp_path / name)
 

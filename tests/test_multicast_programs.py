@@ -30,9 +30,10 @@ from synth.scale.composition.switch_templates import switch_parts, switch_templa
 from synth.topologies import topology
 
 
-def one_box(name: str, steps: int, ranks: int = 3, own: str = "through") -> Schedule:
+def one_box(name: str, steps: int, ranks: int = 3, own: str = "local") -> Schedule:
+    """A schedule through one switch. Those of an allreduce use links, too, where own data use the port."""
     network = topology(f"switch:{ranks}:multicast={own}").multicast_network()
-    schedule = MulticastPipelining(network, collective(name, ranks)).schedule(steps)
+    schedule = MulticastPipelining(network, collective(name, ranks), alike=True).schedule(steps)
     assert schedule is not None
     return schedule
 
@@ -52,7 +53,7 @@ FETCHED = "fetch inside, reduce and copy over rails, multicast inside"
 EXCHANGED = "fetch inside, exchange over rails, multicast inside"
 MIXED = "reduce inside, reduce and copy over rails, multicast inside"
 CASES = [
-    (one_box("allreduce", 2), None), (one_box("allreduce", 4, own="local"), None), (one_box("broadcast", 1), None),
+    (one_box("allreduce", 2), None), (one_box("allreduce", 4, own="through"), None), (one_box("broadcast", 1), None),
     (two_boxes("allreduce", FETCHED), (0, 0, 1, 1)), (two_boxes("allreduce", EXCHANGED), (0, 0, 1, 1)),
     (two_boxes("allreduce", MIXED), (0, 0, 1, 1)), (two_boxes("allreduce", FETCHED), None),
     (two_boxes("broadcast", "multicast inside, rails, multicast inside"), (0, 0, 1, 1)),
@@ -159,10 +160,10 @@ def test_what_no_operation_of_a_plan_does_is_refused() -> None:
         switch_moves(replace(right, steps=tuple(steps)))
 
 
-@pytest.mark.parametrize("steps", [2, 4])
-def test_plans_are_exported_linted_and_run(tmp_path: Path, steps: int) -> None:
+@pytest.mark.parametrize(("steps", "own"), [(2, "local"), (4, "through")])
+def test_plans_are_exported_linted_and_run(tmp_path: Path, steps: int, own: str) -> None:
     source, plan = tmp_path / "schedule.json", tmp_path / "plan.json"
-    source.write_text(json.dumps(one_box("allreduce", steps).to_json()))
+    source.write_text(json.dumps(one_box("allreduce", steps, own=own).to_json()))
     runner = CliRunner()
     result = runner.invoke(root, ["export", str(source), "--to", "mscclpp", "-o", str(plan)])
     assert result.exit_code == 0 and "switch channels (NVLS)" in result.output, result.output

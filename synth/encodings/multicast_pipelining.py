@@ -1,26 +1,37 @@
 """Pipelined schedules through one switch that multicasts and reduces (NVLS, SHARP).
 
-An allreduce of S ≥ 2 steps splits the chunks into S − 1 equal groups. At step t the owner of each chunk of group t
-fetches its sum, and the owner of each chunk of group t − 1 multicasts it. Owners take turns. With n equal ports of u
-units the rounds per chunk tend to (1 + (1 − 2/n)/(S − 1))/u where own data stay on their rank (`own: local`), and to
-((n + 1)/n + (1 − 1/n)/(S − 1))/u where they use the port (`own: through`). In one step each rank fetches one half of
-the sums and receives the contributions to the other half by multicast. A broadcast is one multicast for each chunk, a
-reduce one fetch.
+An allreduce of S ≥ 2 steps splits the chunks into S − 1 groups. At step t the owner of each chunk of group t fetches
+its sum, and the owner of each chunk of group t − 1 multicasts it. Owners take turns. That leaves the ports downwards
+nearly idle in the first step, and those upwards in the last one, which is made good:
+
+- Where own data use the port (`own: through`), the first group is summed, and the last one copied, over links. With n
+  equal ports of u units an allreduce takes ((n + 1)/n + (1 − 3/n)/(S − 1))/u rounds per chunk.
+- Where they stay on their rank (`own: local`), every rank also multicasts its contributions to some chunks in the first
+  step, and fetches the sum of as many chunks in the last one. That takes S/(S − 1 + 2/n)/u, which is optimal
+  (`synth.bounds.multicast`), but ranks add in different orders. With the same bits on all ranks it is
+  (1 + (1 − 2/n)/(S − 1))/u, by groups alone.
+
+In one step each rank fetches one half of the sums and receives the contributions to the other half by multicast. A
+broadcast is one multicast for each chunk, a reduce one fetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import permutations
 
 from synth.model.collective import Collective
-from synth.model.schedule import Schedule, Step, SwitchSend
+from synth.model.schedule import Schedule, Send, Step, SwitchSend
 from synth.model.topology import MulticastSwitch, Network
+from synth.model.unicast import switch_routes
 
 COLLECTIVES = ("allreduce", "broadcast", "reduce")
 # Chunks times ranks of one schedule, at most: a document lists so many pairs before and after.
 MAX_ADDRESSES = 250_000
-# A smaller group whose R/C is at most this factor above the least is preferred: its documents are shorter.
+# Above so many chunks, a smaller group whose R/C is at most this factor above the least is preferred: documents are
+# shorter.
+EXACT_CHUNKS = 1024
 LOSS = Fraction(101, 100)
 
 
@@ -32,33 +43,23 @@ def whole_switch(network: Network) -> MulticastSwitch | None:
     return None
 
 
-def schedules(
-    network: Network, collective: Collective, steps: Iterable[int], max_chunks: int | None = None
-) -> Iterator[Schedule]:
-    """Yield a schedule for each of `steps` that the family has, of at most `max_chunks` chunks a unit.
-
-    `network` has a `whole_switch`, and `collective` is one of `COLLECTIVES`.
-    """
-    family = MulticastPipelining(network, collective, max_chunks)
-    for count in steps:
-        schedule = family.schedule(count)
-        if schedule is not None:
-            yield schedule
-
-
 class MulticastPipelining:
     """Schedules of a collective through the switch that all ranks of `network` have ports at.
 
-    `max_chunks`: the most chunks into which a unit is split. `loss`: R/C may be so many times the least one.
+    `max_chunks`: the most chunks into which a unit is split. `alike`: only schedules after which all ranks hold the
+    same bits. `loss`: R/C of many chunks may be so many times the least one.
 
     Attributes:
         units: chunks that the narrowest port carries in a round.
         through: True if own data use the port.
+        linked: True if groups are summed and copied over links, too, which are wide enough for a share of a port.
+        mixed: True if each rank also multicasts its contributions, and fetches sums, for all chunks of some groups.
     """
 
     def __init__(
-        self, network: Network, collective: Collective, max_chunks: int | None = None, loss: Fraction = LOSS
-    ) -> None:
+        self, network: Network, collective: Collective, max_chunks: int | None = None, alike: bool = False,
+        loss: Fraction = LOSS,
+    ) -> None:  # fmt: skip
         switch = whole_switch(network)
         if switch is None or collective.name not in COLLECTIVES:
             raise ValueError(f"{collective.name} on {network.name} is not of this family")
@@ -69,12 +70,26 @@ class MulticastPipelining:
         self.max_chunks = MAX_ADDRESSES // self.ranks
         if max_chunks is not None:
             self.max_chunks = min(self.max_chunks, max_chunks)
+        self._routes = switch_routes(network)
+        widths = [network.routes[network.route_index[u, v, via]].units for u, v, via in self._links()]
+        complete = len(widths) == self.ranks * (self.ranks - 1)
+        self.linked = self.through and complete and min(widths) * (self.ranks - 1) >= self.units
+        self.mixed = not self.through and not alike and self.ranks > 2
+
+    def _links(self) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Yield the ends and the path of the first route through the switch between every two ranks that have one."""
+        for u, v in permutations(range(self.ranks), 2):
+            via = self._routes.get((u, v, self.switch.switch), self._routes.get((u, v, "")))
+            if via is not None:
+                yield u, v, via
 
     def schedule(self, steps: int) -> Schedule | None:
         """Return the schedule of so many steps; None where the family has none, or none of so few chunks."""
         if self.collective.name != "allreduce":
             return self._one_rank() if steps == 1 else None
-        return self._one_step() if steps == 1 else self._pipelined(steps)
+        if steps == 1:
+            return self._one_step()
+        return (self.mixed and self._pipelined(steps, True)) or self._pipelined(steps, False)
 
     def _one_rank(self) -> Schedule:
         """A multicast, or a fetch, of every chunk by the root."""
@@ -99,38 +114,65 @@ class MulticastPipelining:
         step = Step(self._rounds(best * (members + 1)), (), tuple(sends))
         return Schedule(self.network, self.collective, 2 * best, (step,))
 
-    def _pipelined(self, steps: int) -> Schedule | None:
-        """Fetches of group t at step t, and their multicasts one step later."""
-        largest = min(self.ranks * self.units, self.max_chunks // (steps - 1))
-        if not largest:
+    def _pipelined(self, steps: int, mixed: bool) -> Schedule | None:
+        """Sums of group t at step t, and their copies one step later; with `mixed` other chunks at both ends."""
+        costs: dict[int, Fraction] = {}  # R/C by the number of chunks of a group
+        for size in range(1, self.ranks * self.units + 1):
+            chunks = self._chunks(size, steps, mixed)
+            if chunks <= self.max_chunks and (size % self.ranks == 0 or not mixed):
+                first, middle = self._group_rounds(size, mixed)
+                costs[size] = Fraction(2 * first + (steps - 2) * middle, chunks)
+        if not costs:
             return None
-        costs = {size: self._rounds_per_chunk(size, steps) for size in range(1, largest + 1)}
-        allowed = min(costs.values()) * self.loss
-        size = next(size for size, cost in costs.items() if cost <= allowed)
-        first, middle = self._group_rounds(size)
+        size = min(costs, key=lambda size: (costs[size], size))
+        if self._chunks(size, steps, mixed) > EXACT_CHUNKS:
+            allowed = costs[size] * self.loss
+            size = next(size for size, cost in costs.items() if cost <= allowed)
+        first, middle = self._group_rounds(size, mixed)
+        grouped, chunks = size * (steps - 1), self._chunks(size, steps, mixed)
+        ends = [range(grouped, (grouped + chunks) // 2), range((grouped + chunks) // 2, chunks)]
         rows = []
         for t in range(steps):
-            sends = []
+            links: list[Send] = []
+            sends: list[SwitchSend] = []
             for chunk in range(t * size, (t + 1) * size) if t < steps - 1 else ():
-                sends.append(self._send(chunk, chunk % size % self.ranks, "fetch-reduce"))
+                owner = chunk % size % self.ranks
+                if self.linked and t == 0:
+                    links += [Send(chunk, u, v, "reduce", via) for u, v, via in self._links() if v == owner]
+                else:
+                    sends.append(self._send(chunk, owner, "fetch-reduce"))
             for chunk in range((t - 1) * size, t * size) if t else ():
-                sends.append(self._send(chunk, chunk % size % self.ranks, "multicast"))
-            rows.append(Step(middle if 0 < t < steps - 1 else first, (), tuple(sends)))
-        return Schedule(self.network, self.collective, size * (steps - 1), tuple(rows))
+                owner = chunk % size % self.ranks
+                if self.linked and t == steps - 1:
+                    links += [Send(chunk, u, v, "copy", via) for u, v, via in self._links() if u == owner]
+                else:
+                    sends.append(self._send(chunk, owner, "multicast"))
+            if t in (0, steps - 1):
+                kind = "multicast-reduce" if t == 0 else "fetch-reduce"
+                for chunk in ends[t > 0]:
+                    sends += [self._send(chunk, rank, kind) for rank in range(self.ranks)]
+            rows.append(Step(middle if 0 < t < steps - 1 else first, tuple(links), tuple(sends)))
+        return Schedule(self.network, self.collective, chunks, tuple(rows))
 
-    def _rounds_per_chunk(self, size: int, steps: int) -> Fraction:
-        """R/C of groups of `size` chunks."""
-        first, middle = self._group_rounds(size)
-        return Fraction(2 * first + (steps - 2) * middle, size * (steps - 1))
+    def _chunks(self, size: int, steps: int, mixed: bool) -> int:
+        """Return the number of chunks of schedules with groups of `size`.
 
-    def _group_rounds(self, size: int) -> tuple[int, int]:
-        """Rounds of a step with the fetches, or the multicasts, of a group of `size`, and of a step with both.
+        With `mixed` they are two for each that a rank owns of a group, beside the groups.
+        """
+        return size * (steps - 1) + (2 * (size // self.ranks) if mixed else 0)
 
-        A rank owns ⌊size/n⌋ or ⌈size/n⌉ chunks of a group. Where own data use the port, both directions carry all
-        chunks of the group and, in a step with both, those that the rank owns once more. Where they do not, those that
-        it owns take the place of those that it does not send.
+    def _group_rounds(self, size: int, mixed: bool) -> tuple[int, int]:
+        """Rounds of the first or the last step, and of one between.
+
+        A rank owns ⌊size/n⌋ or ⌈size/n⌉ chunks of a group. Fetches and multicasts of a group load one direction with
+        all its chunks where own data use the port, else with those that a rank does not own; and the other one with
+        those that it owns. Over links these count n − 1 times there.
         """
         least, most = size // self.ranks, -(-size // self.ranks)
+        if mixed:
+            return self._rounds(size), self._rounds(size)
+        if self.linked:
+            return self._rounds(max(size - least, most * (self.ranks - 1))), self._rounds(size + most)
         if self.through:
             return self._rounds(size), self._rounds(size + most)
         return self._rounds(max(size - least, most)), self._rounds(size)

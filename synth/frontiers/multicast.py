@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from synth.bounds.distance import steps as least_steps
 from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.checker.schedule import replay
-from synth.encodings import multicast_pipelining
+from synth.encodings.multicast_pipelining import COLLECTIVES as PIPELINED
+from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError
 from synth.frontiers.settings import SETTINGS as FRONTIER
 from synth.frontiers.written_points import least_sends, written_out
@@ -103,7 +104,7 @@ def multicast_frontier(
     """
     start = time.monotonic()
     network = machine.multicast_network()
-    whole = multicast_pipelining.whole_switch(network) is not None
+    whole = whole_switch(network) is not None
     if not whole and (not network.multicast or collective.name not in COLLECTIVES):
         return None
     steps = least_steps(network, collective)
@@ -172,9 +173,10 @@ def _plain_candidates(plain: ParetoFrontier, network: Network, collective: Colle
 
 def _of_one_switch(network: Network, collective: Collective, options: Options) -> Iterator[_Candidate]:
     """Yield the schedules through the switch that all ranks have ports at."""
-    if collective.name in multicast_pipelining.COLLECTIVES:
+    if collective.name in PIPELINED:
         wanted = (s for s in SETTINGS.steps if options.max_steps is None or s <= options.max_steps)
-        for schedule in multicast_pipelining.schedules(network, collective, wanted, options.max_chunks):
+        family = MulticastPipelining(network, collective, options.max_chunks, options.same_bits)
+        for schedule in filter(None, map(family.schedule, wanted)):
             steps, sends = schedule.step_count, schedule.sends
             yield _Candidate(steps, schedule.rounds_per_chunk, sends, "switch multicast", partial(replace, schedule))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from synth.model.dead_sends import rounds_for
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network
 
 
 def unicast(schedule: Schedule) -> Schedule:
@@ -15,10 +16,7 @@ def unicast(schedule: Schedule) -> Schedule:
     switch is described by links. Each step has the fewest rounds that carry its sends.
     """
     network = replace(schedule.network, multicast=())
-    routes: dict[tuple[int, int, str], tuple[str, ...]] = {}
-    for route in network.routes:
-        for switch in route.via or ("",):
-            routes.setdefault((route.src, route.dst, switch), route.via)
+    routes = switch_routes(network)
 
     def routed(send: Send, switch: str) -> Send:
         via = routes.get((send.src, send.dst, switch), ())
@@ -34,3 +32,12 @@ def unicast(schedule: Schedule) -> Schedule:
         row = tuple(sorted(sends))
         steps.append(Step(rounds_for(plain, row), row))
     return replace(plain, steps=tuple(steps))
+
+
+def switch_routes(network: Network) -> dict[tuple[int, int, str], tuple[str, ...]]:
+    """Return the path of the first route by its ends and each switch on it, "" where it passes none."""
+    routes: dict[tuple[int, int, str], tuple[str, ...]] = {}
+    for route in network.routes:
+        for switch in route.via or ("",):
+            routes.setdefault((route.src, route.dst, switch), route.via)
+    return routes
