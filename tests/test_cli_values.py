@@ -184,3 +184,31 @@ def test_a_point_on_the_command_line_overrules_the_steps_of_the_environment(fron
     monkeypatch.setenv("SYNTH_STEP", "2")
     assert said(f"show {frontier}").stdout == said(f"show {frontier} --step 2").stdout
     assert said(f"show {frontier} --point 1").stdout == said(f"show {frontier} --step 1").stdout
+
+
+WRITING = [
+    "bound --topo ring:3 --coll allgather -o a.json",
+    "solve --topo ring:3 --coll allgather --chunks 1 --steps 1 --rounds 1 -o a.json",
+    "show {frontier} --step 1 -o a.txt",
+    "show {frontier} --step 1 --svg a.svg",
+    "lint {frontier} --step 1 -o a.json",
+    "run {frontier} --step 1 --size 96KB --trace a.json",
+    "export {frontier} --step 1 --assume-root 0 -o a.xml",
+    "topo draw ring:4 -o a.svg",
+    "topo show ring:4 -o a.json",
+    "report {frontier} -o a.html",
+    "list collectives -o a.json",
+]
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_a_command_says_which_file_it_wrote(command, frontier, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = command.format(frontier=frontier)
+    loud, quiet = said(words), said(f"{words} --quiet")
+    (name,) = [file.name for file in tmp_path.iterdir()]
+    assert loud.exit_code == quiet.exit_code == 0, loud.stderr
+    assert [line for line in loud.stderr.splitlines() if line.startswith(f"synth: wrote {name}")]
+    assert "wrote" not in quiet.stderr and quiet.stdout == loud.stdout
+    if " -o " in words:
+        assert "wrote" not in said(words.replace(name, "-")).stderr

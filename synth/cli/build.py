@@ -7,8 +7,15 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import change_options, changes, dtype_option, jobs_option, time_limit_option
-from synth.cli.framework.output import note
+from synth.cli.framework.options import (
+    change_options,
+    changes,
+    dtype_option,
+    jobs_option,
+    quiet_option,
+    time_limit_option,
+)
+from synth.cli.framework.output import note, wrote
 from synth.cli.framework.progress import progress
 from synth.cli.framework.sizes import Sizes
 from synth.cli.root import CONTEXT, INTERRUPTED
@@ -43,6 +50,7 @@ class RuntimeChoice(click.Choice[str]):
 @time_limit_option("Wall time of all searches; by default 36 s.")
 @jobs_option("Processes of a search; by default the number of cores.")
 @change_options
+@quiet_option
 def build(topology: str | None, **flags: Any) -> int:
     """Synthesize algorithms for a machine (a name, a dump, by default this machine), choose one for each size, write
     and check the files of a runtime, and print the predicted times beside NCCL's ring and tree.
@@ -80,5 +88,5 @@ def build(topology: str | None, **flags: Any) -> int:
     folder = Path(result.folder)
     checked = "" if result.runtime == "nccl-tuner" else ", all linted and run,"
     files = counted(len(result.files), "file")
-    note(f"wrote {files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
+    wrote(f"{files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
     return 0

@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework import folders
-from synth.cli.framework.options import FILE, instances_option, one_of, point_option, runtime_option
-from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.options import FILE, instances_option, one_of, point_option, quiet_option, runtime_option
+from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks, Size
@@ -125,6 +125,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     metavar="R",
     help="The root of a foreign file's collective, if the data flow does not show it.",
 )
+@quiet_option
 def export(file: Path | None, **flags: Any) -> None:
     """Write FILE (a frontier, a schedule, a program, or a file of a runtime) in the form that a runtime loads.
 
@@ -208,8 +209,7 @@ def _tables(output: str | None, result: ExportResult, to: str) -> None:
             f"cannot write {folder}: {error.strerror}; {to} of several tables goes into a folder"
         ) from None
     for name, text in result.files:
-        write(folder / name, text)
-        note(f"wrote {folder / name}")
+        save(folder / name, text)
 
 
 def _request(flags: dict[str, Any], to: str) -> ExportRequest:
@@ -248,5 +248,4 @@ def _write(output: str | None, result: ExportResult) -> None:
     path = Path(str(output))
     for suffix, text in result.files:
         target = path.with_name(path.stem + suffix + path.suffix) if suffix else path
-        write(target, text)
-        note(f"wrote {target}")
+        save(target, text)

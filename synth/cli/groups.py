@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options, time_limit_option
-from synth.cli.framework.output import check_writable, emit, write
+from synth.cli.framework.output import check_writable, emit, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
@@ -55,7 +55,7 @@ def groups(**flags: Any) -> int:
     with waiting(f"groups on {topology.name}") as tell:
         result = api.groups(topology, flags["groups_file"], progress=tell, **search)
     if flags["schedule"] is not None and result.schedule is not None:
-        write(flags["schedule"], json.dumps(result.schedule.to_json()) + "\n")
+        save(flags["schedule"], json.dumps(result.schedule.to_json()) + "\n")
     emit(lambda: view.document(result), lambda: print_report(view.report(result)), flags["output"], flags["form"])
     if result.interrupted:
         return INTERRUPTED

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, point_option, runtime_option
+from synth.cli.framework.options import FILE, point_option, quiet_option, runtime_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
@@ -41,6 +41,7 @@ FAILED = 5
     help="Write the report to FILE too, as JSON unless --format says text; - is stdout.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="Form of the output.")
+@quiet_option
 def lint(
     files: tuple[Path, ...],
     runtime: str | None,

@@ -23,7 +23,7 @@ from synth.cli.framework.options import (
     output_options,
     per_send_option,
 )
-from synth.cli.framework.output import check_writable, emit, note, write
+from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
@@ -206,5 +206,4 @@ def _print(
 def _draw(frontier: Any, path: Path) -> None:
     from synth.view import plot
 
-    write(path, plot.image(plot.frontier_figure(frontier), path.suffix))
-    note(f"drew {path}")
+    save(path, plot.image(plot.frontier_figure(frontier), path.suffix))

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE
-from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.options import FILE, quiet_option
+from synth.cli.framework.output import check_writable, note, save
 from synth.cli.root import CONTEXT
+from synth.model.rational import counted
 
 WRONG = 5  # the exit code of a failed verification
 
@@ -26,6 +27,7 @@ WRONG = 5  # the exit code of a failed verification
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Replay schedules and re-check certificates first."
 )
+@quiet_option
 def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, coll: str | None, verify: bool) -> int:
     """Write one HTML file about FILE (a catalog, a frontier, a plan, a schedule, measurements), which needs no network:
     plots with lower bounds, every schedule step by step on the drawn machine, times against size, certificates in
@@ -44,11 +46,8 @@ def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, c
     if output == "-":
         click.echo(page.html, nl=False)
     else:
-        write(Path(output), page.html)
-        note(
-            f"{output}: {page.entries} entr{'y' if page.entries == 1 else 'ies'}, "
-            f"{len(page.html.encode()) / 1e6:.2f} MB"
-        )
+        size = f"{len(page.html.encode()) / 1e6:.2f} MB"
+        save(output, page.html, f"{counted(page.entries, 'entry')}, {size}")
     for line in page.wrong:
         note(f"error: {line}")
     return WRONG if page.wrong else 0

@@ -26,7 +26,7 @@ from synth.cli.framework.options import (
     threads_option,
     timeout_option,
 )
-from synth.cli.framework.output import check_writable, emit, note, write
+from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
@@ -173,8 +173,7 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
     timeline = api.trace(done) if flags["trace"] else ""
     emit(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
     if flags["trace"]:
-        write(flags["trace"], timeline)
-        note(f"wrote {flags['trace']}")
+        save(flags["trace"], timeline)
 
 
 def _baseline(file: Path | None, flags: dict[str, Any], machine: Topology | None) -> Schedule:

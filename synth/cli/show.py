@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE, instances_option, point_option, runtime_option
-from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.options import FILE, instances_option, point_option, quiet_option, runtime_option
+from synth.cli.framework.output import check_writable, save
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 from synth.model.frontier import StepCount
+from synth.model.rational import counted
 
 
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
@@ -46,6 +47,7 @@ from synth.model.frontier import StepCount
     default="text",
     help="Form of the output.",
 )
+@quiet_option
 def show(
     file: Path,
     point: int | StepCount | None,
@@ -79,12 +81,11 @@ def show(
     if svg is not None:
         from synth.view.space_time_diagram import program_svg
 
-        write(svg, program_svg(program))
-        note(f"{svg}: {program.ops} instructions drawn")
+        save(svg, program_svg(program), counted(program.ops, "instruction"))
         if output is None:
             return
     content = dump(program) if form.lower() == "text" else json.dumps(program.to_json(), indent=1) + "\n"
     if output in (None, "-"):
         click.echo(content, nl=False)
     else:
-        write(Path(str(output)), content)
+        save(str(output), content)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, change_options, changes, output_options
-from synth.cli.framework.output import emit, note, write
+from synth.cli.framework.options import FILE, change_options, changes, output_options, quiet_option
+from synth.cli.framework.output import emit, save
 from synth.cli.lists import lists
 from synth.cli.root import CONTEXT, Commands
 from synth.errors import SynthError, UsageError
@@ -141,6 +141,7 @@ def match(name: str, **flags: Any) -> None:
 @click.argument("name", metavar="NAME|FILE")
 @change_options
 @click.option("-o", "--output", metavar="FILE.svg", help="The drawing's file; by default, and with -, stdout.")
+@quiet_option
 def draw(name: str, output: str | None, **flags: Any) -> None:
     """Draw a topology as SVG: links as wide as they are fast, coloured by kind.
 
@@ -157,8 +158,7 @@ def draw(name: str, output: str | None, **flags: Any) -> None:
     if output in (None, "-"):
         click.echo(drawing, nl=False)
     else:
-        write(Path(output), drawing)
-        note(f"drew {output}")
+        save(output, drawing)
 
 
 def _symmetries(topology: Topology) -> tuple[int, str]:

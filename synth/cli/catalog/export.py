@@ -12,7 +12,7 @@ from synth.cli.catalog.group import db_option
 from synth.cli.export import export as plain
 from synth.cli.export import export_source
 from synth.cli.framework.frontier_files import save_schedules
-from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.output import check_writable, save
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError
 
@@ -62,8 +62,7 @@ def _write(doc: dict, output: str | None) -> None:
     if output in (None, "-"):
         click.echo(json.dumps(doc))
     else:
-        write(Path(str(output)), json.dumps(doc) + "\n")
-        note(f"wrote {output}")
+        save(str(output), json.dumps(doc) + "\n")
 
 
 export.params += [

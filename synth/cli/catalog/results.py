@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from synth.cli.catalog.group import db_option
-from synth.cli.framework.options import FILE
-from synth.cli.framework.output import check_writable, note, write
+from synth.cli.framework.options import FILE, quiet_option
+from synth.cli.framework.output import check_writable, save
 from synth.cli.root import CONTEXT
 
 
@@ -17,6 +17,7 @@ from synth.cli.root import CONTEXT
 @db_option
 @click.option("--title", default="Results", show_default=True, metavar="TEXT", help="The page's heading.")
 @click.option("-o", "--output", metavar="FILE.md", help="Write the page to FILE.md; - is stdout.")
+@quiet_option
 def table(fleet: Path, db: Path, title: str, output: str | None) -> int:
     """Print the frontiers of every task of a job as tables: proved figures, and intervals where the proof is open.
 
@@ -31,6 +32,5 @@ def table(fleet: Path, db: Path, title: str, output: str | None) -> int:
     if output in (None, "-"):
         click.echo(page, nl=False)
     else:
-        write(Path(output), page)
-        note(f"wrote {output}")
+        save(output, page)
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.cli.framework.output import note
+from synth.cli.framework.output import wrote
 
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
@@ -26,4 +26,4 @@ def write_all(folder: Path, result: ExportResult, env: Callable[[str, Sequence[s
     folder = folder.absolute()
     export_folder.write_folder(folder, result, env)
     count = "1 file" if len(result.files) == 1 else f"{len(result.files)} files"
-    note(f"wrote {count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")
+    wrote(f"{count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")

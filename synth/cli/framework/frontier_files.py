@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synth.cli.framework.output import note, write
+from synth.cli.framework.output import note, write, wrote
 from synth.cli.framework.progress import progress
 from synth.cli.root import INTERRUPTED
 from synth.model.frontier import ParetoFrontier
@@ -58,7 +58,7 @@ def save_schedules(
         if folder is not None:
             write(folder / "frontier.json", json.dumps(SavedFrontier(frontier, files).document()) + "\n")
             more = " and frontier.json"
-        note(f"wrote {counted(written, 'schedule')}{more} to {beside}; `synth verify` replays them")
+        wrote(f"{counted(written, 'schedule')}{more} to {beside}; `synth verify` replays them")
     named = {i: os.path.relpath(beside / name, base) for i, name in files.items()}
     return SavedFrontier(frontier, named, code)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from synth.cli.framework.output import note
+from synth.cli.framework.output import QUIET, note
 from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
@@ -213,6 +213,21 @@ def _print_in_full(context: click.Context, _: click.Parameter, wide: bool) -> No
         context.call_on_close(lambda: UNLIMITED.reset(token))
 
 
+def _print_no_files(context: click.Context, _: click.Parameter, quiet: bool) -> None:
+    if quiet:
+        token = QUIET.set(True)
+        context.call_on_close(lambda: QUIET.reset(token))
+
+
+quiet_option = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_print_no_files,
+    help="Do not say on stderr which files were written.",
+)
+
 output_options = _together(
     click.option(
         "-o",
@@ -230,6 +245,7 @@ output_options = _together(
         callback=_print_in_full,
         help="Print all columns of a table, however narrow the terminal is.",
     ),
+    quiet_option,
 )
 
 

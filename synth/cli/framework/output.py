@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import click
 
 from synth.errors import SynthError
 from synth.model.documents.whole_file import write as write
+
+# True while a command runs with --quiet.
+QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)
 
 
 def emit(document: Callable[[], Any], table: Callable[[], None], output: str | None, form: str | None) -> None:
@@ -28,10 +32,23 @@ def emit(document: Callable[[], Any], table: Callable[[], None], output: str | N
             sys.stdout.flush()
         finally:  # nor is the file if whoever read the table has gone
             write(Path(output), _json(document()) if form == "json" else captured(table))
+        wrote(output)
     elif form == "json":
         click.echo(_json(document()), nl=False)
     else:
         table()
+
+
+def save(path: str | Path, content: str | bytes, what: str = "") -> None:
+    """Write a file whole or not at all, and say so; `what`: its content in words. Raises SynthError."""
+    write(Path(path), content)
+    wrote(path, what)
+
+
+def wrote(path: object, what: str = "") -> None:
+    """Say on stderr that a file, or with `what` its content, was written; nothing with --quiet."""
+    if not QUIET.get():
+        note(f"wrote {path}{what and f': {what}'}")
 
 
 def check_writable(*outputs: str | Path | None) -> None:
