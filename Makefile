@@ -7,6 +7,7 @@
 # make bench   the benchmarks; make clean removes the environment and everything built
 # make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
 #              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
+# make pictures  the pictures in docs/img, those of the report where Chromium is installed
 # make catalog the published catalog of examples/fleet.yaml: catalog.db (DB=...), and its tables in docs/catalog-results.md
 #
 # Needs make and Python >= 3.11 with venv. Everything else goes into .venv.
@@ -26,7 +27,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 ROUNDS ?= 1
 CASES ?= 200
 
-.PHONY: demo test fuzz check bench catalog test-gpu bench-gpu clean
+.PHONY: demo test fuzz check bench pictures catalog test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
 # Some hundred programs and helper processes are started by the tests: each module is compiled once, not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,6 +59,9 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
+
+pictures: $(VENV)/.installed
+	$(BIN)/python -m bench.pictures $(ARGS)
 
 # Intervals that are still open (exit code 4) are a result; failures are not.
 catalog: $(VENV)/.installed

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from fcntl import F_DUPFD, fcntl
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -64,7 +65,7 @@ class Chromium:
         ours, theirs = os.pipe(), os.pipe()
 
         def pipes() -> None:  # the browser reads commands from 3 and writes answers to 4
-            read, write = os.dup(ours[0]), os.dup(theirs[1])
+            read, write = fcntl(ours[0], F_DUPFD, 10), fcntl(theirs[1], F_DUPFD, 10)  # neither is 3 or 4 itself
             os.dup2(read, 3)
             os.dup2(write, 4)
 

@@ -26,6 +26,7 @@ from synth.cli.root import root
 from synth.errors import FormatError, UsageError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
+from synth.model.topology import Limit, Link, Topology
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
 from synth.view.page.frontier_section import Sheet
@@ -103,7 +104,7 @@ def test_switches_are_drawn_with_their_wires():
     drawn = animation_data.machine(network)
     assert [end[2] for end in drawn.ends if end[3]] == ["leaf0", "leaf1", "spine0", "spine1"]
     names = [end[2] for end in drawn.ends]
-    assert [(names[a], names[b], units) for a, b, units, _ in drawn.links] == [
+    assert [(names[a], names[b], units) for a, b, units, *_ in drawn.links] == [
         (str(a), str(b), units) for a, b, units in network.wires
     ]
     for (src, dst, way), route in zip(drawn.routes, network.routes, strict=True):
@@ -113,24 +114,12 @@ def test_switches_are_drawn_with_their_wires():
     assert network.caps and drawn.caps == ()  # each cap of this network is a wire, which has its own line
 
 
-def test_limits_without_wires_are_rows_of_their_own():
-    network = api.topology("dgx-a100").network()
+def test_limits_that_are_no_ports_are_rows_of_their_own():
+    links = (Link(0, 1, Fraction(1)), Link(0, 2, Fraction(1)), Link(1, 2, Fraction(1)))
+    network = Topology("m", 3, links, (Limit("out", (0, 1), Fraction(1)), Limit("all", (1, 2), Fraction(1)))).network()
     drawn = animation_data.machine(network)
-    assert len(drawn.caps) == len(network.caps) > 0
-    assert {name for name, _, _ in drawn.caps} == {
-        f"all {way} {rank}" for way in ("out of", "into") for rank in range(8)
-    }
-
-
-def test_boxes_come_from_the_name():
-    assert animation_data.boxes("dgx1-v100*2:cross=0+2", 16) == (0,) * 8 + (1,) * 8
-    assert (
-        animation_data.boxes("dgx1-v100", 8)
-        == animation_data.boxes("dgx1*3", 16)
-        == animation_data.boxes("a*2[0,1]", 2)
-        == animation_data.boxes("*2", 4)
-        == ()
-    )
+    assert [(a, b) for a, b, *_ in drawn.links] == [(0, 1), (0, 2), (1, 2)]
+    assert drawn.caps == (("all out of 0", 1, (0, 1)), ("all into 2", 1, (1, 2)))
 
 
 def test_no_name_becomes_markup(dgx1):

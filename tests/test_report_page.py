@@ -16,6 +16,7 @@ from synth.checker.schedule.replay import schedule as replayed
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Limit, Link, Topology
 from synth.view.page import html
 from synth.view.page.sections import EntryContext, of_schedule
 from tests.needs import need
@@ -398,16 +399,37 @@ def test_loads_are_coloured_by_step_and_in_total(at):
 
 
 def test_limits_are_shown_beside_their_links(browser, tmp_path):
-    found = api.frontier("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
-    (tmp_path / "r.html").write_text(api.report(found).html)
+    links = [Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (0, 2), (2, 0))]
+    machine = Topology("hub", 3, tuple(links), (Limit("out", (0, 2), Fraction(1)),))
+    made = api.frontier(machine, "broadcast", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
+    (tmp_path / "r.html").write_text(api.report(made).html)
     browser.window(1200, 900)
     browser.open(tmp_path / "r.html")
     browser.wait("!!document.querySelector('#sends button')")
     browser.run("document.querySelector('#sends button').focus()")
     said = browser.run("document.getElementById('info').textContent")
-    assert said.startswith("0 → 1 (300 GB/s), step 1: ") and '(limit "all out of 0": 100%)' in said
+    assert said.startswith("0 → 1 (1 GB/s), step 1: ") and '(limit "all out of 0": 100%)' in said
     names = browser.run("[...document.querySelectorAll('.heat text')].map(t => t.textContent)")
     assert names[2].startswith("all ")  # after the heads: limits come before links
+
+
+def test_sends_through_a_switch_follow_each_other(browser, tmp_path):
+    found = api.frontier("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
+    (tmp_path / "r.html").write_text(api.report(found).html)
+    browser.window(1200, 900)
+    browser.open(tmp_path / "r.html")
+    browser.wait("!!document.querySelector('#sends button')")
+    assert browser.run("document.querySelectorAll('.wire').length") == 16  # a port in and out for each rank
+    assert (
+        browser.run("new Set([...document.querySelectorAll('.token')].map(t => t.getAttribute('transform'))).size")
+        == 56
+    )
+    assert browser.run("new Set([...document.querySelectorAll('.wire')].map(w => w.getAttribute('class'))).size") == 1
+    browser.run("document.querySelector('#sends button').focus()")
+    assert browser.run("document.getElementById('info').textContent").startswith(
+        "0 → 1 through switch (300 GB/s), step 1"
+    )
+    assert browser.complaints() == []
 
 
 def test_one_rank_s_data_can_be_followed(at):

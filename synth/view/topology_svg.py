@@ -1,12 +1,15 @@
-"""SVG drawings of topologies: a circle of ranks for each box, and links whose width shows their bandwidth."""
+"""SVG drawings of topologies: groups of ranks, switches, and links whose width shows their bandwidth."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from html import escape
-from math import cos, hypot, pi, sin
+from math import hypot
 
 from synth.model.rational import show
 from synth.model.topology import Link, Topology
+from synth.view.machine_layout import MachineLayout, Spot, control, layout
+from synth.view.port_switches import Pairs, wiring
 
 COLOURS = {"nvlink": "#4b8f00", "xgmi": "#c4342b", "pcie": "#8a6d3b", "net": "#1764ab", "unknown": "#555555"}
 SWITCH = "#f2f2f2"
@@ -22,66 +25,56 @@ def topology_svg(topology: Topology) -> str:
 
     The colour of a line shows the kind of its links.
     """
-    ends = topology.ranks + len(topology.switches)
-    spots, width, height = positions(topology)
-    lines = [_line(link, both, spots, _widest(topology)) for link, both in _paired(topology)]
-    dots = [_node(topology, end, *spots[end]) for end in range(ends)]
-    present = {link.kind for link in topology.links}
+    names, links = _drawn(topology)
+    picture = layout(topology.ranks, [(x.src, x.dst, x.bandwidth) for x in links], len(names), topology.nodes)
+    bends = {(x.src, x.dst): bend for x, bend in zip(links, picture.bends, strict=True)}
+    widest = max((float(link.bandwidth) for link in links), default=1.0)
+    lines = [_line(link, both, names, (picture, bends[link.src, link.dst], widest)) for link, both in _paired(links)]
+    dots = [_node(name, end >= topology.ranks, *picture.spots[end]) for end, name in enumerate(names)]
+    frames = [
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="12" fill="none" stroke="#bbb"/>'
+        for x, y, w, h in picture.frames
+    ]
+    present = {link.kind for link in links}
     kinds = [kind for kind in COLOURS if kind in present]
     legend = [
-        f'<text x="12" y="{height - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a '
-        f"link</text>"
-        for i, kind in enumerate(reversed(kinds))
+        f'<text x="12" y="{22 + 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(links, kind)} GB/s a link</text>'
+        for i, kind in enumerate(kinds, 1)
     ]
+    head = 30 + 18 * len(legend)
+    width, height = max(380, picture.width), picture.height + head
+    place = f'<g transform="translate({(width - picture.width) / 2:.1f} {head})">'
     return "\n".join((
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' font-family="sans-serif" font-size="13">',
         f"<title>{escape(topology.name)}</title>",
         TIP,
         '<rect width="100%" height="100%" fill="white"/>',
-        *lines, *dots, f'<text x="12" y="22" font-weight="bold">{escape(topology.name)}</text>', *legend, "</svg>", "",
+        f'<text x="12" y="22" font-weight="bold">{escape(topology.name)}</text>', *legend,
+        place, *frames, *lines, *dots, "</g>", "</svg>", "",
     ))  # fmt: skip
 
 
-def positions(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
-    """Return the position of each rank and switch, and the width and height of the drawing.
-
-    The ranks of a box form a circle, the boxes stand on a circle, and switches in the middle.
-    """
-    nodes = topology.nodes or (0,) * topology.ranks
-    boxes: dict[int, list[int]] = {}
-    for rank in range(topology.ranks):
-        boxes.setdefault(nodes[rank], []).append(rank)
-    radius = max(140 if len(boxes) == 1 else 85, 9 * max(map(len, boxes.values())))
-    distance = 0 if len(boxes) == 1 else (radius + 45) / sin(pi / len(boxes))  # of the boxes from the middle
-    turn = 0.25 if len(boxes) == 2 else 0.0  # two boxes stand beside each other
-    spots = dict.fromkeys(range(topology.ranks), (0.0, 0.0))
-    for b, members in enumerate(boxes.values()):
-        x, y = _on((0, 0), distance, b / len(boxes) - turn)
-        spots |= {rank: _on((x, y), radius, i / len(members)) for i, rank in enumerate(members)}
-    count = len(topology.switches)
-    inner = (distance or radius) * 0.45 if count > 1 else 0
-    ends = [*spots.values(), *(_on((0, 0), inner, i / count) for i in range(count))]
-    xs = [x for x, _ in ends]
-    ys = [y for _, y in ends]
-    left, top = min(xs) - 60, min(ys) - 60
-    width, height = max(xs) - left + 60, max(ys) - top + 100
-    return [(x - left, y - top) for x, y in ends], max(380, round(width)), round(height)
+def _drawn(topology: Topology) -> tuple[list[str], list[Link]]:
+    """Return the names of all ends and the links between them, those of switches that only limits show included."""
+    ranks = [str(rank) for rank in range(topology.ranks)]
+    if topology.switches:
+        return [*ranks, *topology.switches], list(topology.links)
+    pairs = [(link.src, link.dst, link.bandwidth) for link in topology.links]
+    found = wiring(Pairs(topology.ranks, pairs, [(limit.links, limit.bandwidth) for limit in topology.limits]))
+    kinds = {k: link.kind for link, path in zip(topology.links, found.paths, strict=True) for k in path}
+    links = [Link(a, b, Fraction(rate), kind=kinds[k]) for k, (a, b, rate) in enumerate(found.lines)]
+    return [*ranks, *found.names], links
 
 
-def _on(centre: tuple[float, float], radius: float, turn: float) -> tuple[float, float]:
-    angle = 2 * pi * turn - pi / 2
-    return centre[0] + radius * cos(angle), centre[1] + radius * sin(angle)
-
-
-def _paired(topology: Topology) -> list[tuple[Link, bool]]:
+def _paired(links: list[Link]) -> list[tuple[Link, bool]]:
     """Return (link, both) for each line to draw; `both`: the line also stands for an equal link back."""
     remaining: dict[tuple, int] = {}
-    for link in topology.links:
+    for link in links:
         key = (link.src, link.dst, link.bandwidth, link.kind)
         remaining[key] = remaining.get(key, 0) + 1
     pairs = []
-    for link in topology.links:
+    for link in links:
         key, back = (link.src, link.dst, link.bandwidth, link.kind), (link.dst, link.src, link.bandwidth, link.kind)
         if not remaining[key]:
             continue
@@ -92,44 +85,42 @@ def _paired(topology: Topology) -> list[tuple[Link, bool]]:
     return pairs
 
 
-def _line(link: Link, both: bool, spots: list[tuple[float, float]], widest: float) -> str:
-    (x1, y1), (x2, y2) = spots[link.src], spots[link.dst]
-    length = hypot(x2 - x1, y2 - y1) or 1.0
-    dx, dy = (x2 - x1) / length, (y2 - y1) / length
+def _line(link: Link, both: bool, names: list[str], picture: tuple[MachineLayout, float, float]) -> str:
+    """Return the line of a link. `picture`: the layout, the bend of the link and the greatest bandwidth."""
+    places, bend, widest = picture
+    (x1, y1), (x2, y2) = start, end = places.spots[link.src], places.spots[link.dst]
+    middle = control(places, (link.src, link.dst), bend)
     shift = 0 if both else 4  # two unequal directions lie beside each other
-    x1, y1, x2, y2 = (
-        x1 + 15 * dx - shift * dy,
-        y1 + 15 * dy + shift * dx,
-        x2 - 15 * dx - shift * dy,
-        y2 - 15 * dy + shift * dx,
-    )
+    (x1, y1), (x2, y2) = _outside(start, middle, shift), _outside(end, middle, -shift)
     width = 0.8 + 4 * float(link.bandwidth) / widest
     arrow = "" if both else ' marker-end="url(#tip)"'
-    what = f"{link.src} {'and' if both else 'to'} {link.dst}: {show(link.bandwidth)} GB/s {link.kind}"
+    what = f"{names[link.src]} {'and' if both else 'to'} {names[link.dst]}: {show(link.bandwidth)} GB/s {link.kind}"
     return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-        f'stroke="{COLOURS.get(link.kind, COLOURS["unknown"])}"'
-        f' stroke-width="{width:.1f}" stroke-opacity="0.75"{arrow}><title>{escape(what)}</title></line>'
+        f'<path d="M{x1:.1f} {y1:.1f}Q{middle[0]:.1f} {middle[1]:.1f} {x2:.1f} {y2:.1f}" fill="none"'
+        f' stroke="{COLOURS.get(link.kind, COLOURS["unknown"])}"'
+        f' stroke-width="{width:.1f}" stroke-opacity="0.75"{arrow}><title>{escape(what)}</title></path>'
     )
 
 
-def _node(topology: Topology, end: int, x: float, y: float) -> str:
-    if end >= topology.ranks:
-        name = topology.switches[end - topology.ranks]
-        box = f'<rect x="{x - 22:.1f}" y="{y - 11:.1f}" width="44" height="22" rx="4" fill="{SWITCH}" stroke="#333"/>'
+def _outside(end: Spot, towards: Spot, shift: float) -> Spot:
+    """Return the place where a line leaves the circle of `end`, moved aside by `shift`."""
+    dx, dy = towards[0] - end[0], towards[1] - end[1]
+    length = hypot(dx, dy) or 1.0
+    return end[0] + (15 * dx - shift * dy) / length, end[1] + (15 * dy + shift * dx) / length
+
+
+def _node(name: str, switch: bool, x: float, y: float) -> str:
+    if switch:
+        box = f'<rect x="{x - 25:.1f}" y="{y - 11:.1f}" width="50" height="22" rx="4" fill="{SWITCH}" stroke="#333"/>'
         return box + _text(x, y, name[:8])
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="14" fill="white" stroke="#333"/>' + _text(x, y, str(end))
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="14" fill="white" stroke="#333"/>' + _text(x, y, name)
 
 
 def _text(x: float, y: float, text: str) -> str:
     return f'<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle">{escape(text)}</text>'
 
 
-def _widest(topology: Topology) -> float:
-    return max((float(link.bandwidth) for link in topology.links), default=1.0)
-
-
-def _speeds(topology: Topology, kind: str) -> str:
-    speeds = sorted({link.bandwidth for link in topology.links if link.kind == kind})
+def _speeds(links: list[Link], kind: str) -> str:
+    speeds = sorted({link.bandwidth for link in links if link.kind == kind})
     shown = [show(s) for s in speeds[:4]]
     return ", ".join(shown) + (", ..." if len(speeds) > 4 else "")

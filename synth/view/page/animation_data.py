@@ -1,6 +1,6 @@
 """Data of the page's animations: the drawing of a machine, and schedules in few bytes.
 
-    Machine   a drawing of ranks, switches and links; the links of each route; caps that routes share
+    Machine   a drawing of ranks, switches and links; the links of each route; caps that have no link of their own
     Packed    a schedule over the routes of one Network, as deflated JSON in base 64 (unpacked by assets/replay.js)
 
 The packed document is ``{"chunks", "combining", "from", "to", "wants", "rounds", "sends"}``: `from` and `to` hold for
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +21,13 @@ from itertools import pairwise
 from synth.model.collective import Collective
 from synth.model.rational import show
 from synth.model.schedule import SEND_KINDS, Schedule
-from synth.model.topology import Network, Topology
-from synth.view.topology_svg import positions
+from synth.model.topology import Network
+from synth.view.machine_layout import layout
+from synth.view.port_switches import Pairs, wiring
 
 MOST_SENDS = 50_000  # maximum sends of a schedule that is animated
 MOST_RANKS = 256  # maximum ranks of a machine that is drawn
 MOST_LINES = 5_000  # maximum links of a machine that is drawn
-_CLUSTER = re.compile(r"[\w.+-]+\*(\d{1,4})(?::[^\[\]]*)?")
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,17 @@ class PackedSchedule:
 class MachineDrawing:
     """The drawing of a machine.
 
-    `ends`: (x, y, name, is a switch). `links`: (end, end, units, GB/s). `routes`: (src, dst, links of the path).
-    `caps`: (name, units, routes that share them).
+    `ends`: (x, y, name, is a switch). `links`: (end, end, units, GB/s, bend). `routes`: (src, dst, links of the
+    path). `caps`: (name, units, routes that share them). `frames`: (x, y, width, height) about groups.
     """
 
     width: int
     height: int
     ends: tuple[tuple[float, float, str, bool], ...]
-    links: tuple[tuple[int, int, int, str], ...]
+    links: tuple[tuple[int, int, int, str, float], ...]
     routes: tuple[tuple[int, int, tuple[int, ...]], ...]
     caps: tuple[tuple[str, int, tuple[int, ...]], ...]
+    frames: tuple[tuple[float, float, float, float], ...]
 
     def to_json(self) -> dict:
         """Return the JSON that the page reads."""
@@ -60,9 +60,10 @@ class MachineDrawing:
             "width": self.width,
             "height": self.height,
             "ends": [[round(x, 1), round(y, 1), name, int(s)] for x, y, name, s in self.ends],
-            "links": [list(link) for link in self.links],
+            "links": [[*link[:4], round(link[4])] for link in self.links],
             "routes": [[a, b, list(way)] for a, b, way in self.routes],
             "caps": [[name, units, list(routes)] for name, units, routes in self.caps],
+            "frames": [list(map(round, frame)) for frame in self.frames],
         }
 
 
@@ -82,47 +83,43 @@ def reason_not_drawn(schedule: Schedule) -> str:
     return ""
 
 
-def boxes(name: str, ranks: int) -> tuple[int, ...]:
-    """Return the box of each rank of a machine with a name like ``dgx1*2`` or ``dgx1*2:...``; () for other names."""
-    match = _CLUSTER.fullmatch(name)
-    count = int(match[1]) if match else 1
-    if not 1 < count <= ranks or ranks % count:
-        return ()
-    return tuple(rank * count // ranks for rank in range(ranks))
-
-
 def machine(network: Network) -> MachineDrawing:
-    """Return the drawing of `network`: a circle of ranks, or one for each box where its name names several."""
+    """Return the drawing of `network`, with the switches that it names or that its limits show."""
+    if network.wires:
+        names, lines, paths = _wired(network)
+        users: dict[int, list[int]] = {}
+        for i, path in enumerate(paths):
+            for k in path:
+                users.setdefault(k, []).append(i)
+        link_users = set(map(tuple, users.values()))
+        # a cap on all routes over one link is that link, which is drawn already
+        extra = [cap for cap in network.caps if tuple(sorted(cap.routes)) not in link_users]
+    else:
+        pairs = [(r.src, r.dst, r.units) for r in network.routes]
+        found = wiring(Pairs(network.ranks, pairs, [(cap.routes, cap.units) for cap in network.caps]))
+        names, lines, paths = found.names, found.lines, found.paths
+        extra = [network.caps[k] for k in found.limits]
+    names = [*map(str, range(network.ranks)), *names]
+    drawn = layout(network.ranks, lines, len(names))
+    ends = tuple(
+        (x, y, name, i >= network.ranks) for i, ((x, y), name) in enumerate(zip(drawn.spots, names, strict=True))
+    )
+    links = tuple(
+        (a, b, int(units), show(units * network.unit), bend)
+        for (a, b, units), bend in zip(lines, drawn.bends, strict=True)
+    )
+    routes = tuple((r.src, r.dst, path) for r, path in zip(network.routes, paths, strict=True))
+    caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(extra, 1))
+    return MachineDrawing(drawn.width, drawn.height, ends, links, routes, caps, drawn.frames)
+
+
+def _wired(network: Network) -> tuple[Sequence[str], Sequence[tuple[int, int, int]], Sequence[tuple[int, ...]]]:
+    """Return the names of the switches, the links (end, end, units) and the links of each route."""
     switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
-    several = boxes(network.name, network.ranks)
-    spots, width, height = positions(Topology(network.name, network.ranks, (), (), switches, several))
-    wider = 1.35 if several else 1.0  # space for chunks that travel between ranks of a box
-    spots, width, height = [(x * wider, y * wider) for x, y in spots], round(width * wider), round(height * wider)
-    names = [*map(str, range(network.ranks)), *switches]
-    ends = tuple((x, y, name, i >= network.ranks) for i, ((x, y), name) in enumerate(zip(spots, names, strict=True)))
-    if not network.wires:
-        links = tuple((r.src, r.dst, r.units, show(r.units * network.unit)) for r in network.routes)
-        routes = tuple((r.src, r.dst, (i,)) for i, r in enumerate(network.routes))
-        caps = tuple(
-            (_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(network.caps, 1)
-        )
-        return MachineDrawing(width, height, ends, links, routes, caps)
     number = {name: network.ranks + i for i, name in enumerate(switches)}
     at = {(a, b): k for k, (a, b, _) in enumerate(network.wires)}
-    links = tuple(
-        (_end(a, number), _end(b, number), units, show(units * network.unit)) for a, b, units in network.wires
-    )
-    paths = [_path((r.src, *r.via, r.dst), at) for r in network.routes]
-    routes = tuple((r.src, r.dst, path) for r, path in zip(network.routes, paths, strict=True))
-    users: dict[int, list[int]] = {}
-    for i, path in enumerate(paths):
-        for k in path:
-            users.setdefault(k, []).append(i)
-    link_users = set(map(tuple, users.values()))
-    # a cap on all routes over one link is that link, which is drawn already
-    extra = [cap for cap in network.caps if tuple(sorted(cap.routes)) not in link_users]
-    caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(extra, 1))
-    return MachineDrawing(width, height, ends, links, routes, caps)
+    lines = [(_end(a, number), _end(b, number), units) for a, b, units in network.wires]
+    return switches, lines, [_path((r.src, *r.via, r.dst), at) for r in network.routes]
 
 
 def _end(end: int | str, number: dict[str, int]) -> int:
