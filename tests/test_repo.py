@@ -55,7 +55,10 @@ CLICK = (
             "verify",
         )
     ),
-    *(f"framework/{name}" for name in ("config", "infeasible_document", "options", "output", "sizes", "types")),
+    *(
+        f"framework/{name}"
+        for name in ("completion", "config", "infeasible_document", "options", "output", "sizes", "types")
+    ),
 )
 USES: dict[str, set[str]] = {
     "z3": {"solvers/z3_integers.py", "solvers/z3_sat.py"},

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import change_options, chosen_machine, output_options, time_limit_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
@@ -30,7 +31,9 @@ class _Number(click.ParamType):
 
 
 @click.command(context_settings=CONTEXT, short_help="List the optimal rates of every allocation of a machine.")
-@click.option("--topo", metavar="NAME", help="A machine or family (`synth topo list`).")
+@click.option(
+    "--topo", metavar="NAME", shell_complete=names_of("topologies"), help="A machine or family (`synth topo list`)."
+)
 @click.option("--topo-file", type=click.Path(), metavar="FILE", help="A topology file or a dump of a real machine.")
 @change_options
 @click.option(
@@ -38,6 +41,7 @@ class _Number(click.ParamType):
     default="broadcast,allgather,allreduce",
     show_default=True,
     metavar="NAMES",
+    shell_complete=names_of("collectives"),
     help="Collectives, with commas.",
 )
 @click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; by default 3 and more.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
     data_root_option,
@@ -38,6 +39,7 @@ from synth.cli.root import CONTEXT
     "baselines",
     multiple=True,
     metavar="NAME",
+    shell_complete=names_of("baselines"),
     help="Time this too: ring, tree, .. on the same links; copy, nccl on GPUs.",
 )
 @point_option("Only the N-th point of a frontier; by default all points.")
@@ -51,7 +53,12 @@ from synth.cli.root import CONTEXT
 @instances_option("Copies side by side, for frontiers and schedules.", default=1)
 @dtype_option()
 @op_option
-@click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The program's collective, if the file does not name it.",
+)
 @data_root_option
 @machine_options
 @click.option(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     change_options,
     changes,
@@ -33,11 +34,12 @@ class RuntimeChoice(click.Choice[str]):
 
 
 @click.command(context_settings=CONTEXT, short_help="Build a folder of algorithms for a machine, in one command.")
-@click.argument("topology", required=False, metavar="[NAME|FILE]")
+@click.argument("topology", required=False, metavar="[NAME|FILE]", shell_complete=names_of("topologies", files=True))
 @click.option(
     "--coll",
     multiple=True,
     metavar="NAME",
+    shell_complete=names_of("collectives"),
     help="Collectives, with commas or repeated; by default allreduce,allgather.",
 )
 @click.option("-o", "--output", default="algorithms", show_default=True, metavar="DIR", help="The folder to write.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
     executor_option,
@@ -33,6 +34,7 @@ from synth.errors import VerificationError
     "baselines",
     multiple=True,
     metavar="NAME",
+    shell_complete=names_of("baselines"),
     help="Emulate this too; by default ring, or direct where there is no ring.",
 )
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework import folders
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import FILE, instances_option, one_of, point_option, quiet_option, runtime_option
 from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.piped_progress import announced
@@ -74,6 +75,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--to",
     metavar="FORMAT",
+    shell_complete=names_of("formats"),
     callback=_format,
     help="The format (`synth list exporters`); by default msccl: msccl-xml, for a plan msccl-dir.",
 )
@@ -94,7 +96,12 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     type=click.Choice(["in", "out", "both"], case_sensitive=False),
     help="The calls it serves; by default both where possible.",
 )
-@click.option("--topo", metavar="NAME", help="The target machine; by default the schedule's.")
+@click.option(
+    "--topo",
+    metavar="NAME",
+    shell_complete=names_of("topologies"),
+    help="The target machine; by default the schedule's.",
+)
 @click.option("--topo-file", type=FILE, metavar="FILE", help="The target machine, as a topology file or a dump.")
 @click.option("--rank-map", type=Ranks(), metavar="1,2,0", help="The machine's rank of each rank of the schedule.")
 @click.option("--assume-root", type=click.IntRange(0), metavar="R", help="Every call of the job has this root.")
@@ -118,7 +125,12 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     help="Greatest size that the file serves; by default as far as it is proved safe.",
 )
 @click.option("--size", type=Size(), metavar="SIZE", help="The size of a timeline.")
-@click.option("--coll", metavar="NAME", help="The collective of a foreign file that does not name it.")
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The collective of a foreign file that does not name it.",
+)
 @click.option(
     "--root",
     type=click.IntRange(0),

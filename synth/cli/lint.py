@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import FILE, point_option, quiet_option, runtime_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.types import Ranks
@@ -21,7 +22,12 @@ FAILED = 5
 @click.command(context_settings=CONTEXT, short_help="Report a program's faults, or prove that it has none.")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
 @runtime_option("The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default synth's own.")
-@click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The program's collective, if the file does not name it.",
+)
 @click.option(
     "--root",
     type=Ranks(),

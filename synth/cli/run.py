@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
     data_root_option,
@@ -54,6 +55,7 @@ class AnySize(Size):
 @click.option(
     "--baseline",
     metavar="NAME",
+    shell_complete=names_of("baselines"),
     help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, few-messages, "
     "halving-doubling, binomial, bruck or recursive-doubling, for --coll on --topo.",
 )
@@ -74,7 +76,12 @@ class AnySize(Size):
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
 @click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; by default the program's own.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
-@click.option("--coll", metavar="NAME", help="The program's collective, if the file does not name it.")
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The program's collective, if the file does not name it.",
+)
 @data_root_option
 @machine_options
 @click.option(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
     dtype_option,
@@ -77,7 +78,11 @@ class Percentage(click.ParamType):
 @click.command(context_settings=CONTEXT, short_help="Choose an algorithm for each message size: a plan.")
 @machine_options
 @click.option(
-    "--coll", multiple=True, metavar="NAME", help="A collective (repeatable, or with commas): one plan for all."
+    "--coll",
+    multiple=True,
+    metavar="NAME",
+    help="A collective (repeatable, or with commas): one plan for all.",
+    shell_complete=names_of("collectives"),
 )
 @click.option("--root", type=int, metavar="0", help="The root of a rooted collective; by default rank 0.")
 @click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
@@ -93,7 +98,12 @@ class Percentage(click.ParamType):
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
 @click.option(
-    "--baseline", "baselines", multiple=True, metavar="NAME", help="A further candidate: ring, tree, ... (repeatable)."
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=names_of("baselines"),
+    help="A further candidate: ring, tree, ... (repeatable).",
 )
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
 @instances_option("Copies of a program to try (repeatable).", multiple=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from synth.cli.framework.completion import names_of
 from synth.cli.framework.output import QUIET, note
 from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
@@ -69,7 +70,14 @@ def instances_option(help: str, **attributes: Any) -> Callable[[Function], Funct
 
 def executor_option(help: str) -> Callable[[Function], Function]:
     """Return --executor, the name of an executor."""
-    return click.option("--executor", default="reference", show_default=True, metavar="NAME", help=help)
+    return click.option(
+        "--executor",
+        default="reference",
+        show_default=True,
+        metavar="NAME",
+        help=help,
+        shell_complete=names_of("executors"),
+    )
 
 
 def _runtime_name(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
@@ -81,7 +89,9 @@ def _runtime_name(_: click.Context, __: click.Parameter, name: str | None) -> st
 
 def runtime_option(help: str) -> Callable[[Function], Function]:
     """Return --runtime, the name of the runtime that loads a program."""
-    return click.option("--runtime", metavar="NAME", callback=_runtime_name, help=help)
+    return click.option(
+        "--runtime", metavar="NAME", callback=_runtime_name, help=help, shell_complete=names_of("runtimes")
+    )
 
 
 def threads_option(help: str) -> Callable[[Function], Function]:
@@ -147,6 +157,7 @@ machine_options = _together(
     click.option(
         "--topo",
         metavar="NAME",
+        shell_complete=names_of("topologies"),
         help="A machine or family: dgx1, ring:8, torus:4x4, dgx1*2:cross=0+2 (`synth topo list`).",
     ),
     click.option(
@@ -161,7 +172,12 @@ machine_options = _together(
 change_options = _together(*_changes)
 
 collective_options = _together(
-    click.option("--coll", metavar="NAME", help="A collective, or a file that defines one (`synth list collectives`)."),
+    click.option(
+        "--coll",
+        metavar="NAME",
+        help="A collective, or a file that defines one (`synth list collectives`).",
+        shell_complete=names_of("collectives", files=True),
+    ),
     click.option(
         "--root",
         type=Ranks(),
@@ -178,10 +194,18 @@ collective_options = _together(
 
 engine_options = _together(
     click.option(
-        "--encoding", default="auto", metavar="NAME", help="auto, step, quotient, sccl, ... (`synth list encodings`)."
+        "--encoding",
+        default="auto",
+        metavar="NAME",
+        help="auto, step, quotient, sccl, ... (`synth list encodings`).",
+        shell_complete=names_of("encodings"),
     ),
     click.option(
-        "--solver", default="auto", metavar="NAME", help="auto, cadical, z3, cpsat, ... (`synth list solvers`)."
+        "--solver",
+        default="auto",
+        metavar="NAME",
+        help="auto, cadical, z3, cpsat, ... (`synth list solvers`).",
+        shell_complete=names_of("solvers"),
     ),
     time_limit_option("Wall time; results so far are kept when it ends."),
     jobs_option("Processes at a time; by default the number of cores."),
