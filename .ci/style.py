@@ -5,7 +5,8 @@ Without paths it looks at the package, the tests and the benches; in the latter 
 - A comprehension or a ternary inside another one, or two of them on one line: write a loop, or name the inner one.
 - The first line of a docstring begins with What, Whether, How, That or Those: name the object, or begin with a verb.
 - A name, docstring or comment uses a private picture for a thing that the literature has a word for.
-- More functions than `LONG_FUNCTIONS` have more than six parameters (`synth/api` and click callbacks aside).
+- More functions than `LONG_FUNCTIONS` have more than six parameters (`synth/api`, click callbacks and the
+  constructors of dataclasses aside: these have a parameter for each field, written out or not).
 """
 
 from __future__ import annotations
@@ -63,10 +64,17 @@ def _dense(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def long_functions(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of each function of the file with more than `MOST_PARAMETERS` parameters, `self` not counted."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    constructors = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(use) for use in node.decorator_list):
+            constructors |= {id(part) for part in node.body if getattr(part, "name", "") == "__init__"}
+    for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
             node.decorator_list and "cli" in path.parts
         ):
+            continue
+        if id(node) in constructors:
             continue
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
         if len(names) - (names[:1] in (["self"], ["cls"])) > MOST_PARAMETERS:

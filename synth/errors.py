@@ -9,7 +9,20 @@ from collections.abc import Sequence
 
 
 class SynthError(Exception):
-    """Bad input or a failed operation. Exit code 1."""
+    """Bad input or a failed operation. Exit code 1.
+
+    All errors of this package are subclasses: UsageError, InfeasibleError, VerificationError, FormatError and others in
+    `synth.errors`. The message is one line: the request, the fault, and a way to mend it.
+
+    Examples
+    --------
+    >>> import synth
+    >>> try:
+    ...     synth.topology("dgx-9")
+    ... except synth.SynthError as error:
+    ...     print(type(error).__name__, error.exit_code)
+    UsageError 2
+    """
 
     exit_code = 1
 
@@ -18,6 +31,10 @@ class UsageError(SynthError):
     """A request without meaning: an unknown name, two options that exclude each other. Exit code 2."""
 
     exit_code = 2
+
+
+class ArgumentError(UsageError, TypeError):
+    """An argument of a function that has another name, or is of another type, than any it takes. Exit code 2."""
 
 
 class TooManySendsError(UsageError):

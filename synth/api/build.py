@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as collective_of
-from synth.api.inputs import named_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.export.request import ExportRequest
@@ -56,13 +57,14 @@ class BuildSettings:
 SETTINGS = BuildSettings()
 
 
+@keywords_checked
 def build(
-    topology: str | Path | Topology | None = None,
+    topology: TopologyLike | None = None,
     collective: str | Sequence[str] = ("allreduce", "allgather"),
     output: str | Path = "algorithms",
     *,
     runtime: str | None = None,
-    sizes: Sequence[int] = SIZES,
+    sizes: Iterable[int | str] = SIZES,
     dtype: str = TuningRequest.dtype,
     root: int | None = None,
     time_limit: float = SETTINGS.time_limit,
@@ -73,12 +75,13 @@ def build(
 
     Parameters
     ----------
-    topology : the machine: a name, the path of a dump or of a topology file, or a value. None: this machine.
+    topology : the machine: a name, a path, a `Topology`, a graph of networkx or a mapping, as `synth.topology` takes.
+        None: this machine.
     collective : the name of one collective, or of several.
     output : the folder, new, empty, or of an earlier build, which is continued.
     runtime : msccl-executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else
         msccl-executor.
-    sizes : bytes as nccl-tests counts them, at which algorithms are compared.
+    sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
     time_limit : wall seconds of all searches.
@@ -93,6 +96,13 @@ def build(
     ------
     UsageError for an unknown machine, collective or runtime, SynthError where the folder cannot be written or the
     runtime takes no algorithm, VerificationError for a file that fails its check.
+
+    Examples
+    --------
+    >>> import synth
+    >>> made = synth.build("ring:4", "allgather", "built", sizes=["64KB"], time_limit=4)
+    >>> [table.collective for table in made.tables]
+    ['allgather']
     """
     if topology is None:
         from synth.topologies.this_machine import this_machine
@@ -111,9 +121,8 @@ def build(
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     folder = Path(output)
     _prepare(folder)
-    request = TuningRequest(
-        machine, (), tuple(sizes), root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, jobs=jobs
-    )
+    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
+    request = TuningRequest(machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, jobs=jobs)
     end = time.monotonic() + time_limit
     plans, frontiers = [], []
     for place, task in enumerate(tasks):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import path_or_none
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
@@ -73,17 +75,37 @@ def save_schedules(
         yield i, name
 
 
+@keywords_checked
 def verify(
-    given: str | Path | dict | ParetoFrontier | SynchronousSchedule | TimeBound, proof: Path | None = None
+    given: str | Path | dict | ParetoFrontier | SynchronousSchedule | TimeBound, proof: str | Path | None = None
 ) -> list[str]:
-    """Replay and re-check a schedule, frontier, bound in time or refutation, from a file or a value; one line for each
-    thing established.
+    """Replay the schedules and re-check the certificates of a value or a file.
 
-    `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
-    what is wrong, FormatError for a file that is none of these, UsageError for another value.
+    Parameters
+    ----------
+    given : a schedule, a frontier, a bound in time, the document of one of these or of a refutation, or its file.
+    proof : the folder of proof files. None: the folder of the file.
+
+    Returns
+    -------
+    A line for each claim that holds, and one for what is assumed.
+
+    Raises
+    ------
+    VerificationError with the place of what is wrong; FormatError for a file that is none of these; UsageError for
+    another value.
+
+    Examples
+    --------
+    >>> import synth
+    >>> for line in synth.verify(synth.frontier("ring:4", "allgather").points[0].schedule):
+    ...     print(line)
+    schedule: C=2 S=2 R=3, 24 sends replayed, postcondition holds
+    assumed, not checked: that the machine has these links, bandwidths and latencies
     """
     from synth.checker.documents.dispatch import check_document
 
+    proof = path_or_none(proof)
     if isinstance(given, str | Path | dict):
         return check_document(given, proof, _named_machine)
     if isinstance(given, Schedule | TimeBound):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
-from synth.errors import UsageError, unknown
+from synth.api.arguments import keywords_checked
+from synth.errors import ArgumentError, UsageError, unknown
 from synth.model.collective import ALIASES, COLLECTIVES, Collective, canonical_name
 from synth.model.collective import collective as named_collective
+from synth.model.rational import Number, size_bytes
 from synth.model.registry import load, table
 from synth.model.topology import Topology
 
@@ -16,39 +20,178 @@ from synth.model.topology import Topology
 FILES = (".yaml", ".yml", ".json", ".xml", ".graphml", ".txt")
 
 
+class GraphLike(Protocol):
+    """A graph of networkx: Graph, DiGraph, MultiGraph or MultiDiGraph."""
+
+    @property
+    def nodes(self) -> Any:
+        """The nodes with their attributes."""
+        ...
+
+    @property
+    def edges(self) -> Any:
+        """The edges with their attributes."""
+        ...
+
+    def is_directed(self) -> bool:
+        """Return True if an edge leads one way."""
+        ...
+
+
+TopologyLike: TypeAlias = str | Path | Topology | GraphLike | Mapping[Any, Any]
+CollectiveLike: TypeAlias = str | Path | Collective | Mapping[str, Any]
+Pair: TypeAlias = tuple[int, int]
+
+
+@keywords_checked
 def topology(
-    spec: str | Path | Topology,
+    spec: TopologyLike | None = None,
     *,
     file: str | Path | None = None,
-    ranks: str | Sequence[int] | None = None,
-    without: Sequence[str] = (),
-    degrade: Sequence[str] = (),
+    ranks: str | Iterable[int] | None = None,
+    without: str | Iterable[str | Pair] = (),
+    degrade: str | Iterable[str] | Mapping[Pair, Number] = (),
     links: str | Path | None = None,
 ) -> Topology:
-    """A machine by name, file, dump or value, with the user's changes: an allocation, broken, slow or measured
-    links."""
+    """Return a machine, with changes where some are asked for.
+
+    Parameters
+    ----------
+    spec : a name (docs/topologies.md); the path of a topology file or of a machine's dump (docs/importing.md); a
+        `Topology`; a graph of networkx; or a mapping: that of a topology file, or of links, ``{(0, 1): 25}``.
+        The edges of a graph have `bandwidth` in GB/s (or `units`, of the graph's attribute `unit`; 1 GB/s where there
+        is neither), `latency` in µs and `kind`. An undirected edge is a link each way. Nodes whose attribute `switch`
+        is true are switches, the others ranks.
+    file : the path of a file, in place of `spec`.
+    ranks : the allocation: these ranks alone, in the order given; ``"0,2-5"`` or a list.
+    without : broken links, both ways: ``"0-3"`` or ``(0, 3)``, or several of them.
+    degrade : slow links and the factor of their bandwidth: ``"0-3:1/2"`` or ``{(0, 3): 0.5}``.
+    links : a CSV file of measured links.
+
+    Returns
+    -------
+    The machine. Its `notes` say what was assumed.
+
+    Raises
+    ------
+    UsageError for an unknown name, or a change that makes no sense; FormatError for a file, graph or mapping that is
+    malformed, with the place.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import synth
+    >>> synth.topology("dgx1", ranks=range(4), degrade={(0, 1): 0.5})
+    <Topology dgx1-v100 --degrade 0-1:1/2 --ranks 0,1,2,3: 4 ranks, 12 links>
+    >>> square = nx.cycle_graph(4)
+    >>> nx.set_edge_attributes(square, 12.5, "bandwidth")
+    >>> synth.topology(square)
+    <Topology graph: 4 ranks, 8 links>
+    """
     from synth.topologies import modify
 
-    if isinstance(spec, Topology) and file is None:
-        return modify.apply(spec, ranks=ranks, without=without, degrade=degrade, links=links)
-    base = _load(Path(file)) if file is not None else named_topology(spec)
-    return modify.apply(base, ranks=ranks, without=without, degrade=degrade, links=links)
+    if (spec is None) == (file is None):
+        raise UsageError("give one machine: a name, a file, a graph or a value")
+    base = named_topology(spec) if file is None else _load(Path(file))  # type: ignore[arg-type]
+    without = [without] if isinstance(without, str) else without
+    broken = [_pair(ends) for ends in without]
+    if isinstance(degrade, Mapping):
+        degrade = [f"{_pair(pair)}:{factor}" for pair, factor in degrade.items()]
+    slow = [degrade] if isinstance(degrade, str) else list(degrade)
+    allocated = ranks if ranks is None or isinstance(ranks, str) else integers(ranks, "ranks")
+    return modify.apply(base, ranks=allocated, without=broken, degrade=slow, links=links)
 
 
-def named_topology(spec: str | Path | Topology) -> Topology:
-    """A machine by name or file, or the value itself."""
+def _pair(ends: str | Pair) -> str:
+    if isinstance(ends, str):
+        return ends
+    try:
+        src, dst = ends
+        return f"{int(src)}-{int(dst)}"
+    except (TypeError, ValueError):
+        raise ArgumentError(f"expected a pair of ranks, such as (0, 3) or '0-3', found {ends!r}") from None
+
+
+def named_topology(spec: TopologyLike) -> Topology:
+    """Return the machine of a name, a file, a graph or a mapping, or the value itself.
+
+    Raises ArgumentError for a value of another type, and for a `Topology` with links that have no ends.
+    """
     from synth import topologies
 
     if isinstance(spec, Topology):
-        return spec
-    if (
-        isinstance(spec, Path)
-        or os.sep in str(spec)
-        or Path(str(spec)).is_file()
-        or Path(str(spec)).suffix.lower() in FILES
-    ):
-        return _load(Path(spec))
-    return topologies.topology(str(spec))
+        return _checked(spec)
+    if isinstance(spec, Mapping):
+        from synth.topologies.topology_files import from_mapping
+
+        return from_mapping(spec, "topology")
+    if isinstance(spec, str | Path):
+        text = str(spec)
+        if isinstance(spec, Path) or os.sep in text or Path(text).is_file() or Path(text).suffix.lower() in FILES:
+            return _load(Path(spec))
+        return topologies.topology(text)
+    if all(hasattr(spec, name) for name in ("nodes", "edges", "is_directed")):
+        from synth.topologies.graph_files import from_graph
+        from synth.topologies.topology_files import from_document
+
+        return from_document(from_graph(spec, "graph"), "graph", "graph")
+    raise ArgumentError(
+        f"a topology is a name, a path, a Topology, a graph of networkx or a mapping, not {_kind(spec)}: {spec!r:.60}"
+    )
+
+
+def _checked(machine: Topology) -> Topology:
+    """Return a machine whose links have ends. Raises ArgumentError; those of a `LinkTable` come from builders."""
+    ends = machine.ranks + len(machine.switches)
+    for link in machine.links if isinstance(machine.links, tuple) else ():
+        if not (0 <= link.src < ends and 0 <= link.dst < ends):
+            raise ArgumentError(
+                f"{machine.name}: the link {link.src}-{link.dst} leaves the machine, whose ends are 0 to {ends - 1}"
+            )
+    for limit in machine.limits:
+        if isinstance(limit.links, tuple) and any(not 0 <= i < len(machine.links) for i in limit.links):
+            raise ArgumentError(f"{machine.name}: the limit {limit.name!r} names a link that does not exist")
+    return machine
+
+
+def collective_or_name(given: CollectiveLike, ranks: int) -> str | Path | Collective:
+    """Return the collective of a mapping; a name, a path or a value as it is."""
+    return collective(given, ranks) if isinstance(given, Mapping) else given
+
+
+def _kind(value: object) -> str:
+    return f"the type {type(value).__name__}"
+
+
+def integers(values: object, what: str) -> list[int]:
+    """Return integers, NumPy's too, as a list of Python's: one, or several in their order, of a set in rising order.
+
+    Raises ArgumentError, in which `what` names them.
+    """
+    try:
+        if not isinstance(values, Iterable):
+            return [values.__index__()]  # type: ignore[attr-defined]
+        found = [value.__index__() for value in values]
+    except (TypeError, AttributeError):
+        raise ArgumentError(f"{what}: expected whole numbers, found {values!r:.60}") from None
+    return sorted(found) if isinstance(values, AbstractSet) else found
+
+
+def path_or_none(path: str | Path | None) -> Path | None:
+    """Return the path of a text; None for None."""
+    return None if path is None else Path(path)
+
+
+def size_in_bytes(value: object, what: str = "size") -> int:
+    """Return a size in bytes of a whole number, of any type, or of text such as ``"1MB"``. Raises ArgumentError."""
+    try:
+        if isinstance(value, str):
+            return size_bytes(value)
+        if isinstance(value, float) and value.is_integer():
+            return size_bytes(int(value))
+        return size_bytes(value.__index__())  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):
+        raise ArgumentError(f"{what}: expected bytes, such as 65536 or '64KB', found {value!r:.60}") from None
 
 
 def _load(path: Path) -> Topology:
@@ -57,21 +200,79 @@ def _load(path: Path) -> Topology:
     return importers.load(path)
 
 
+@keywords_checked
 def collective(
-    name: str | Path | Collective, ranks: int, roots: Sequence[int] = (), sizes: Sequence | None = None
+    name: CollectiveLike, ranks: int, roots: int | Iterable[int] = (), sizes: Sequence | None = None
 ) -> Collective:
-    """A collective by name, or from a file with pre, post and combining."""
+    """Return a collective over `ranks` ranks.
+
+    Parameters
+    ----------
+    name : a name (`synth list collectives`), the path of a file with pre, post and combining, the mapping of such a
+        file, or a `Collective`, which is checked.
+    ranks : the number of ranks.
+    roots : one root, by default 0, or the several of a multi-root collective.
+    sizes : chunks of each rank (allgatherv, reduce-scatterv), or of each pair of ranks (alltoallv).
+
+    Returns
+    -------
+    The collective: for each unit of data the ranks that hold it before and after.
+
+    Raises
+    ------
+    UsageError for an unknown name, or options that the collective does not take; FormatError for a file or mapping that
+    is malformed, with the place.
+
+    Examples
+    --------
+    >>> import synth
+    >>> synth.collective("broadcast", 8, roots=3)
+    <Collective broadcast from 3: 8 ranks, 1 unit>
+    >>> halo = {"name": "halo", "pre": {0: 0, 1: 1}, "post": {0: {1}, 1: {0, 2}}}
+    >>> synth.collective(halo, 3).post
+    (frozenset({1}), frozenset({0, 2}))
+    """
+    (ranks,) = integers(ranks, "ranks")
     if isinstance(name, Collective):
         if name.ranks != ranks:
             raise UsageError(f"{name.name} is over {name.ranks} ranks, the topology has {ranks}")
-        return name
+        return _checked_collective(name)
+    if isinstance(name, Mapping):
+        from synth.model.collective_files import from_mapping
+
+        return from_mapping(name, ranks)
+    if not isinstance(name, str | Path):
+        raise ArgumentError(
+            f"a collective is a name, a path, a Collective or a mapping, not {_kind(name)}: {name!r:.60}"
+        )
     if isinstance(name, Path) or Path(str(name)).suffix in (".yaml", ".yml", ".json"):
         from synth.model.collective_files import load
 
         return load(Path(name), ranks)
+    chosen = integers(roots, "roots")
     if canonical_name(str(name)) not in COLLECTIVES:
-        return _plugin(str(name), ranks, roots, sizes)
-    return named_collective(str(name), ranks, roots, sizes)
+        return _plugin(str(name), ranks, chosen, sizes)
+    return named_collective(str(name), ranks, chosen, sizes)
+
+
+def _checked_collective(task: Collective) -> Collective:
+    """Return a collective whose units are on its ranks. Raises ArgumentError; those with names come from builders."""
+    if task.name in COLLECTIVES:
+        return task
+    if not task.pre or len(task.pre) != len(task.post):
+        raise ArgumentError(
+            f"{task.name}: pre has {len(task.pre)} units and post {len(task.post)}; both list all units"
+        )
+    everyone = frozenset(range(task.ranks))
+    for unit, (before, after) in enumerate(zip(task.pre, task.post, strict=True)):
+        outside = sorted((before | after) - everyone)
+        if outside:
+            raise ArgumentError(
+                f"{task.name}: unit {unit} is on rank {outside[0]}; the ranks are 0 to {task.ranks - 1}"
+            )
+        if not before:
+            raise ArgumentError(f"{task.name}: unit {unit} is on no rank before")
+    return task
 
 
 def _plugin(name: str, ranks: int, roots: Sequence[int], sizes: Sequence | None) -> Collective:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from synth.api.inputs import CollectiveLike, TopologyLike, named_topology
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import named_topology
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
-from synth.model.topology import Network, Topology
+from synth.model.topology import Network
 
 
 class MulticastBounds(NamedTuple):
@@ -22,8 +21,8 @@ class MulticastBounds(NamedTuple):
 
 
 def multicast_bounds(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
+    topology: TopologyLike,
+    collective: CollectiveLike,
     *,
     roots: Sequence[int] = (),
     sizes: Sequence | None = None,

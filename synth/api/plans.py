@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.inputs import named_topology
+from synth.api.inputs import TopologyLike, named_topology
 from synth.api.programs import placed
 from synth.errors import UsageError
 from synth.export.request import ExportRequest
-from synth.model.topology import Network, Topology
+from synth.model.topology import Network
 from synth.model.tuning_plan import Plan
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def export_plan(
     *,
     runtime: str = ExportRequest.runtime,
     in_place: InPlace | None = ExportRequest.in_place,
-    topology: str | Path | Topology | None = ExportRequest.topology,
+    topology: TopologyLike | None = ExportRequest.topology,
     rank_map: Sequence[int] | None = ExportRequest.rank_map,
     assume_root: int | None = ExportRequest.assume_root,
     assume_nvlink: bool = ExportRequest.assume_nvlink,
@@ -51,8 +51,9 @@ def export_plan(
     The options are those of synth.export.request.ExportRequest. Raises SynthError where nothing of the plan can be
     exported, naming why.
     """
+    machine = None if topology is None else named_topology(topology)
     request = ExportRequest(
-        to, runtime, topology, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size
+        to, runtime, machine, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size
     )
     return export_request(source, request)
 

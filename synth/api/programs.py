@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import named_topology
 from synth.errors import SynthError, UsageError
 from synth.export.request import ExportRequest
 from synth.model.collective import Collective
@@ -101,6 +102,7 @@ def chosen_point(frontier: ParetoFrontier, point: int | StepCount | None, size: 
     return frontier.points[frontier.number_of(point) - 1]
 
 
+@keywords_checked
 def load_program(
     path: str | Path,
     *,
@@ -112,13 +114,33 @@ def load_program(
     instances: int = LoweringOptions.instances,
     in_place: InPlace | None = LoweringOptions.in_place,
 ) -> Program:
-    """Return the Program of any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a
-    frontier, lowered.
+    """Return the program in a file of any kind.
 
-    Schedules and frontiers at scale are taken as long as the schedule is small enough to write out.
+    Parameters
+    ----------
+    path : a Program as JSON or text, MSCCL-IR, a MSCCL++ plan; or a schedule or frontier, which is lowered. One at
+        scale is taken as long as the schedule is small enough to write out.
+    point : the number of a frontier's point, from 1. None: its only one.
+    collective, root : the collective of a foreign file that does not say it.
+    runtime : the runtime that MSCCL-IR's sizes are for, and schedules are lowered for. None: this project's executors.
+    protocol, instances, in_place : with which a schedule is lowered.
 
-    `collective`, `root`: what a foreign file computes where it does not say. `runtime`: what MSCCL-IR's sizes mean, and
-    what schedules are lowered for (default: this project's executors). Raises FormatError with the place.
+    Returns
+    -------
+    The `Program`: the instructions of each thread block of each rank.
+
+    Raises
+    ------
+    FormatError with the place for a file that cannot be read; UsageError for a frontier of several points where none is
+    chosen.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    >>> _ = synth.export_program(schedule, "msccl-xml").write("allgather.xml")
+    >>> synth.load_program("allgather.xml")
+    <Program allgather-ring:4-C2-S2-R3: allgather, 4 ranks, 36 instructions, Simple>
     """
     from synth.program.checked_lowering import MAX_SENDS
 
@@ -136,7 +158,7 @@ def lint(
     program: Program | str | Path,
     *,
     runtime: str | None = None,
-    collective: str | Path | Collective | None = None,
+    collective: CollectiveLike | None = None,
     roots: Sequence[int] = (),
     in_place: InPlace | None = None,
     point: int | StepCount | None = None,
@@ -164,6 +186,7 @@ def lint(
     return check(program, runtime, in_place)
 
 
+@keywords_checked
 def export_program(
     source: str | Path | ParetoFrontier | Schedule | Program,
     to: str = ExportRequest.to,
@@ -174,27 +197,65 @@ def export_program(
     protocol: str | None = ExportRequest.protocol,
     instances: int | None = ExportRequest.instances,
     in_place: InPlace | None = ExportRequest.in_place,
-    topology: str | Path | Topology | None = ExportRequest.topology,
+    topology: TopologyLike | None = ExportRequest.topology,
     rank_map: Sequence[int] | None = ExportRequest.rank_map,
     assume_root: int | None = ExportRequest.assume_root,
     assume_nvlink: bool = ExportRequest.assume_nvlink,
     assume_one_node: bool = ExportRequest.assume_one_node,
-    sizes: Sequence[int] = ExportRequest.sizes,
+    sizes: Iterable[int | str] = ExportRequest.sizes,
     element: int = ExportRequest.element,
-    min_size: int = ExportRequest.min_size,
-    max_size: int | None = ExportRequest.max_size,
-    size: int | None = ExportRequest.size,
-    collective: str | Path | Collective | None = ExportRequest.collective,
+    min_size: int | str = ExportRequest.min_size,
+    max_size: int | str | None = ExportRequest.max_size,
+    size: int | str | None = ExportRequest.size,
+    collective: CollectiveLike | None = ExportRequest.collective,
     root: int | None = ExportRequest.root,
 ) -> ExportResult:
-    """The file of one program in the format `to`, or with `every` a folder of all points of a frontier.
+    """Return the file of a program for another runtime, or a folder of all points of a frontier.
 
-    The options are those of synth.export.request.ExportRequest. Kinds of links are taken from the machine, and links
-    that the schedule uses must exist. Raises SynthError naming what the runtime cannot take.
+    Parameters
+    ----------
+    source : a frontier, schedule or program, or a file of one.
+    to : the format (`synth list exporters`).
+    runtime : one of the format's runtimes. "": the first of them.
+    point : the number of a frontier's point, from 1. None: the best at `size`.
+    every : all points of a frontier.
+    protocol, instances : with which a schedule is lowered. None: the exporter's choice.
+    in_place : the calls that it is for. None: both where that can be.
+    topology : the machine that it is for, from which kinds of links are taken. None: the one that the schedule names,
+        if its links are the same.
+    rank_map : the machine's rank of each rank of the schedule. None: the labels of an allocation, or a match.
+    assume_root : every call of the job has this root.
+    assume_nvlink, assume_one_node : all links are NVLink; all ranks are in one box.
+    sizes, element : bytes at which points are judged, and of an element of data.
+    min_size, max_size : the bytes for which the runtime uses the file.
+    size : the bytes at which the best point is chosen.
+    collective, root : of a file that does not say them.
+
+    Returns
+    -------
+    The texts of the files, with `remarks` on their sizes and limits; `write(path)` writes them.
+
+    Raises
+    ------
+    SynthError naming the limit of the runtime that the program exceeds; UsageError for an unknown format or links that
+    the machine does not have.
+
+    Examples
+    --------
+    >>> import synth
+    >>> made = synth.export_program(synth.frontier("ring:4", "allgather"), "msccl-xml")
+    >>> made.text.splitlines()[0][:50]
+    '<algo name="allgather-ring:4-C2-S2-R3" proto="Simp'
     """
+    machine = None if topology is None else named_topology(topology)
+    placing = None if rank_map is None else integers(rank_map, "rank_map")
+    judged = tuple(size_in_bytes(one, "sizes") for one in sizes)
+    least = size_in_bytes(min_size, "min_size") if min_size else 0
+    greatest = None if max_size is None else size_in_bytes(max_size, "max_size")
+    bytes_of_call = None if size is None else size_in_bytes(size)
     request = ExportRequest(
-        to, runtime, topology, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size,
-        point, every, protocol, instances, sizes, element, size, collective, root,
+        to, runtime, machine, placing, in_place, assume_root, assume_nvlink, assume_one_node, least, greatest, point,
+        every, protocol, instances, judged, element, bytes_of_call, collective, root,
     )  # fmt: skip
     return export_request(source, request)
 
@@ -235,7 +296,7 @@ def _source(
     if not isinstance(source, str | Path):
         return source
     task, root = request.collective, request.root
-    if isinstance(task, str | Path):
+    if isinstance(task, str | Path | Mapping):
         task = task_of(task, load_program(source).ranks, () if root is None else (root,))
     return read(Path(source), task, root)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from synth.api.inputs import CollectiveLike, TopologyLike, named_topology
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import named_topology
 from synth.api.scale import unreachable
 from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
 from synth.model.rational import show
-from synth.model.topology import Topology
 
 SCHEMA = "synth.infeasible/1"
 # Ranks up to which every unit of a collective is written out beside the proof.
@@ -19,8 +17,8 @@ LISTED = 256
 
 
 def infeasible_document(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
+    topology: TopologyLike,
+    collective: CollectiveLike,
     error: InfeasibleError,
     *,
     roots: Sequence[int] = (),

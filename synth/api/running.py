@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point, lowered, read
 from synth.errors import TooManySendsError, UsageError
-from synth.model.collective import Collective
 from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.schedule import Schedule
-from synth.model.topology import Network, Topology
+from synth.model.topology import Network
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.run_request import RunRequest
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 def baseline(
     name: str,
-    topology: str | Path | Topology | Network,
-    collective: str | Path | Collective,
+    topology: TopologyLike | Network,
+    collective: CollectiveLike,
     *,
     roots: Sequence[int] = (),
     pieces: int | None = None,
@@ -61,6 +61,7 @@ def baseline(
     return made
 
 
+@keywords_checked
 def run(
     program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any = None,
@@ -68,13 +69,13 @@ def run(
     *,
     outputs: Any = None,
     stream: Any = None,
-    size: int | None = RunRequest.size,
+    size: int | str | None = RunRequest.size,
     dtype: str = RunRequest.dtype,
     op: str = RunRequest.op,
     in_place: bool = RunRequest.in_place,
-    topology: str | Path | Topology | None = RunRequest.topology,
-    collective: str | Path | Collective | None = RunRequest.collective,
-    roots: Sequence[int] = RunRequest.roots,
+    topology: TopologyLike | None = RunRequest.topology,
+    collective: CollectiveLike | None = RunRequest.collective,
+    roots: int | Iterable[int] = RunRequest.roots,
     point: int | StepCount | None = RunRequest.point,
     runtime: str | None = RunRequest.runtime,
     protocol: str | None = RunRequest.protocol,
@@ -86,19 +87,48 @@ def run(
 ) -> RunResult:
     """Run a program once and compare every element of every output with the definition of its collective.
 
-    `arrays`: the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack
-    (their type and size count), else random ones. `outputs`: the same for the results, which are then put there too.
-    Arrays in a GPU's memory are worked on where they are, on the caller's `stream` (their library's current one unless
-    given); `prepare` launches again without looking at them. `options` are the executor's: for reference depth, part,
-    local, delays, trace. The others are those of synth.runtime.run_request.RunRequest. A schedule, or a point of a
-    frontier, is lowered first and brings its network; anything else takes times from `topology`, if given.
+    Parameters
+    ----------
+    program : a program, or a schedule or frontier, which is lowered first; or a file of one.
+    arrays : the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack;
+        their type and size count. None: random ones. Arrays in a GPU's memory are worked on where they are.
+    executor : a name (`synth list executors`).
+    outputs : arrays for the results.
+    stream : the caller's stream on a GPU. None: the current one of the arrays' library.
+    size : bytes as nccl-tests counts them. None: 1 MiB, or the next size that divides.
+    dtype, op : the type of the elements, and the reduction: sum, prod, min, max or avg.
+    in_place : input and output are one buffer, as in NCCL.
+    topology : the machine whose links give the times. None: the network that a schedule brings.
+    collective, roots : the collective of a file that does not say it.
+    point : the number of a frontier's point, from 1. None: the best at `size`.
+    runtime : the runtime that a schedule is lowered for. None: this project's executors.
+    protocol, instances : with which a schedule is lowered.
+    seed : of the random inputs.
+    data : move and compare data. False: only the time.
+    bound : compute the certified lower bound on the time.
+    options : the executor's; for reference depth, part, local, delays, trace and per_send.
 
-    Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
-    cycle), SynthError for a size that does not divide.
+    Returns
+    -------
+    The checked `outputs`, picoseconds, bandwidths and the certified bound.
+
+    Raises
+    ------
+    VerificationError where an output is wrong or something is read before it is written; DeadlockError with its cycle;
+    SynthError for a size that does not divide.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    >>> done = synth.run(schedule, size="1MB")
+    >>> done.checked.elements, done.execution.picoseconds
+    (1048576, 395216000)
     """
     request = RunRequest(
-        executor, size, dtype, op, in_place, topology, collective, roots, point, runtime, protocol, instances, seed,
-        data, bound, options,
+        executor, None if size is None else size_in_bytes(size), dtype, op, in_place,
+        None if topology is None else named_topology(topology), collective,
+        integers(roots, "roots"), point, runtime, protocol, instances, seed, data, bound, options,
     )  # fmt: skip
     return run_request(program, request, arrays, outputs, stream)
 
@@ -135,6 +165,7 @@ def _call(program: object, request: RunRequest) -> Call:
     return Call(found, network if machine is None else machine.network(), request)
 
 
+@keywords_checked
 def prepare(
     program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any,
@@ -144,26 +175,47 @@ def prepare(
     op: str = RunRequest.op,
     in_place: bool = RunRequest.in_place,
     point: int | StepCount | None = RunRequest.point,
-    collective: str | Path | Collective | None = RunRequest.collective,
-    roots: Sequence[int] = RunRequest.roots,
+    collective: CollectiveLike | None = RunRequest.collective,
+    roots: int | Iterable[int] = RunRequest.roots,
     protocol: str | None = RunRequest.protocol,
     instances: int = RunRequest.instances,
     **options: object,
 ) -> Prepared:
     """Compile a program for the caller's `arrays` and `outputs`, and allocate its buffers.
 
-    `launch(stream)` of the result neither allocates nor waits, and a CUDA graph may capture it. `finish()` waits, and
+    Parameters
+    ----------
+    program : as in `synth.run`.
+    arrays, outputs : the inputs and results by rank, of NumPy, CuPy, torch or anything with DLPack.
+    executor : cuda; or host, whose launches wait for their end.
+    op, in_place, point, collective, roots, protocol, instances : as in `synth.run`.
+    options : the executor's.
+
+    Returns
+    -------
+    A `Prepared`: `launch(stream)` neither allocates nor waits, and a CUDA graph may capture it; `finish()` waits, and
     raises DeadlockError. The outputs are not compared with the definition.
 
-    Arrays and the other options are those of `run`; of executors cuda, and host, whose launches wait for their end.
-    Raises UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to
-    its elements.
+    Raises
+    ------
+    UsageError where an array is of another size, type or device, not contiguous or not aligned to its elements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import synth
+    >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    >>> inputs = [np.full(4, rank, np.float32) for rank in range(4)]
+    >>> outputs = [np.zeros(16, np.float32) for _ in range(4)]
+    >>> launched = synth.prepare(schedule, inputs, outputs, "host")  # doctest: +SKIP
+    >>> launched.launch()  # doctest: +SKIP
+    >>> launched.finish()  # doctest: +SKIP
     """
     from synth.runtime import prepared_launch
 
     request = RunRequest(
-        executor, op=op, in_place=in_place, point=point, collective=collective, roots=roots, protocol=protocol,
-        instances=instances, options=options,
+        executor, op=op, in_place=in_place, point=point, collective=collective, roots=integers(roots, "roots"),
+        protocol=protocol, instances=instances, options=options,
     )  # fmt: skip
     return prepared_launch.prepare(_call(program, request), arrays, outputs)
 
@@ -175,8 +227,8 @@ def bench(
     *,
     point: int | StepCount | None = None,
     baselines: Sequence[str] = (),
-    topology: str | Path | Topology | None = None,
-    collective: str | Path | Collective | None = None,
+    topology: TopologyLike | None = None,
+    collective: CollectiveLike | None = None,
     roots: Sequence[int] = (),
     protocol: str = "Simple",
     instances: int = 1,
@@ -328,7 +380,7 @@ def trace(done: RunResult) -> str:
 
 
 def _opened(
-    given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
+    given: object, runtime: str | None, collective: CollectiveLike | None, roots: Sequence[int]
 ) -> Program | Schedule | ParetoFrontier:
     """Return the program, schedule or frontier to run; read it where a file is given.
 

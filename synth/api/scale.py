@@ -3,19 +3,27 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import (
+    CollectiveLike,
+    TopologyLike,
+    collective_or_name,
+    integers,
+    named_topology,
+    size_in_bytes,
+)
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import named_topology
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
 from synth.frontiers.engine_choice import engine_of, flow_collective, with_machine_names
 from synth.model import collective as named
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
-from synth.model.rational import counted, size_bytes
+from synth.model.rational import counted
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
@@ -35,8 +43,8 @@ WRITTEN = 256
 
 
 def scale_bound(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
+    topology: TopologyLike,
+    collective: CollectiveLike,
     *,
     roots: Sequence[int] = (),
     engine: str = "flow",
@@ -50,6 +58,7 @@ def scale_bound(
     from synth.scale.search import bound as flow_bound
 
     machine = named_topology(topology)
+    roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
     if engine_of(engine, machine, collective) == "exact":
         return None
     name, root = flow_collective(machine, collective, roots)
@@ -59,32 +68,48 @@ def scale_bound(
         raise with_machine_names(error, machine) from None
 
 
+@keywords_checked
 def time_bound(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
-    size: int | str | Sequence[int | str],
+    topology: TopologyLike,
+    collective: CollectiveLike,
+    size: int | str | Iterable[int | str],
     *,
-    roots: Sequence[int] = (),
+    roots: int | Iterable[int] = (),
     sizes: Sequence | None = None,
     rates: bool | None = True,
     time_limit: float | None = None,
 ) -> TimeBound:
     """Return certified lower bounds in time: no program on the machine, with whatever messages, is faster.
 
-    `size`: bytes, or a text such as "1MB", or several of them; size is that of nccl-tests, 1 KB = 1024 bytes. `sizes`:
-    chunk counts of allgatherv and the like. Without `rates` bounds come from single cuts alone, in less
-    time (None: above 64 ranks). After
-    `time_limit` seconds the search for the greatest rate of a large machine ends. Raises InfeasibleError where data
-    cannot reach a rank.
+    Parameters
+    ----------
+    topology, collective, roots, sizes : as in `synth.frontier`.
+    size : bytes, or a text such as "1MB", or several of them; nccl-tests' size, 1 KB = 1024 bytes.
+    rates : use the greatest rate of the machine. False: single cuts alone, in less time. None: above 64 ranks.
+    time_limit : wall seconds of the search for the greatest rate of a large machine. None: no limit.
+
+    Returns
+    -------
+    For each size the µs that no program can beat, the reason in words, and the certificate.
+
+    Raises
+    ------
+    InfeasibleError where data cannot reach a rank; UsageError for an unknown name or what is no size.
+
+    Examples
+    --------
+    >>> import synth
+    >>> for row in synth.time_bound("dgx1", "allgather", ["1KB", "1MB"]).rows:
+    ...     print(row.size, float(row.microseconds))
+    1024 1.40256
+    1048576 6.816693333333333
     """
     from synth.scale.time_bound import time_bound as bound_of
 
     machine = named_topology(topology)
-    requested = [size] if isinstance(size, int | str) else list(size)
-    try:
-        in_bytes = [size_bytes(one) for one in requested]
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
+    several = size if isinstance(size, Iterable) and not isinstance(size, str) else [size]
+    in_bytes = [size_in_bytes(one) for one in several]
     by_name = isinstance(collective, str) and sizes is None and machine.ranks > WRITTEN
     if by_name and named.canonical_name(str(collective)) in named.COLLECTIVES:
         name, root = flow_collective(machine, collective, roots)
@@ -98,7 +123,7 @@ def time_bound(
 
 
 def explain(
-    topology: str | Path | Topology, collective: str | Path | Collective, *, time_limit: float | None = None,
+    topology: TopologyLike, collective: CollectiveLike, *, time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Explanation:  # fmt: skip
     """Compare the optimal rate of a collective with rings and double binary trees on the same links.
@@ -153,7 +178,7 @@ def _with_multicast(found: Explanation, machine: Topology, task: Collective) -> 
     return replace(found, rates=(*found.rates, rate))
 
 
-def unreachable(topology: str | Path | Topology, collective: Collective) -> tuple[Network, dict] | None:
+def unreachable(topology: TopologyLike, collective: Collective) -> tuple[Network, dict] | None:
     """The proof that some rank cannot be reached over the links that carry anything, and the network it speaks of;
     None: there is none."""
     try:
@@ -185,7 +210,7 @@ class FewerAllocations(UndecidedError):
 
 
 def allocations(
-    topology: str | Path | Topology,
+    topology: TopologyLike,
     names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
     sizes: Sequence[int] | None = None,
     *,
@@ -217,7 +242,7 @@ def allocations(
 
 
 def groups(
-    topology: str | Path | Topology,
+    topology: TopologyLike,
     given: str | Path | Sequence[Group],
     *,
     chunks: int | None = None,

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import (
+    CollectiveLike,
+    TopologyLike,
+    collective_or_name,
+    integers,
+    named_topology,
+    path_or_none,
+    workers,
+)
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import named_topology, workers
 from synth.errors import InfeasibleError, UndecidedError, UsageError
-from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
@@ -47,11 +55,12 @@ class BoundsInterrupted(KeyboardInterrupt):
         self.found = found
 
 
+@keywords_checked
 def frontier(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
+    topology: TopologyLike,
+    collective: CollectiveLike,
     *,
-    roots: Sequence[int] = (),
+    roots: int | Iterable[int] = (),
     sizes: Sequence | None = None,
     max_steps: int | None = Options.max_steps,
     max_chunks: int | None = Options.max_chunks,
@@ -65,33 +74,60 @@ def frontier(
     seed: int = Options.seed,
     deterministic: bool = Options.deterministic,
     same_bits: bool = Options.same_bits,
-    proof: Path | None = Options.proof,
+    proof: str | Path | None = Options.proof,
     fresh: bool = False,
-    log: Path | None = None,
+    log: str | Path | None = None,
     cross_check: bool = False,
     on_event: Listener | None = None,
     engine: str = "auto",
     multicast: bool = True,
 ) -> Frontier | ScaleFrontier:
-    """The Pareto frontier between steps and rounds per chunk, each point with its proof.
+    """Return the Pareto frontier between steps and rounds per chunk, each point with its proof.
 
-    With `multicast` the frontier of schedules in which the machine's switches multicast and reduce stands beside it, in
-    its attribute `multicast`, where a switch has ports for all ranks, or for those of a box and the collective is
-    allreduce, broadcast or reduce (`synth.frontiers.multicast`).
+    Parameters
+    ----------
+    topology : the machine: a name, a path, a `Topology`, a graph of networkx or a mapping, as `synth.topology` takes.
+    collective : a name, a path, a `Collective` or a mapping, as `synth.collective` takes.
+    roots, sizes : of the collective, as in `synth.collective`.
+    max_steps, max_chunks : no schedule of more steps, or of more chunks, is sought.
+    max_extra_rounds : SCCL's k: schedules of S steps take at most S + k rounds.
+    extra_memory : chunks that a rank may relay, by SCCL's encoding alone. This and `max_extra_rounds` are for
+        collectives that copy and their reversals.
+    encoding, solver : names (`synth list encodings`), or "auto".
+    sweep : "guided" by bounds, or "blind".
+    time_limit : wall seconds for everything. None: the default effort. A limit that is reached is no error.
+    jobs : processes of a search. None: one for each core, at most 8.
+    seed, deterministic : of the searches; with `deterministic` the result does not depend on their speed.
+    same_bits : sums end with the same bits on all ranks.
+    proof : a folder for proofs of solvers.
+    fresh : begin anew, whatever `log` holds.
+    log : the file that the same call continues from. None: a file in the cache directory.
+    cross_check : ask z3 the deciding questions again.
+    on_event : called with each event of the search.
+    engine : "exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (alltoall: 40), below it
+        exact synthesis with the points of flow methods where these improve on it.
+    multicast : compute `Frontier.multicast` too: the frontier of schedules in which the machine's switches multicast
+        and reduce, where a switch has ports for all ranks, or for those of a box and the collective is allreduce,
+        broadcast or reduce.
 
-    `engine`: "exact" synthesis, "flow" methods (for any size: a `ScaleFrontier`, every point with its certified gap),
-    or "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below
-    exact synthesis with the points of flow methods where these improve on it (`Point.construction` says so).
+    Returns
+    -------
+    A `Frontier`, or of flow methods a `ScaleFrontier`, every point with its certified gap. Intervals that the limits
+    left undecided are in `open` or `unfinished`. `Frontier.answers` says which solver answered what.
 
-    `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank
-    may relay, by SCCL's encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3
-    is asked the deciding questions again (`synth.pareto.cross_check`). `Frontier.answers` says which solver answered
-    what.
+    Raises
+    ------
+    InfeasibleError where no schedule exists; SweepInterrupted, with the partial `frontier`, on Ctrl-C; UsageError for
+    an unknown name or options that do not go together.
 
-    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or
-    `ScaleFrontier.unfinished`. It is one for all engines (`synth.frontiers.engine_choice.synthesize`). Raises
-    InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
-    continues from `log` (default: a file in the cache directory) unless `fresh`.
+    Examples
+    --------
+    >>> import synth
+    >>> found = synth.frontier("ring:4", "allgather")
+    >>> found
+    <Frontier of allgather on ring:4: 2: 3/2; complete>
+    >>> found.best("1MB").schedule
+    <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.frontiers import engine_choice
     from synth.frontiers.multicast import MOST_RANKS, with_multicast
@@ -99,6 +135,8 @@ def frontier(
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
+    roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
+    proof, log = path_or_none(proof), path_or_none(log)
     if engine_choice.engine_of(engine, machine, collective) == "flow":
         own = {
             "encoding": encoding != "auto",
@@ -165,14 +203,15 @@ def _flow(
     return found.within(most, chunks)
 
 
+@keywords_checked
 def solve(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
+    topology: TopologyLike,
+    collective: CollectiveLike,
     chunks: int,
     steps: int,
     rounds: int,
     *,
-    roots: Sequence[int] = (),
+    roots: int | Iterable[int] = (),
     sizes: Sequence | None = None,
     encoding: str = "auto",
     solver: str = "auto",
@@ -180,17 +219,43 @@ def solve(
     jobs: int | None = None,
     seed: int = 0,
     deterministic: bool = False,
-    proof: Path | None = None,
+    proof: str | Path | None = None,
     extra_memory: int | None = None,
     pipeline: int | None = None,
     on_event: Listener | None = None,
 ) -> Verdict:
-    """Decide whether a schedule with C = `chunks` per unit, S = `steps` and R = `rounds` exists.
+    """Decide if a schedule with so many chunks, steps and rounds exists.
 
-    Returns Sat with a replayed schedule, Unsat (proved), or Unknown with the reason. With encoding "auto" lower bounds
-    come first, and Unsat then names the bound. Allreduce, scan and other combining collectives that are no time
-    reversal of a non-combining one have engines of their own, so they take "auto" only. `extra_memory` (chunks that a
-    rank may relay) and `pipeline` (a new run starts every so many steps, with one round each) select SCCL's encoding.
+    Parameters
+    ----------
+    topology, collective, roots, sizes : as in `synth.frontier`.
+    chunks : C, the chunks of each unit of data.
+    steps : S.
+    rounds : R, of all steps together.
+    encoding : a name (`synth list encodings`). With "auto" lower bounds come first. Allreduce, scan and other combining
+        collectives that are no time reversal of one that copies have engines of their own, and take "auto" only.
+    solver : a name (`synth list solvers`), or "auto".
+    time_limit : wall seconds. None: no limit.
+    jobs, seed, deterministic, on_event : as in `synth.frontier`.
+    proof : a folder for the proof that there is no schedule.
+    extra_memory : chunks that a rank may relay, by SCCL's encoding.
+    pipeline : a new run starts every so many steps, with one round each, by SCCL's encoding.
+
+    Returns
+    -------
+    `Sat` with a replayed schedule, `Unsat` (proved) with the reason, or `Unknown` with the reason.
+
+    Raises
+    ------
+    UsageError for an unknown name, numbers below 1, or options that do not go together.
+
+    Examples
+    --------
+    >>> import synth
+    >>> synth.solve("ring:4", "allgather", chunks=2, steps=2, rounds=3).schedule
+    <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
+    >>> synth.solve("ring:4", "allgather", chunks=2, steps=2, rounds=2).reason
+    'C=2 in 2 steps needs at least 3 rounds, by a cut certificate'
     """
     from synth.checker.documents import refutation
     from synth.checker.schedule import replay as verify
@@ -200,6 +265,8 @@ def solve(
     from synth.pareto.portfolio import portfolio
     from synth.solvers.processes.pool import stop
 
+    proof = path_or_none(proof)
+    chunks, steps, rounds = integers((chunks, steps, rounds), "chunks, steps and rounds")
     if min(chunks, steps, rounds) < 1 or rounds < steps:
         raise UsageError(
             f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S"
@@ -252,24 +319,45 @@ def solve(
     return verdict
 
 
+@keywords_checked
 def bound(
-    topology: str | Path | Topology,
-    collective: str | Path | Collective,
+    topology: TopologyLike,
+    collective: CollectiveLike,
     *,
-    roots: Sequence[int] = (),
+    roots: int | Iterable[int] = (),
     sizes: Sequence | None = None,
     max_steps: int | None = None,
     time_limit: float | None = None,
     on_event: Listener | None = None,
 ) -> list[tuple[int | None, LowerBound]]:
-    """Return the lower bounds, each with its certificate, as pairs (S, bound).
+    """Return the lower bounds, each with its certificate, without looking for schedules.
 
-    S is 0 for the bound on the number of steps, a number of steps for the bound on R/C there, and None for the bound on
-    R/C at any number of steps. The list ends with the first S whose bound equals the last kind, or at `max_steps`. On
-    more than 8 ranks, and under a time limit, a quick bound comes first, which `on_event` announces. Without a limit,
-    bounds on sums that differ from rank to rank are searched for `BOUND_EFFORT` seconds on more than 16 ranks. Raises
-    InfeasibleError, FewerBounds with the bounds so far after `time_limit` seconds, and BoundsInterrupted with them on
-    Ctrl-C.
+    Parameters
+    ----------
+    topology, collective, roots, sizes : as in `synth.frontier`.
+    max_steps : the last number of steps for which there is a bound. None: the first whose bound is that for any number.
+    time_limit : wall seconds. None: no limit, but `BOUND_EFFORT` seconds for bounds on sums that differ from rank to
+        rank, on more than 16 ranks.
+    on_event : called with the quick bound that comes first on more than 8 ranks and under a time limit.
+
+    Returns
+    -------
+    Pairs (S, bound): S is 0 for the bound on the number of steps, a number of steps for the bound on R/C there, and
+    None for the bound on R/C at any number of steps.
+
+    Raises
+    ------
+    InfeasibleError where no schedule exists; FewerBounds, with the bounds so far in `found`, after `time_limit`
+    seconds; BoundsInterrupted, with the same, on Ctrl-C.
+
+    Examples
+    --------
+    >>> import synth
+    >>> for steps, least in synth.bound("ring:4", "allgather"):
+    ...     print(steps, least.value, least.certificate["kind"])
+    0 2 distance
+    2 3/2 deadline-cuts
+    None 3/2 static-cuts
     """
     from synth import bounds
     from synth.bounds import single_chunk

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from synth.api.inputs import named_topology
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
 from synth.api.programs import placed
 from synth.api.running import baseline
 from synth.api.tuning_inputs import (
@@ -56,10 +57,11 @@ REFERENCE_PROTOCOLS = (
 )
 
 
+@keywords_checked
 def tune(
-    topology: str | Path | Topology | None = TuningRequest.topology,
+    topology: TopologyLike | None = TuningRequest.topology,
     collective: str | Sequence[str] = TuningRequest.collective,
-    sizes: Sequence[int] = TuningRequest.sizes,
+    sizes: Iterable[int | str] = TuningRequest.sizes,
     *,
     frontiers: Sequence[ParetoFrontier | str | Path] = TuningRequest.frontiers,
     measured: Sequence[str | Path | dict] = TuningRequest.measured,
@@ -79,17 +81,56 @@ def tune(
     jobs: int | None = TuningRequest.jobs,
     on_event: Listener | None = None,
 ) -> Plan:
-    """Choose the algorithm for each message size, and return the choices as a Plan.
+    """Choose the algorithm for each message size.
 
     Candidates are every point of the frontiers in every protocol and number of instances; ring, tree, direct and other
     `baselines`; the algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the
-    same model. Without measurements and logs the cost model decides. The options are those of
-    synth.catalog.tuner.request.TuningRequest; `per_send` may be text such as ``0.3us``.
+    same model.
 
-    Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
+    Parameters
+    ----------
+    topology : the machine, as `synth.topology` takes it. None: that of the frontiers, or of the measurements.
+    collective : the name of one collective, or of several. (): those of the frontiers and the measurements.
+    sizes : bytes, or texts such as "1MB", at which candidates are compared, as nccl-tests counts.
+    frontiers : values or files. (): those that `catalog` keeps for the machine, else synthesized ones.
+    measured : documents that `synth bench` wrote, or files of them. Without these and logs the cost model decides.
+    catalog : a database whose frontiers and measurements of this machine count too.
+    logs : (backend, file) of nccl-tests' or OSU's output.
+    baselines : names of known algorithms to choose from beside ring, tree and direct.
+    root : of rooted collectives. None: rank 0, or that of the frontiers.
+    protocols, instances : with which schedules are tried. (): those that were measured, or that the model knows.
+    per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
+    tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times,
+        none of predicted ones.
+    dtype : the type of the elements.
+    in_place : judge by the times of calls in place.
+    ranks : of logs that do not say it, where there is no machine.
+    dividing : synthesize schedules, too, whose chunks divide every size. None: where there is a `topology`.
+    time_limit : wall seconds for everything. None: the default effort.
+    jobs : processes of a synthesis. None: one for each core.
+    on_event : called with each event of the search.
+
+    Returns
+    -------
+    The `Plan`: an algorithm for each range of sizes, with predicted or measured times and losses.
+
+    Raises
+    ------
+    UsageError for an unknown name; FormatError with file and place; SynthError where nothing says how long anything
+    takes.
+
+    Examples
+    --------
+    >>> import synth
+    >>> found = synth.frontier("ring:4", "allgather")
+    >>> plan = synth.tune(frontiers=[found], sizes=["1KB", "1MB"])
+    >>> [table.collective for table in plan.tables]
+    ['allgather']
     """
+    machine = None if topology is None else named_topology(topology)
+    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     request = TuningRequest(
-        topology, collective, tuple(sizes), frontiers, measured, catalog, logs, baselines, root, protocols, instances,
+        machine, collective, judged, frontiers, measured, catalog, logs, baselines, root, protocols, instances,
         MessageCost.of(per_send), tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from synth.errors import SynthError, TooManySendsError, UsageError, VerificationError
 from synth.export import EXPORTERS, point_choice, rank_map
@@ -14,7 +15,9 @@ from synth.export import folder_notes as notes
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
+from synth.model.documents import whole_file
 from synth.model.frontier import ParetoFrontier, Point
+from synth.model.rational import counted
 from synth.model.registry import find
 from synth.model.schedule import Schedule
 from synth.program import checked_lowering
@@ -44,6 +47,31 @@ class ExportResult:
     remarks: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     notes: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {counted(len(self.files), f'{self.suffix} file')}>"
+
+    @property
+    def text(self) -> str:
+        """The text of the only file. Raises UsageError where there are several."""
+        if len(self.files) > 1:
+            raise UsageError(f"the export has {len(self.files)} files; `files` has their names and texts")
+        return "".join(text for _, text in self.files)
+
+    def write(self, path: str | Path) -> list[Path]:
+        """Write the files, and return their paths. Raises SynthError where one cannot be written.
+
+        `path` is the file, beside which the second of two kinds of call goes; or the folder of files with full names.
+        """
+        path, full_names = Path(path), any(name and not name.startswith("-") for name, _ in self.files)
+        if full_names:
+            path.mkdir(parents=True, exist_ok=True)
+        written = []
+        for name, text in self.files:
+            target = path / name if full_names else path.with_name(path.stem + name + path.suffix)
+            whole_file.write(target, text)
+            written.append(target)
+        return written
 
 
 def export_point(source: ParetoFrontier | Schedule | Program, target: Target) -> ExportResult:

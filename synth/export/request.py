@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from synth.model.collective import Collective
 from synth.model.frontier import StepCount
@@ -111,7 +112,7 @@ class ExportRequest:
     sizes: Sequence[int] = ()
     element: int = 4
     size: int | None = None
-    collective: str | Path | Collective | None = None
+    collective: str | Path | Collective | Mapping[str, Any] | None = None
     root: int | None = None
 
 

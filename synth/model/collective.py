@@ -10,21 +10,60 @@ every contribution, or with ``wants[u][rank]`` where that is given (scan).
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeAlias
 
 from synth.errors import UsageError, unknown
 from synth.model.rational import printable
 
 MAX_UNITS = 1 << 20
 
+Ranks: TypeAlias = int | Iterable[int]
+# The contributions that each rank wants of a unit: a mapping, or (rank, contributions) by rank.
+Wants: TypeAlias = Mapping[int, Ranks] | Iterable[tuple[int, Ranks]]
+
+
+def rank_set(ranks: Ranks) -> frozenset[int]:
+    """Return a rank, or several, as a set of Python's integers. Raises TypeError for anything else."""
+    if type(ranks) is frozenset:
+        return ranks
+    return frozenset(map(operator.index, ranks)) if isinstance(ranks, Iterable) else frozenset([operator.index(ranks)])
+
+
+def _sums(wants: Wants) -> tuple[tuple[int, frozenset[int]], ...]:
+    rows: Iterable[tuple[int, Ranks]] = sorted(wants.items()) if isinstance(wants, Mapping) else wants  # type: ignore
+    return tuple((operator.index(rank), rank_set(contributions)) for rank, contributions in rows)
+
 
 @dataclass(frozen=True)
 class Collective:
-    """`pre[u]`, `post[u]`: the ranks that hold, and must end with, unit u. `roots` is () where there is none."""
+    """A collective: where each unit of data is before and after. `synth.collective` makes those with names.
+
+    Parameters
+    ----------
+    name : of an own collective: none of a built-in one.
+    ranks : the number of ranks.
+    pre : ``pre[u]`` are the ranks that hold unit u before; a rank, or a set or list of ranks. Where sums are made, the
+        ranks that contribute to it.
+    post : ``post[u]`` are the ranks that must end with unit u, or with its sum.
+    combining : True where the contributions of a unit are summed.
+    roots : the roots; () where there are none.
+    wants : for partial sums: ``wants[u]`` maps each rank of ``post[u]`` to the contributions that it must end with.
+
+    Examples
+    --------
+    Each rank's data to the next one:
+
+    >>> import synth
+    >>> shift = synth.Collective("shift", 4, [0, 1, 2, 3], [1, 2, 3, 0])
+    >>> synth.frontier("ring:4", shift, max_steps=1)
+    <Frontier of shift on ring:4: 1: 1; complete to 1 steps>
+    """
 
     name: str
     ranks: int
@@ -33,6 +72,19 @@ class Collective:
     combining: bool = False
     roots: tuple[int, ...] = ()
     wants: tuple[tuple[tuple[int, frozenset[int]], ...], ...] | None = field(default=None)
+
+    def __init__(
+        self, name: str, ranks: int, pre: Iterable[Ranks], post: Iterable[Ranks], combining: bool = False,
+        roots: Iterable[int] = (), wants: Iterable[Wants] | None = None,
+    ) -> None:  # fmt: skip
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "ranks", operator.index(ranks))
+        put(self, "pre", tuple(map(rank_set, pre)))
+        put(self, "post", tuple(map(rank_set, post)))
+        put(self, "combining", combining)
+        put(self, "roots", tuple(map(operator.index, roots)))
+        put(self, "wants", None if wants is None else tuple(map(_sums, wants)))
 
     def __repr__(self) -> str:
         roots = f" from {','.join(map(str, self.roots))}" if self.roots else ""

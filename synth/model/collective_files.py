@@ -8,8 +8,10 @@ post: [[0, 2], [1, [0, 1]]]  # [unit, rank or ranks]; combining: [unit, rank, [c
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from synth.errors import FormatError
 from synth.model.collective import MAX_UNITS, Collective
@@ -20,7 +22,37 @@ _KEYS = {"name", "ranks", "combining", "pre", "post"}
 
 def load(path: Path, ranks: int) -> Collective:
     """Return the collective that the file `path` defines over `ranks` ranks. Raises FormatError with the place."""
-    doc = _read(path)
+    return from_document(_read(path), ranks, path)
+
+
+def from_mapping(given: Mapping, ranks: int) -> Collective:
+    """Return the collective of a mapping in memory, of the form of a file. Raises FormatError with the place.
+
+    Sets, tuples and NumPy's integers count as lists and integers, and `pre` and `post` may map each unit to its rank or
+    ranks.
+    """
+    return from_document({str(key): _plain(value) for key, value in given.items()}, ranks, Path("collective"))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return [[_plain(unit), _plain(members)] for unit, members in value.items()]
+        case set() | frozenset():
+            return sorted(map(_plain, value))
+        case list() | tuple() | range():
+            return [_plain(item) for item in value]
+        case SupportsIndex() if not isinstance(value, bool):
+            return operator.index(value)
+        case _:
+            return value
+
+
+def from_document(doc: dict, ranks: int, path: Path) -> Collective:
+    """Return the collective of a document; `path` is named in errors, and its stem where there is no name.
+
+    Raises FormatError with the place.
+    """
     for key in sorted(set(doc) - _KEYS, key=str):
         raise FormatError(f"unknown key {repr(key)[:60]}; a collective has {', '.join(sorted(_KEYS))}", str(path), key)
     for key in ("pre", "post"):

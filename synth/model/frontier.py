@@ -35,6 +35,9 @@ class LowerBound:
     certificate: dict
     scope: str = "any-chunks"
 
+    def __repr__(self) -> str:
+        return f"<LowerBound {show(self.value)}: {self.certificate.get('kind', 'no certificate')}>"
+
     def to_json(self) -> dict:
         """Return the value as it stands in a frontier document (docs/formats.md)."""
         return {"value": show(self.value), "scope": self.scope, "certificate": self.certificate}
@@ -53,8 +56,25 @@ Rate = tuple[int, Fraction]
 class Point(Generic[S]):
     """One point of a frontier: S, R and C of a schedule, and a lower bound on R/C at S steps.
 
-    `status` is "optimal" (the bound meets R/C) or "best-known". `source` is the schedule, or makes it when it is asked
-    for: one of a large machine may have a billion sends.
+    Attributes
+    ----------
+    steps, rounds, chunks : S, R, and C of each unit of data.
+    bound : the lower bound with its certificate.
+    status : "optimal" (the bound meets R/C) or "best-known".
+    construction : the method that found the schedule.
+    source : the schedule, or a function that makes it when `schedule` is read: one of a large machine may have a
+        billion sends.
+    same_bits : sums end with the same bits on all ranks.
+    seconds : of the search.
+
+    Examples
+    --------
+    >>> import synth
+    >>> point = synth.frontier("ring:4", "allgather").points[0]
+    >>> point
+    <Point C=2, S=2, R=3: 3/2 rounds per chunk, optimal>
+    >>> point.rounds_per_chunk, point.bound
+    (Fraction(3, 2), <LowerBound 3/2: deadline-cuts>)
     """
 
     steps: int
@@ -321,11 +341,31 @@ class ParetoFrontier(ABC):
 
 @dataclass(frozen=True)
 class Frontier(ParetoFrontier):
-    """A frontier of exact synthesis. `complete`: optimal for any C and none missing (up to `max_steps`).
+    """A frontier of exact synthesis, as `synth.frontier` returns it.
 
-    `seconds`: wall time of the search. `answers`: the solver that decided each query.
-    `labels`: the machine's own numbers of the ranks. `multicast`: the frontier of schedules in which the machine's
-    switches multicast and reduce.
+    Attributes
+    ----------
+    network, collective : the problem.
+    points : by growing steps and falling R/C.
+    open : intervals between a bound and a point that the search left undecided, with the reason.
+    complete : every point is optimal for any number of chunks and none is missing, up to `max_steps`.
+    max_steps : the greatest number of steps that was allowed, or None.
+    seconds : wall time of the search.
+    bounds : pairs (S, lower bound) beside those of the points; S None: for any number of steps.
+    notes : features of this machine outside the model.
+    labels : the machine's own numbers of the ranks.
+    answers : the solver that decided each query.
+    multicast : the frontier of schedules in which the machine's switches multicast and reduce, or None.
+
+    Examples
+    --------
+    >>> import synth
+    >>> found = synth.frontier("dgx1", "allgather")
+    >>> found
+    <Frontier of allgather on dgx1-v100: 2: 3/2, 3: 7/6; complete>
+    >>> best = found.best("1MB")
+    >>> best.steps, round(found.gbps(best, 1 << 20))
+    (3, 128)
     """
 
     engine: ClassVar[str] = "exact"

@@ -6,7 +6,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 from fractions import Fraction
+from typing import TypeAlias
+
+from synth.errors import UsageError
+
+# A number that callers give: a float counts as the decimal that Python prints for it, text as it is written.
+Number: TypeAlias = int | float | str | Fraction | Decimal
 
 _NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})(e[+-]?\d{1,2})?$|[+-]?\d{1,18}/\d{1,18}$", re.IGNORECASE)
 
@@ -27,13 +34,23 @@ def rational(value: object) -> Fraction:
         raise ValueError(f"{value!r} is not a number")
     if isinstance(value, Fraction | int):
         return Fraction(value)
-    text = repr(value) if isinstance(value, float) else str(value).strip()
+    text = float.__repr__(value) if isinstance(value, float) else str(value).strip()
     if not _NUMBER.match(text):
         raise ValueError(f"{text[:40]!r} is not a number such as 25, 12.5 or 7/2")
     try:
         return Fraction(text)
     except ZeroDivisionError:
         raise ValueError(f"{text!r} divides by zero") from None
+
+
+def given_number(value: Number, what: str) -> Fraction:
+    """Return `rational(value)`. Raises UsageError, in which `what` names the value, for one that is no number."""
+    if type(value) is Fraction:
+        return value
+    try:
+        return rational(value)
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from None
 
 
 def size_bytes(value: int | str) -> int:

@@ -51,6 +51,13 @@ class ScaleFrontier(ParetoFrontier):
     interrupted: bool = False
     multicast: Frontier | None = None
 
+    def __repr__(self) -> str:
+        points = ", ".join(f"{point.steps}: {show(point.rounds_per_chunk)}" for point in self.points)
+        return (
+            f"<ScaleFrontier of {self.collective_name} on {self.topology.name}: {points or 'no points'}; "
+            f"bound {show(self.bound)}>"
+        )
+
     @property
     def bounds(self) -> tuple[tuple[None, LowerBound], ...]:
         """The bound, for any number of steps."""

@@ -117,7 +117,23 @@ def problem_fingerprint(network: Network, collective: Collective) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds in all?"""
+    """The question of `synth.solve`: is there a schedule of these chunks, steps and rounds?
+
+    Encodings of plug-ins take it (docs/plugins.md).
+
+    Attributes
+    ----------
+    network, collective : the machine and the collective.
+    chunks, steps, rounds : C of each unit of data, S, and R of all steps together.
+
+    Examples
+    --------
+    >>> import synth
+    >>> network = synth.topology("ring:4").network()
+    >>> problem = synth.Problem(network, synth.collective("allgather", 4), chunks=2, steps=2, rounds=3)
+    >>> problem.collective, problem.rounds
+    (<Collective allgather: 4 ranks, 4 units>, 3)
+    """
 
     network: Network
     collective: Collective
@@ -182,10 +198,25 @@ class SynchronousSchedule(ABC):
 
 @dataclass(frozen=True)
 class Schedule(SynchronousSchedule):
-    """A step-synchronous schedule. It may be wrong: `synth.checker.schedule.replay` decides.
+    """A step-synchronous schedule. It may be wrong: `synth.verify` decides.
 
-    `timed`: its steps only put the messages of each link in the order of time (list scheduling). Then every link has
-    one connection, and no receive waits for a link to forward.
+    Attributes
+    ----------
+    network, collective : the problem.
+    chunks : C, the chunks of each unit of data; chunk ``unit * C + i`` is part i of the unit.
+    steps : for each step its rounds and its sends, ``Send(chunk, src, dst, kind, via)``. All sends of a step read the
+        state before it.
+    timed : the steps only put the messages of each link in the order of time (list scheduling). Then every link has one
+        connection, and no receive waits for a link to forward.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.frontier("fully-connected:3", "allgather").points[0].schedule
+    >>> for send in schedule.steps[0].sends[:2]:
+    ...     print(f"rank {send.src} sends chunk {send.chunk} to rank {send.dst}")
+    rank 0 sends chunk 0 to rank 1
+    rank 0 sends chunk 0 to rank 2
     """
 
     suffix: ClassVar[str] = ".json"

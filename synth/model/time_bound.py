@@ -41,6 +41,11 @@ class TimeBound:
     root: int | None
     rows: tuple[SizeBound, ...]
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{row.size} B: {float(row.microseconds):g} µs" for row in self.rows[:4])
+        more = ", ..." if len(self.rows) > 4 else ""
+        return f"<TimeBound of {self.collective_name} on {self.topology.name}: {sizes}{more}>"
+
     @property
     def collective_name(self) -> str:
         """The collective's name."""

@@ -20,6 +20,7 @@ everything exact (bounds, encodings, verify) sees the Network only.
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +30,7 @@ from functools import cached_property
 from math import lcm
 
 from synth.errors import SynthError
-from synth.model.rational import gcd, printable, rational, show
+from synth.model.rational import Number, gcd, given_number, printable, rational, show
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
 OWN = ("through", "local")
@@ -42,7 +43,25 @@ MAX_OPEN_PATHS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A directed link. `bandwidth` in GB/s, `latency` in µs, `kind` one of `KINDS`."""
+    """A directed link of a `Topology`.
+
+    Parameters
+    ----------
+    src, dst : the ends. Numbers below `Topology.ranks` are ranks, the others switches.
+    bandwidth : GB/s (1e9 bytes/s) in this direction. A float counts as the decimal that Python prints: 0.1 is 1/10.
+    latency : µs.
+    kind : one of `KINDS`: nvlink, xgmi, pcie, net or unknown.
+
+    Raises
+    ------
+    UsageError for a bandwidth or latency that is no number.
+
+    Examples
+    --------
+    >>> import synth
+    >>> synth.Link(0, 1, 12.5, latency="3/5").bandwidth
+    Fraction(25, 2)
+    """
 
     src: int
     dst: int
@@ -50,17 +69,49 @@ class Link:
     latency: Fraction = Fraction(0)
     kind: str = "unknown"
 
+    def __init__(
+        self, src: int, dst: int, bandwidth: Number, latency: Number = Fraction(0), kind: str = "unknown"
+    ) -> None:
+        put = object.__setattr__
+        put(self, "src", src if type(src) is int else operator.index(src))
+        put(self, "dst", dst if type(dst) is int else operator.index(dst))
+        exact = type(bandwidth) is Fraction and type(latency) is Fraction  # of a million links, nearly all
+        put(self, "bandwidth", bandwidth if exact else given_number(bandwidth, f"bandwidth of the link {src}-{dst}"))
+        put(self, "latency", latency if exact else given_number(latency, f"latency of the link {src}-{dst}"))
+        put(self, "kind", kind)
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A set of links that share `bandwidth` GB/s: a switch port, a NIC, a PCIe root.
+    """A set of links that share one bandwidth: those of a switch port, a NIC, a PCIe root.
 
-    `links` are indices into `Topology.links`, none twice.
+    Parameters
+    ----------
+    name : of the limit, in messages.
+    links : indices into `Topology.links`, none twice.
+    bandwidth : GB/s that the links carry together; numbers as in `Link`.
+
+    Raises
+    ------
+    UsageError for a bandwidth that is no number.
+
+    Examples
+    --------
+    >>> import synth
+    >>> links = [synth.Link(0, 1, 50), synth.Link(0, 2, 50)]
+    >>> synth.Topology("star", 3, links, [synth.Limit("NIC of rank 0", [0, 1], 50)]).network().caps
+    (Cap(routes=(0, 1), units=1),)
     """
 
     name: str
     links: Sequence[int]
     bandwidth: Fraction
+
+    def __init__(self, name: str, links: Iterable[int], bandwidth: Number) -> None:
+        object.__setattr__(self, "name", name)
+        members = links if isinstance(links, Sequence) else sorted(links)
+        object.__setattr__(self, "links", tuple(members) if isinstance(members, list) else members)
+        object.__setattr__(self, "bandwidth", given_number(bandwidth, f"bandwidth of the limit {name!r}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +227,28 @@ class MulticastSwitch:
 
 @dataclass(frozen=True)
 class Network:
-    """The exact, integer view of a topology: what schedules run on and what certificates speak about.
+    """The exact, integer view of a topology: schedules run on it, certificates speak about it.
 
-    `wires` is empty unless switches are explicit; then it lists the physical links ``(end, end, units)`` whose ends
-    are ranks or switch names, and `caps` holds one entry per wire that more than one route shares. `multicast` is empty
-    unless `Topology.network` was asked for it.
+    `Topology.network()` makes it.
+
+    Attributes
+    ----------
+    name, ranks : as of the topology.
+    routes : rank-to-rank links, with their capacity in chunks per round.
+    caps : sets of routes that share a capacity; one for each wire that more than one route crosses.
+    unit : GB/s of one unit of capacity.
+    wires : the physical links ``(end, end, units)`` where switches are explicit, else empty.
+    generators : declared rank automorphisms.
+    multicast : switches that multicast and reduce; empty unless `Topology.multicast_network` made the network.
+
+    Examples
+    --------
+    >>> import synth
+    >>> network = synth.topology("dgx1").network()
+    >>> network
+    <Network dgx1-v100: 8 ranks, 32 routes of units of 25 GB/s>
+    >>> network.routes[0].units
+    2
     """
 
     name: str
@@ -369,13 +437,34 @@ def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Topology:
-    """A machine. Link ends below `ranks` are ranks; `ranks + i` is the switch ``switches[i]``.
+    """A machine: ranks, switches and the links between them. `synth.topology` makes one of names, files and graphs.
 
-    `links` is a tuple, or a `LinkTable` of very many links, which acts like one. `nodes[r]` is the box of rank r.
-    `unit` (GB/s) is the declared bandwidth of one unit; None: it is derived from all bandwidths. `generators` are
-    declared rank automorphisms, which are verified before use. `labels[r]` is the machine's own label of rank r (after
-    `--ranks`), which exports use. `notes` are shown wherever results are printed (PCIe fallback). `multicast` are the
-    switches that multicast and reduce.
+    Parameters
+    ----------
+    name : in tables and documents.
+    ranks : their number. Link ends below it are ranks; `ranks + i` is the switch ``switches[i]``.
+    links : the directed links; a `LinkTable` where there are very many.
+    limits : sets of links that share a bandwidth.
+    switches : names.
+    nodes : ``nodes[r]`` is the box of rank r; () where all are in one.
+    unit : GB/s of one unit of capacity. None: derived from all bandwidths.
+    generators : declared rank automorphisms, which are verified before use.
+    labels : ``labels[r]`` is the machine's own number of rank r, which exports use.
+    notes : sentences shown wherever results are printed.
+    multicast : the switches that multicast and reduce.
+
+    Raises
+    ------
+    UsageError for a `unit` that is no number.
+
+    Examples
+    --------
+    >>> import synth
+    >>> pair = synth.Topology("pair", 2, [synth.Link(0, 1, 12.5), synth.Link(1, 0, 25)])
+    >>> pair
+    <Topology pair: 2 ranks, 2 links>
+    >>> print(pair.unit_bandwidth())
+    25/2
     """
 
     name: str
@@ -389,6 +478,24 @@ class Topology:
     labels: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
     multicast: tuple[Multicast, ...] = ()
+
+    def __init__(
+        self, name: str, ranks: int, links: Sequence[Link], limits: Iterable[Limit] = (), switches: Iterable[str] = (),
+        nodes: Iterable[int] = (), unit: Number | None = None, generators: Iterable[tuple[int, ...]] = (),
+        labels: Iterable[int] = (), notes: Iterable[str] = (), multicast: Iterable[Multicast] = (),
+    ) -> None:  # fmt: skip
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "ranks", operator.index(ranks))
+        put(self, "links", tuple(links) if isinstance(links, list) else links)
+        put(self, "limits", tuple(limits))
+        put(self, "switches", tuple(switches))
+        put(self, "nodes", tuple(nodes))
+        put(self, "unit", None if unit is None else given_number(unit, "unit"))
+        put(self, "generators", tuple(generators))
+        put(self, "labels", tuple(labels))
+        put(self, "notes", tuple(notes))
+        put(self, "multicast", tuple(multicast))
 
     def __repr__(self) -> str:
         switches = f", {len(self.switches)} switches" if self.switches else ""

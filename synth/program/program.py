@@ -138,6 +138,10 @@ class Program:
     min_bytes: int = 0
     max_bytes: int | None = None
 
+    def __repr__(self) -> str:
+        name = "unknown collective" if self.collective is None else self.collective.name
+        return f"<Program {self.name}: {name}, {self.ranks} ranks, {self.ops} instructions, {self.protocol}>"
+
     @property
     def ranks(self) -> int:
         """The number of ranks."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import ArgumentError, InfeasibleError, SynthError, UsageError
 from synth.model.collective import Collective
 from synth.model.registry import find
 from synth.model.topology import Network
@@ -123,10 +124,12 @@ def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
     kind: Any = find("executors", executor, EXECUTORS)
     values = {name: value for name, value in options.items() if value is not None}
     fields = getattr(kind, "__dataclass_fields__", values)
-    unknown = [name for name in values if name not in fields]
-    if unknown:
-        raise UsageError(
-            f"the {executor} executor has no such option: {' and '.join(unknown)}; it has {', '.join(fields)}"
+    wrong = [name for name in values if name not in fields]
+    if wrong:
+        near = difflib.get_close_matches(wrong[0], [*fields, *RunRequest.__dataclass_fields__], 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ArgumentError(
+            f"the {executor} executor has no such option: {' and '.join(wrong)}; {hint}it has {', '.join(fields)}"
         )
     runner = kind(**values)
     missing = runner.available()

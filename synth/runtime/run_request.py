@@ -42,7 +42,7 @@ class RunRequest:
     op: str = "sum"
     in_place: bool = False
     topology: str | Path | Topology | None = None
-    collective: str | Path | Collective | None = None
+    collective: str | Path | Collective | Mapping[str, Any] | None = None
     roots: Sequence[int] = ()
     point: int | StepCount | None = None
     runtime: str | None = None

@@ -53,6 +53,13 @@ class RunResult:
     checked: ComparisonExtent | None
     bound: Fraction | None = None
 
+    def __repr__(self) -> str:
+        time, checked = self.execution.picoseconds, "no data"
+        if self.checked is not None:
+            checked = f"{self.checked.elements} elements right"
+        took = "" if time is None else f", {time / 10**6:g} µs"
+        return f"<RunResult of {self.program.name}, {self.size} B on {self.executor}: {checked}{took}>"
+
     @property
     def outputs(self) -> list[np.ndarray]:
         """The output of each rank, one-dimensional. Raises UsageError after a run without data."""

@@ -3,14 +3,15 @@ docs/topologies.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
 from typing import Any
 
-from synth.errors import SynthError, unknown
+from synth.errors import FormatError, SynthError, unknown
 from synth.model.documents.text_file import text_of
+from synth.model.rational import rational
 from synth.model.topology import KINDS, Limit, Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import MAX_LINKS
 from synth.topologies.declared_symmetries import is_permutation, preserves
@@ -78,6 +79,56 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
         title, ranks, links, limits, switches, nodes, unit, (), labels, tuple(dict.fromkeys(notes)), multicast
     )
     return _with_symmetries(read, topology, doc.get("symmetries"))
+
+
+def from_mapping(given: Mapping, name: str) -> Topology:
+    """Return the topology of a mapping in memory; `name` stands for a file in errors. Raises FormatError.
+
+    It is the document of a topology file; or bandwidths, or the fields of links, by (source, destination) or by source
+    and destination: ``{(0, 1): 25}``, ``{0: {1: 25}}``.
+    """
+    named = all(isinstance(key, str) for key in given)
+    doc: Any = plain(given) if named else _of_pairs(given, name)
+    from synth.topologies.graph_files import from_node_link, is_node_link
+
+    if is_node_link(doc):
+        doc = from_node_link(doc, name)
+    return from_document(doc, name, name)
+
+
+def _of_pairs(given: Mapping, name: str) -> dict:
+    """Return the document of links by source and destination. Raises FormatError for keys of another form."""
+    links = []
+    for key, value in given.items():
+        rows = [(key, value)]
+        if not isinstance(key, tuple) and isinstance(value, Mapping):
+            rows = [((key, end), width) for end, width in value.items()]
+        for ends, fields in rows:
+            if not isinstance(ends, tuple) or len(ends) != 2:
+                raise FormatError(f"expected (source, destination) as a key, found {str(ends)[:60]}", name)
+            data = fields if isinstance(fields, Mapping) else {"bandwidth": fields}
+            links.append(plain({"src": ends[0], "dst": ends[1], **data}))
+    ends = [-1]
+    for link in links:
+        ends += [int(end) for end in (link["src"], link["dst"]) if isinstance(end, Plain) and end.isdecimal()]
+    return {"ranks": Plain(1 + max(ends)), "links": links}
+
+
+def plain(value: Any) -> Any:
+    """Return a value in memory as a parsed document has it: numbers as their exact text, sets and tuples as lists."""
+    match value:
+        case None | bool() | str():
+            return value
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case set() | frozenset():
+            return [plain(item) for item in sorted(value)]
+        case list() | tuple() | range():
+            return [plain(item) for item in value]
+    try:
+        return Plain(rational(value))
+    except ValueError:
+        return value  # refused, with its place, by the reader of the document
 
 
 def dump(topology: Topology) -> dict:

@@ -104,6 +104,11 @@ class Measured:
     used: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        labels = ", ".join(one.label for one in self.candidates)
+        how = "modelled" if self.modelled else "measured"
+        return f"<Measured {labels} on {self.executor}: {len(self.rows)} times, {how}>"
+
     def to_json(self) -> dict:
         """Return the document; `element_count` is nccl-tests' count."""
         task = self.candidates[0].program.collective

@@ -1,0 +1,192 @@
+"""The functions and values of `synth` for Python: documentation whose examples run, and what they take."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import synth
+import synth.api
+from synth.errors import ArgumentError, FormatError, SynthError, UsageError
+
+NAMES = sorted(synth.__all__)
+HALO = {"name": "halo", "pre": {0: 0, 1: 1}, "post": {0: {1}, 1: {0, 2}}}
+
+
+def examples(value: object) -> list[doctest.DocTest]:
+    found = doctest.DocTestFinder(recurse=False).find(value, module=False, globs={})
+    return [test for test in found if test.examples]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_of_each_public_name_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
+    tests = examples(getattr(synth, name))
+    assert tests
+    for test in tests:
+        said: list[str] = []
+        result = doctest.DocTestRunner().run(test, out=said.append)
+        assert result.failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_public_name_is_a_function_or_class_with_documentation(name):
+    value = getattr(synth, name)
+    assert inspect.isfunction(value) or inspect.isclass(value)
+    doc = inspect.getdoc(value)
+    assert doc is not None and len(doc.splitlines()[0]) < 120
+    if not inspect.isfunction(value):
+        return
+    for section in ("Parameters", "Returns", "Raises", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in doc
+    documented = doc.split("Parameters\n")[1].split("\nReturns\n")[0]
+    for parameter in inspect.signature(value).parameters.values():
+        assert parameter.annotation is not inspect.Parameter.empty, parameter
+        head = [line.split(" : ")[0].split(", ") for line in documented.splitlines() if not line.startswith(" ")]
+        words = {word.strip() for line in head for word in line}
+        assert parameter.name in words, f"{name} does not say what {parameter.name} is"
+
+
+@pytest.mark.parametrize("name", sorted(synth.api.__all__))
+def test_functions_have_annotations(name):
+    value = getattr(synth.api, name)
+    if inspect.ismodule(value):
+        return
+    signature = inspect.signature(value)
+    assert value.__doc__ and signature.return_annotation is not inspect.Signature.empty
+    assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
+
+
+def test_types_are_shipped():
+    assert (Path(synth.__file__).parent / "py.typed").is_file()
+
+
+def test_networkx_graphs_are_machines():
+    ring = nx.cycle_graph(4)
+    nx.set_edge_attributes(ring, 12.5, "bandwidth")
+    machine = synth.topology(ring)
+    assert machine.ranks == 4 and len(machine.links) == 8
+    assert machine.links[0] == synth.Link(0, 1, Fraction(25, 2), 1)
+    assert synth.frontier(ring, "allgather", multicast=False).points[0].rounds_per_chunk == Fraction(3, 2)
+    directed = nx.DiGraph(unit=25)
+    directed.add_edge("a", "b", units=np.int64(2), latency=np.float32(0.7), kind="nvlink")
+    directed.add_edge("b", "a", units=1)
+    links = synth.topology(directed).links
+    assert links[0] == synth.Link(0, 1, 50, Fraction(7, 10), "nvlink") and links[1].bandwidth == 25
+    parallel = nx.MultiDiGraph([(4, 7, {"bandwidth": 1}), (4, 7, {"bandwidth": 2}), (7, 4, {"bandwidth": 2})])
+    machine = synth.topology(parallel)
+    assert [link.bandwidth for link in machine.links] == [3, 2] and machine.labels == (4, 7)
+    switched = nx.Graph()
+    switched.add_node("sw", switch=True)
+    switched.add_edges_from([(0, "sw", {"bandwidth": 1}), (1, "sw", {"bandwidth": 1})])
+    assert (synth.topology(switched).ranks, synth.topology(switched).switches) == (2, ("sw",))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"bandwith": 3}, "did you mean bandwidth"),
+        ({"bandwidth": "x"}, "expected a number such as"),
+        ({"bandwidth": float("nan")}, "expected a number such as"),
+        ({"bandwidth": -1}, "must be positive"),
+        ({"units": "many"}, "not a number"),
+    ],
+)
+def test_a_graph_that_makes_no_sense_is_refused(attributes, says):
+    with pytest.raises(FormatError, match=says):
+        synth.topology(nx.Graph([(0, 1, attributes)]))
+
+
+def test_mappings_are_machines():
+    links = (synth.Link(0, 1, 25, 1), synth.Link(1, 0, Fraction(3, 2), Fraction(27, 10), "net"))
+    other = {"bandwidth": Decimal("1.5"), "kind": "net"}
+    assert synth.topology({(0, 1): 25.0, (1, 0): other}).links == links
+    assert synth.topology({0: {1: np.int32(25)}, 1: {0: other}}).links == links
+    document = {"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": 0.1, "both": True}]}
+    assert [link.bandwidth for link in synth.topology(document).links] == [Fraction(1, 10)] * 2
+    with pytest.raises(FormatError, match="expected \\(source, destination\\)"):
+        synth.topology({3: 4})
+    with pytest.raises(FormatError, match="'ranks' is missing"):
+        synth.topology({})
+
+
+def test_numbers_of_links_are_exact():
+    assert synth.Link(np.int64(0), 1, 0.1).bandwidth == Fraction(1, 10)
+    assert synth.Link(0, 1, np.float64(0.1), "1/3") == synth.Link(0, 1, "0.1", Fraction(1, 3))
+    assert synth.Limit("port", {1, 0}, 2.5) == synth.Limit("port", (0, 1), Fraction(5, 2))
+    machine = synth.Topology("pair", 2, [synth.Link(0, 1, 2)], [synth.Limit("x", [0], 1)], unit=0.5)
+    assert machine.unit == Fraction(1, 2) and isinstance(machine.limits, tuple)
+    for wrong in (float("inf"), float("nan"), True, None, "wide"):
+        with pytest.raises(UsageError, match="bandwidth of the link 0-1: "):
+            synth.Link(0, 1, wrong)  # type: ignore[arg-type]
+
+
+def test_collectives_of_sets_and_mappings():
+    own = synth.Collective("own", 3, [{0}, 1, [2, np.int64(1)]], [1, (2,), {0}])
+    assert own.pre == (frozenset({0}), frozenset({1}), frozenset({1, 2}))
+    assert own == synth.Collective("own", 3, own.pre, own.post)
+    halo = synth.collective(HALO, 3)
+    assert halo == synth.Collective("halo", 3, [0, 1], [1, {0, 2}])
+    assert synth.collective({**HALO, "pre": [(0, 0), (1, {1})]}, np.int64(3)) == halo
+    assert synth.frontier("ring:3", HALO).points[0].steps == synth.frontier("ring:3", halo).points[0].steps == 1
+    assert synth.bound("ring:3", HALO)[0][1].value == 1
+    sums = synth.Collective("sums", 2, [{0, 1}], [{0, 1}], True, wants=[{1: [0, 1], 0: 0}])
+    assert sums.wants == (((0, frozenset({0})), (1, frozenset({0, 1}))),)
+    with pytest.raises(FormatError, match="rank 9"):
+        synth.collective({**HALO, "post": {0: 9}}, 3)
+
+
+def test_numbers_sets_and_texts_where_they_are_clear():
+    assert synth.collective("broadcast", 8, roots=3).roots == (3,)
+    assert synth.collective("multi-broadcast", 8, roots={5, 3}).roots == (3, 5)
+    assert synth.collective("broadcast", np.int64(8), roots=np.array([3])).to_json(1)["root"] == 3
+    one = synth.topology("dgx1", without="0-3", degrade={(0, 1): 0.5}, ranks={0, 1, 2, 3})
+    assert one == synth.topology("dgx1", without=[(0, 3)], degrade=["0-1:1/2"], ranks="0,1,2,3")
+    schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    assert synth.run(schedule, size="64KB").size == synth.run(schedule, size=np.float64(65536)).size == 65536
+    assert [row.size for row in synth.time_bound("ring:4", "allgather", ("1KB", 2048.0)).rows] == [1024, 2048]
+    with pytest.raises(ArgumentError, match="expected bytes"):
+        synth.run(schedule, size=0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: synth.frontier("ring:4", "allgather", max_step=3), "unknown keyword 'max_step'; did you mean max_st"),
+        (lambda: synth.tune(topo="ring:4"), "did you mean topology"),
+        (lambda: synth.topology("dgx1", wihtout="0-1"), "did you mean without"),
+        (lambda: synth.verify({}, zzz=1), "unknown keyword 'zzz'; there are given, proof"),
+        (lambda: synth.run(ring_schedule(), sise=64), "no such option: sise; did you mean size"),
+        (lambda: synth.frontier(3, "allgather"), "a topology is a name, .* not the type int: 3"),
+        (lambda: synth.frontier({1, 2}, "allgather"), "not the type set"),
+        (lambda: synth.frontier("ring:4", 3), "a collective is a name, .* not the type int: 3"),
+        (lambda: synth.frontier("ring:4", "broadcast", roots="0"), "roots: expected whole numbers"),
+        (lambda: synth.topology("dgx1", without=[3]), "expected a pair of ranks"),
+        (lambda: synth.frontier(synth.Topology("x", 2, [synth.Link(0, 7, 1)]), "allgather"), "0-7 leaves the machine"),
+        (lambda: synth.frontier("ring:4", synth.Collective("x", 4, [9], [1])), "unit 0 is on rank 9"),
+        (lambda: synth.frontier("ring:4", synth.Collective("x", 4, [1], [])), "pre has 1 units and post 0"),
+        (lambda: synth.frontier("ring:4", synth.Collective("x", 4, [()], [1])), "on no rank before"),
+    ],
+)
+def test_arguments_that_no_function_takes(call, says):
+    with pytest.raises(ArgumentError, match=says) as caught:
+        call()
+    assert isinstance(caught.value, TypeError) and isinstance(caught.value, SynthError)
+
+
+def ring_schedule() -> synth.Schedule:
+    return synth.frontier("ring:4", "allgather").points[0].schedule
+
+
+def test_an_export_is_written(tmp_path):
+    made = synth.export_program(ring_schedule(), "msccl-xml")
+    assert made.write(tmp_path / "a.xml") == [tmp_path / "a.xml"]
+    assert (tmp_path / "a.xml").read_text() == made.text
