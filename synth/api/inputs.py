@@ -182,16 +182,19 @@ def path_or_none(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def size_in_bytes(value: object, what: str = "size") -> int:
-    """Return a size in bytes of a whole number, of any type, or of text such as ``"1MB"``. Raises ArgumentError."""
+def size_in_bytes(value: object, what: str = "size", least: int = 1) -> int:
+    """Return a size in bytes of a whole number, of any type, or of text such as ``"1MB"``.
+
+    Raises ArgumentError for anything else, and below `least`, 0 or 1.
+    """
     try:
         if isinstance(value, str):
             return size_bytes(value)
-        if isinstance(value, float) and value.is_integer():
-            return size_bytes(int(value))
-        return size_bytes(value.__index__())  # type: ignore[attr-defined]
+        whole = isinstance(value, float) and value.is_integer()
+        found: int = int(value) if whole else value.__index__()  # type: ignore[attr-defined, arg-type]
+        return found if found == least else size_bytes(found)
     except (AttributeError, TypeError, ValueError):
-        raise ArgumentError(f"{what}: expected bytes, such as 65536 or '64KB', found {value!r:.60}") from None
+        raise ArgumentError(f"{what}: {value!r:.60} is not a size in bytes, such as 65536 or '64KB'") from None
 
 
 def _load(path: Path) -> Topology:

@@ -126,7 +126,7 @@ def run(
     (1048576, 395216000)
     """
     request = RunRequest(
-        executor, None if size is None else size_in_bytes(size), dtype, op, in_place,
+        executor, None if size is None else size_in_bytes(size, "size", 0), dtype, op, in_place,
         None if topology is None else named_topology(topology), collective,
         integers(roots, "roots"), point, runtime, protocol, instances, seed, data, bound, options,
     )  # fmt: skip
