@@ -153,7 +153,7 @@ def test_numbers_sets_and_texts_where_they_are_clear():
     schedule = synth.frontier("ring:4", "allgather").points[0].schedule
     assert synth.run(schedule, size="64KB").size == synth.run(schedule, size=np.float64(65536)).size == 65536
     assert [row.size for row in synth.time_bound("ring:4", "allgather", ("1KB", 2048.0)).rows] == [1024, 2048]
-    with pytest.raises(ArgumentError, match="0.5 is not a size in bytes"):
+    with pytest.raises(ArgumentError, match=r"0\.5 is not a size in bytes"):
         synth.run(schedule, size=0.5)  # type: ignore[arg-type]
 
 
