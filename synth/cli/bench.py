@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.completion import names_of
+from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
     data_root_option,
@@ -16,6 +17,7 @@ from synth.cli.framework.options import (
     instances_option,
     machine_if_named,
     machine_options,
+    multicast_points_option,
     op_option,
     output_options,
     point_option,
@@ -30,7 +32,7 @@ from synth.cli.root import CONTEXT
 
 
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
 @executor_option("The executor that is timed (`synth list executors`).")
 @click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
               help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
@@ -43,6 +45,8 @@ from synth.cli.root import CONTEXT
     help="Time this too: ring, tree, .. on the same links; copy, nccl on GPUs.",
 )
 @point_option("Only the N-th point of a frontier; by default all points.")
+@multicast_points_option
+@search_limit_option
 @click.option(
     "--protocol",
     default="Simple",
@@ -57,7 +61,7 @@ from synth.cli.root import CONTEXT
     "--coll",
     metavar="NAME",
     shell_complete=names_of("collectives"),
-    help="The program's collective, if the file does not name it.",
+    help="The collective, if there is no FILE or it does not name it.",
 )
 @data_root_option
 @machine_options
@@ -78,10 +82,10 @@ from synth.cli.root import CONTEXT
 @timeout_option
 @click.option("--no-graphs", is_flag=True, help="For cuda: time single launches, not replays of CUDA graphs.")
 @output_options
-def bench(file: Path, output: str | None, form: str | None, **flags: Any) -> None:
+def bench(file: Path | None, output: str | None, form: str | None, **flags: Any) -> None:
     """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
     bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says
-    so.
+    so. Without FILE the frontier of --coll on --topo is searched for first.
 
     \b
     Example:
@@ -99,10 +103,10 @@ def bench(file: Path, output: str | None, form: str | None, **flags: Any) -> Non
         "ranks_on", "threads", "timeout",
     )  # fmt: skip
     result = api.bench(
-        file,
+        file_or_frontier(file, flags, machine),
         topology=machine,
-        collective=flags["coll"],
-        roots=flags["root"] or (),
+        collective=flags["coll"] if file else None,
+        roots=(flags["root"] or ()) if file else (),
         **{key: flags[key] for key in same},
         graphs=False if flags["no_graphs"] else None,
     )

@@ -8,10 +8,12 @@ from typing import Any
 import click
 
 from synth.cli.framework.completion import names_of
+from synth.cli.framework.frontier_source import file_or_frontier
 from synth.cli.framework.options import (
     FILE,
     executor_option,
     instances_option,
+    multicast_points_option,
     output_options,
     per_send_option,
     threads_option,
@@ -39,6 +41,7 @@ from synth.errors import VerificationError
 )
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
 @instances_option("Copies of each program side by side.", default=1)
+@multicast_points_option
 @per_send_option
 @click.option(
     "--paced",
@@ -71,7 +74,8 @@ def emulate(file: Path, output: str | None, form: str | None, **flags: Any) -> N
     from synth.view.tables import print_reports
 
     check_writable(output)
-    result = api.emulate(file, **{name: value for name, value in flags.items() if value is not None})
+    source = file_or_frontier(file, {"multicast": flags.pop("multicast")})
+    result = api.emulate(source, **{name: value for name, value in flags.items() if value is not None})
     done = result.to_json()
     for line in result.left_out:
         note(line)

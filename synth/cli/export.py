@@ -11,7 +11,15 @@ from click.core import ParameterSource
 
 from synth.cli.framework import folders
 from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import FILE, instances_option, one_of, point_option, quiet_option, runtime_option
+from synth.cli.framework.options import (
+    FILE,
+    instances_option,
+    multicast_points_option,
+    one_of,
+    point_option,
+    quiet_option,
+    runtime_option,
+)
 from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
@@ -42,7 +50,9 @@ SAME = (
     "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
     "instances", "sizes", "size", "root",
 )  # fmt: skip
-NOT_OF_PLANS = ("point", "step", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
+NOT_OF_PLANS = (
+    "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root",
+)  # fmt: skip
 
 
 class SizeList(click.ParamType):
@@ -81,6 +91,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
+@multicast_points_option
 @click.option(
     "--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder."
 )
@@ -152,7 +163,9 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    export_source(file, file.name, flags)
+    from synth.api import programs
+
+    export_source(programs.multicast_frontier(file) if flags["multicast"] else file, file.name, flags)
 
 
 def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.completion import names_of
+from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
     data_root_option,
@@ -18,6 +19,7 @@ from synth.cli.framework.options import (
     instances_option,
     machine_if_named,
     machine_options,
+    multicast_points_option,
     op_option,
     output_options,
     per_send_option,
@@ -73,6 +75,8 @@ class AnySize(Size):
 @op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
 @point_option("The N-th point of a frontier; by default the best at that size.")
+@multicast_points_option
+@search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
 @click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; by default the program's own.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
@@ -80,7 +84,7 @@ class AnySize(Size):
     "--coll",
     metavar="NAME",
     shell_complete=names_of("collectives"),
-    help="The program's collective, if the file does not name it.",
+    help="The collective, if there is no FILE or it does not name it.",
 )
 @data_root_option
 @machine_options
@@ -129,13 +133,15 @@ class AnySize(Size):
 @output_options
 def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -> None:
     """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
-    output with the definition of the collective. Times are the cost model's, of the schedule's network or of --topo.
+    output with the definition of the collective. Without FILE the frontier of --coll on --topo is searched for first.
+    Times are the cost model's, of the schedule's network or of --topo.
 
     \b
     Examples:
       synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
       synth run s.json --size 6MB --dtype float16 --in-place
       synth run --baseline ring --topo dgx1 --coll allreduce
+      synth run --topo dgx-h100 --coll allreduce --multicast --size 1MB
 
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """
@@ -149,15 +155,17 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
 
     check_writable(output, flags["trace"])
     machine = machine_if_named(flags)
-    source, named = (file, flags["coll"]) if flags["baseline"] is None else (_baseline(file, flags, machine), None)
-    if source is None:
-        raise UsageError("nothing to run: give a FILE, or --baseline NAME with --topo and --coll")
+    source: Any
+    if flags["baseline"] is not None:
+        source = _baseline(file, flags, machine)
+    else:
+        source = file_or_frontier(file, flags, machine)
     options = {key: flags[key] for key in EXECUTOR}
     options |= {"local": _speed(flags["block_gbps"]), "trace": True if flags["trace"] else None}
     request = RunRequest(
         **{key: flags[key] for key in SAME},
         topology=machine,
-        collective=named,
+        collective=flags["coll"] if file else None,
         roots=(flags["root"] or ()) if file else (),
         data=not flags["no_data"],
         bound=not flags["no_bound"],

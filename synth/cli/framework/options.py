@@ -63,6 +63,14 @@ def point_option(help: str, metavar: str = "N") -> Callable[[Function], Function
     )  # fmt: skip
 
 
+multicast_points_option = click.option(
+    "--multicast/--no-multicast",
+    default=False,
+    show_default=True,
+    help="Of a frontier, the points in which switches multicast and reduce (NVLS).",
+)
+
+
 def instances_option(help: str, **attributes: Any) -> Callable[[Function], Function]:
     """Return --instances, the number of copies of a program that share the data."""
     return click.option("--instances", type=Positive(), metavar="N", help=help, **attributes)

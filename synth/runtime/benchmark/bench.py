@@ -206,12 +206,13 @@ class _Host(NamedTuple):
             program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place
         )
         function, scale = machine.function(kind, op)
+        threads = self.runner.block_threads(machine.code)
         layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
         seconds = []
         for k in range(sum(repetitions)):
             arena.fill(arrays, layout, len(machine.cut.bounds))
             start = time.perf_counter()
-            machine.launch(function, self.runner.threads, scale)
+            machine.launch(function, threads, scale)
             if k >= repetitions.warmup:
                 seconds.append(time.perf_counter() - start)
         return collect_outputs(arena, layout, kind, op), seconds

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from synth.errors import SynthError, UsageError
+from synth.model.rational import counted
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout, layout_of
 from synth.program.program import Program
@@ -26,10 +27,11 @@ from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clo
 from synth.runtime.kernel.transports import KernelProgram
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
-from synth.runtime.reference.op_tables import compile_program
+from synth.runtime.reference.op_tables import CompiledProgram, compile_program
 from synth.runtime.slicing import FifoOptions, cut
 
 MAX_THREADS = 4096  # maximum CPU threads of all blocks of a program together
+THREADS = 4  # default threads of a block, fewer where all blocks together would have more than the maximum
 PACED = 1000  # default stretch of a paced run: large, because CPU threads wake slowly
 LINE = 16  # u64 between counters, so that two blocks do not write one cache line
 
@@ -167,16 +169,16 @@ def _at(array: np.ndarray) -> int:
 class Host(FifoOptions):
     """The executor that runs the CUDA kernel's source on CPU threads.
 
-    Every element moves as on a GPU; the real time says nothing about one. `threads`: of each thread block. `timeout`:
-    seconds without any progress until the run is given up. `ranks_on`: a device for each rank; here all are this
-    machine, and each rank is a launch of its own. `direct`: put messages directly into the receiver's buffer where
-    that is proved safe. `clock`: logical (the time of an execution-driven model over the links of `network`, computed
-    by the kernel as it moves the data) or paced (real time too is held to `stretch` times that). Without a clock,
-    `network` is only named in the report.
+    Every element moves as on a GPU; the real time says nothing about one. `threads`: of each thread block (None: 4, or
+    as many as 4096 threads in all allow). `timeout`: seconds without any progress until the run is given up.
+    `ranks_on`: a device for each rank; here all are this machine, and each rank is a launch of its own. `direct`: put
+    messages directly into the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-
+    driven model over the links of `network`, computed by the kernel as it moves the data) or paced (real time too is
+    held to `stretch` times that). Without a clock, `network` is only named in the report.
     """
 
     network: Network | None = None
-    threads: int = 4
+    threads: int | None = None
     timeout: float = 5.0
     ranks_on: tuple[int, ...] | None = None
     direct: bool = True
@@ -211,7 +213,8 @@ class Host(FifoOptions):
 
     def _launch(self, machine: HostProgram, kind: Dtype, op: str) -> None:
         function, scale = machine.function(kind, op)
-        machine.launch(function, self.threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
+        threads = self.block_threads(machine.code)
+        machine.launch(function, threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[HostProgram, Arena]:
         """Return `program`, ready to launch with `elements` elements a chunk, and its buffers, filled with poison."""
@@ -219,7 +222,7 @@ class Host(FifoOptions):
         arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
         arena.allocate(kind, elements)
         code = compile_program(program, arena, in_place=in_place)
-        self.check_threads(program, len(code.place))
+        self.block_threads(code)
         timed = make_clock(self, code, parts, kind, in_place)
         feature, tables = transports.choose_transport(
             code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
@@ -229,15 +232,22 @@ class Host(FifoOptions):
         machine.use_arena(arena)
         return machine, arena
 
-    def check_threads(self, program: Program, blocks: int) -> None:
-        """Raise UsageError if `blocks` blocks have too many threads for the host, or the timeout is not above 0."""
-        if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
+    def block_threads(self, code: CompiledProgram) -> int:
+        """Return the threads of each thread block.
+
+        Raises UsageError if the host does not take so many, or the timeout is not above 0.
+        """
+        blocks, threads = len(code.place), self.threads
+        if threads is None:
+            threads = max(1, min(THREADS, MAX_THREADS // max(1, blocks)))
+        if not 1 <= threads <= 256 or blocks * threads > MAX_THREADS:
             raise UsageError(
-                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 "
-                f"a block and at most {MAX_THREADS} together (--threads)"
+                f"{code.program.name} has {blocks} thread blocks; with {counted(threads, 'thread')} each that is not "
+                f"1 to 256 a block and at most {MAX_THREADS} together (--threads)"
             )
         if self.timeout <= 0:
             raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
+        return threads
 
 
 def _execution(machine: HostProgram, outputs: tuple[np.ndarray, ...] | None) -> Execution:

@@ -35,7 +35,7 @@ class HostMachine:
         parts = cut(program, elements, kind, host)
         self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
         self.code = compile_program(program, self.arena, in_place=in_place)
-        host.check_threads(program, len(self.code.place))
+        self.threads = host.block_threads(self.code)
         feature, tables = transports.choose_transport(
             self.code, parts, protocol=host.protocol, in_place=in_place, direct=host.direct
         )
@@ -75,7 +75,7 @@ class HostMachine:
         function, scale = self.machine.function(self.kind, self.op)
         for inside, outside in self._copied("i"):
             inside[...] = outside
-        self.machine.launch(function, self.host.threads, scale, times)
+        self.machine.launch(function, self.threads, scale, times)
         if self.op == "avg" and self.layout.collective.combining:
             self._divide()
         for inside, outside in self._copied("o"):
