@@ -18,8 +18,8 @@ def test_a_terminal_shows_what_takes_longer_than_a_moment(monkeypatch, capsys):
     whole, shown = progress.progress, threading.Event()
 
     @contextmanager
-    def seen(what):
-        with whole(what) as listen:
+    def seen(what, limit=None):
+        with whole(what, limit=limit) as listen:
             shown.set()
             yield listen
 

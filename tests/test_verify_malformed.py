@@ -7,17 +7,13 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from synth import api
 from synth.checker.documents import exact_frontier, refutation
-from synth.cli import root
-from synth.cli.framework import piped_progress
 from synth.errors import FormatError, InfeasibleError, SynthError, malformed
 from synth.model.outcome import Sat
 from synth.scale.search import bound
@@ -120,24 +116,6 @@ def test_what_is_malformed_is_reported_without_python():
     assert malformed(KeyError("sends")) == "malformed document: 'sends' is missing"
     assert malformed(KeyError(("a", 1)), "certificate").startswith("malformed certificate: ")
     assert malformed(ValueError("'x' is not a number")) == "malformed document: 'x' is not a number"
-
-
-def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(api.frontier("ring:4", "broadcast", engine="exact").to_json()))
-    whole, remark, said = api.verify, piped_progress.note, threading.Event()
-    monkeypatch.setattr(piped_progress, "LONG", 0.01)
-    monkeypatch.setattr(piped_progress, "note", lambda text: (remark(text), said.set()))
-
-    def slow(*given):
-        assert said.wait(60)
-        return whole(*given)
-
-    monkeypatch.setattr(api, "verify", slow)
-    done = CliRunner().invoke(root, ["verify", str(path)])
-    assert done.exit_code == 0 and done.stderr == f"synth: verifying {path} ...\n"
-    monkeypatch.setattr(piped_progress, "LONG", 1000)
-    assert CliRunner().invoke(root, ["verify", str(path)]).stderr == ""
 
 
 def test_small_documents_are_verified_without_numpy(tmp_path):

@@ -82,7 +82,7 @@ def allocations(**flags: Any) -> int:
     search = {"every": flags["pcie"] is not None, "time_limit": flags["time_limit"]}
     missing = ()
     try:
-        with waiting(f"allocations of {topology.name}") as tell:
+        with waiting(f"allocations of {topology.name}", flags["time_limit"]) as tell:
             rows = api.allocations(topology, names, flags["gpus"], progress=tell, **search)
     except FewerAllocations as fewer:
         rows, missing = fewer.found, (fewer.open,)

@@ -83,7 +83,7 @@ def bound(**flags: Any) -> int:
         limits = {"max_steps": flags["max_steps"], "time_limit": flags["time_limit"]}
         with (
             write_infeasible_document(flags, topology, collective),
-            progress(f"bounds on {flags['coll']} on {topology.name}") as listen,
+            progress(f"bounds on {flags['coll']} on {topology.name}", limit=flags["time_limit"]) as listen,
         ):
             bounds = api.bound(topology, collective, **limits, on_event=listen)
     except FewerBounds as less:

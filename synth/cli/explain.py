@@ -40,7 +40,10 @@ def explain(**flags: Any) -> int:
     check_writable(flags["output"])
     topology = chosen_machine(flags)
     task = chosen_collective(flags, topology)
-    with write_infeasible_document(flags, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
+    with (
+        write_infeasible_document(flags, topology, task),
+        waiting(f"{task.name} on {topology.name}", flags["time_limit"]) as tell,
+    ):
         comparison = api.explain(topology, task, time_limit=flags["time_limit"], progress=tell)
     unit = topology.unit_bandwidth()
 

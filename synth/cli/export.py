@@ -21,7 +21,6 @@ from synth.cli.framework.options import (
     runtime_option,
 )
 from synth.cli.framework.output import check_writable, note, save
-from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT
@@ -178,7 +177,7 @@ def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any
     check_writable(output)
     if every:
         folders.check(Path(output))
-    with waiting(f"exporting {name}"), announced(f"exporting {name}"):
+    with waiting(f"exporting {name}"):
         result = programs.export_request(source, _request(flags, flags["to"] or "msccl-xml"))
     if every:
         from synth.export import folder_notes

@@ -52,7 +52,7 @@ def groups(**flags: Any) -> int:
     if flags["groups_file"] is None:
         raise UsageError("no groups given; add --file FILE (`synth groups -h` shows the keys)")
     search = {"chunks": flags["chunks"], "search": not flags["bound_only"], "time_limit": flags["time_limit"]}
-    with waiting(f"groups on {topology.name}") as tell:
+    with waiting(f"groups on {topology.name}", flags["time_limit"]) as tell:
         result = api.groups(topology, flags["groups_file"], progress=tell, **search)
     if flags["schedule"] is not None and result.schedule is not None:
         save(flags["schedule"], json.dumps(result.schedule.to_json()) + "\n")

@@ -11,6 +11,7 @@ import click
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import FILE, point_option, quiet_option, runtime_option
 from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
@@ -78,7 +79,8 @@ def lint(
     way = in_place.lower() if in_place else None
     options = {"runtime": runtime, "collective": coll, "roots": root or (), "in_place": way, "point": point}
     if len(files) == 1 and not files[0].is_dir():
-        report = api.lint(files[0], **options)
+        with waiting(f"linting {files[0]}"):
+            report = api.lint(files[0], **options)
 
         def show() -> None:
             for line in report.lines():
@@ -110,7 +112,8 @@ def _checked(file: Path, options: dict[str, Any]) -> int:
     from synth import api
 
     try:
-        report = api.lint(file, **options)
+        with waiting(f"linting {file}"):
+            report = api.lint(file, **options)
     except SynthError as error:
         click.echo(f"{file}: not checked: {error}")
         return error.exit_code

@@ -116,7 +116,7 @@ def pareto(**flags: Any) -> int:
     try:
         with (
             write_infeasible_document(flags, topology, collective),
-            progress(f"{flags['coll']} on {topology.name}", flags["verbose"]) as listen,
+            progress(f"{flags['coll']} on {topology.name}", flags["verbose"], flags["time_limit"]) as listen,
         ):
             options |= {
                 "multicast": flags["multicast"],

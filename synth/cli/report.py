@@ -9,6 +9,7 @@ import click
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import FILE, quiet_option
 from synth.cli.framework.output import check_writable, note, save
+from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT
 from synth.model.rational import counted
 
@@ -48,7 +49,8 @@ def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, c
     from synth import api
 
     check_writable(output)
-    page = api.report(files, title=title, topology=topo, collective=coll, verify=verify)
+    with waiting(f"report of {counted(len(files), 'file')}"):
+        page = api.report(files, title=title, topology=topo, collective=coll, verify=verify)
     if output == "-":
         click.echo(page.html, nl=False)
     else:

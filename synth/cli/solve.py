@@ -53,7 +53,7 @@ def solve(**flags: Any) -> None:
     topology = chosen_machine(flags)
     collective = chosen_collective(flags, topology)
     problem = f"{collective.name} on {topology.name} with C={flags['chunks']}, S={flags['steps']}, R={flags['rounds']}"
-    with progress(problem, flags["verbose"]) as listen:
+    with progress(problem, flags["verbose"], flags["time_limit"]) as listen:
         query = flags["chunks"], flags["steps"], flags["rounds"]
         options = engine_arguments(flags) | {"pipeline": flags["pipeline"], "on_event": listen}
         verdict = api.solve(topology, collective, *query, **options)

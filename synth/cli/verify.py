@@ -8,7 +8,6 @@ import click
 
 from synth.cli.framework.options import FILE
 from synth.cli.framework.output import note
-from synth.cli.framework.piped_progress import announced
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, UNDECIDED
 from synth.errors import FormatError, VerificationError
@@ -35,7 +34,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     code, wrong = 0, []
     for file in files:
         try:
-            with waiting(f"verifying {file.name}"), announced(f"verifying {file}"):
+            with waiting(f"verifying {file}"):
                 lines = api.verify(file, proof)
         except VerificationError as error:
             wrong.append(error.within(str(file)))

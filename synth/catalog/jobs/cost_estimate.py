@@ -1,6 +1,6 @@
 """Estimated seconds of a task: from the times of similar entries, else from its collective and its number of ranks.
 
-Only the order of the tasks and the displayed remaining time depend on the estimates.
+Only the order of the tasks, and the estimate of a dry run, depend on them.
 """
 
 from __future__ import annotations

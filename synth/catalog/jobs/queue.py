@@ -142,8 +142,3 @@ class Queue:
     def ended(self, item: Item) -> None:
         """Record that `item` has ended, so that the next item that may be isomorphic can start."""
         self._busy.discard(item.kind)
-
-    @property
-    def seconds(self) -> float:
-        """The sum of the estimates of all waiting items; items that may be isomorphic count once."""
-        return sum({item.kind: item.seconds for item in self.waiting}.values())

@@ -31,12 +31,11 @@ TICK = 1.0  # seconds between two reports of progress
 
 
 class Progress(NamedTuple):
-    """The progress of a job: tasks ended, tasks in all, the running ones, and the estimated remaining seconds."""
+    """The progress of a job: tasks ended, tasks in all, and the running ones."""
 
     ended: int
     total: int
     running: tuple[str, ...]
-    left: float
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,6 @@ class JobRun:
     started: int = 0
     _running: dict[int, Item] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
-    _estimated_seconds: float = 0.0
-    _measured_seconds: float = 0.0
 
     def run(self) -> Summary:
         """Run the tasks until all have ended or the budget is spent, and return the summary.
@@ -110,14 +107,14 @@ class JobRun:
             while len(queue) or self._running:
                 while len(self._running) < runner.slots and not self.spent and (item := queue.next()) is not None:
                     self._start(item, queue, runner)
-                    self._report(queue, total, runner)
+                    self._report(total)
                 if not self._running:
                     if self.spent:
                         break
                     continue
                 for answer in runner.wait(TICK):
                     self._handle(answer, queue, runner)
-                self._report(queue, total, runner)
+                self._report(total)
         except KeyboardInterrupt:
             raise Interrupted(self._summary("interrupted")) from None
         finally:
@@ -191,19 +188,13 @@ class JobRun:
     def _keep(self, item: Item, entry: Entry, queue: Queue) -> None:
         self.store.put(entry)
         self.ended += 1
-        self._estimated_seconds += item.seconds
-        self._measured_seconds += entry.seconds
         item.state, item.entry, item.reason = entry.state, entry.id, entry.reason
         item.solved, item.seconds = True, entry.seconds
         queue.ended(item)
 
-    def _report(self, queue: Queue, total: int, runner: Runner) -> None:
-        now = time.monotonic()
+    def _report(self, total: int) -> None:
         running = [f"{item.task.name} on {item.task.topology.name}" for item in self._running.values()]
-        rest = sum(max(0.0, item.seconds - (now - self._since[item.place])) for item in self._running.values())
-        # The measured seconds of the tasks so far, in proportion to their estimates.
-        pace = self._measured_seconds / self._estimated_seconds if self._estimated_seconds else 1.0
-        self.listen(Progress(self.ended, total, tuple(running), pace * (queue.seconds + rest) / runner.slots))
+        self.listen(Progress(self.ended, total, tuple(running)))
 
     def _summary(self, stopped: str = "") -> Summary:
         return Summary(tuple(self.items), time.monotonic() - self.began, stopped)

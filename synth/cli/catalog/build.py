@@ -10,7 +10,8 @@ import click
 from synth.cli.catalog.group import db_option
 from synth.cli.framework.options import FILE, jobs_option, output_options, time_limit_option
 from synth.cli.framework.output import check_writable, emit, note
-from synth.cli.framework.progress import clock, job_progress
+from synth.cli.framework.plain_progress import clock
+from synth.cli.framework.progress import job_progress
 from synth.cli.framework.types import Duration
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
@@ -75,7 +76,7 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
         return 0
     code = None
     try:
-        with job_progress(str(fleet)) as listen:
+        with job_progress(str(fleet), flags["budget"]) as listen:
             how = {key: flags[key] for key in ("jobs", "inline", "dask", "slurm", "budget")}
             summary = catalog_jobs.build_catalog(fleet, db, listen=listen, **how, **again)
     except Interrupted as stop:

@@ -257,7 +257,7 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_print_no_files,
-    help="Do not say on stderr which files were written.",
+    help="No progress, and no line on the files written.",
 )
 
 output_options = _together(

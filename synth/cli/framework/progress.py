@@ -1,4 +1,4 @@
-"""Progress on a terminal's stderr: the current problem, the bound so far, the elapsed time. Silent elsewhere."""
+"""Progress on stderr: the current problem, the bound so far, the elapsed time. Plain lines where it is no terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from synth.cli.framework.plain_progress import clock, plain_progress
 from synth.model.rational import counted, show
 
 # Seconds after which a command prints its current work.
@@ -17,22 +18,25 @@ PATIENCE = 1.0
 
 
 @contextmanager
-def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None]]:
-    """A listener for the sweep's events, shown while the block runs. `verbose`: all of them, a line each, on any
-    stderr."""
+def progress(first: str, verbose: bool = False, limit: float | None = None) -> Iterator[Callable[[Any], None]]:
+    """A listener for the sweep's events, shown while the block runs.
+
+    `verbose`: all of them, a line each, on any stderr. `limit`: the seconds after which the work ends itself.
+    """
     if verbose:
         began = time.monotonic()
         yield lambda event: print(f"{time.monotonic() - began:8.2f} s  {event.text}", file=sys.stderr)
         return
     if not sys.stderr.isatty():
-        yield lambda event: None
+        with plain_progress(first, limit) as plain:
+            yield lambda event: setattr(plain, "text", _with_bound(event))
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TextColumn
 
     console = Console(stderr=True, highlight=False)
     now, bound = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[bound]"))
-    with Progress(SpinnerColumn(), now, bound, TimeElapsedColumn(), console=console, transient=True) as bar:
+    with Progress(SpinnerColumn(), now, bound, *_elapsed(limit), console=console, transient=True) as bar:
         task = bar.add_task(first, total=None, bound="")
 
         def listen(event: Any) -> None:
@@ -51,14 +55,26 @@ def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None
         yield listen
 
 
-@contextmanager
-def waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Show `what` and the elapsed time on a terminal while the block runs, from its second second on.
+def _with_bound(event: Any) -> str:
+    return event.text if event.bound is None else f"{event.text} (bound so far {show(event.bound)})"
 
-    Yield a function that shows a further text.
+
+def _elapsed(limit: float | None) -> list[Any]:
+    """Return the columns of the elapsed time and of the limit."""
+    from rich.progress import TextColumn, TimeElapsedColumn
+
+    return [TimeElapsedColumn(), *([] if limit is None else [TextColumn(f"of {clock(limit)}")])]
+
+
+@contextmanager
+def waiting(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
+    """Show `what` and the elapsed time while the block runs, on a terminal from its second second on.
+
+    `limit`: the seconds after which the work ends itself. Yield a function that shows a further text.
     """
     if not sys.stderr.isatty():
-        yield lambda text: None
+        with plain_progress(what, limit) as plain:
+            yield lambda text: setattr(plain, "text", f"{what}: {text}")
         return
     with ExitStack() as shown:
         lock = threading.Lock()
@@ -69,7 +85,7 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
         def show_it() -> None:
             with lock:
                 if not over:
-                    listeners.append(shown.enter_context(progress(now)))
+                    listeners.append(shown.enter_context(progress(now, limit=limit)))
 
         def say(text: str) -> None:
             nonlocal now
@@ -89,33 +105,29 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
                 over = True
 
 
-def clock(seconds: float) -> str:
-    """``3 h 20 min``, ``4 min 5 s``, ``1.2 s``."""
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{seconds:.1f} s"
-
-
 @contextmanager
-def job_progress(first: str) -> Iterator[Callable[[Any], None]]:
-    """A listener for a batch job's progress: tasks ended, what runs, the time left by the estimates."""
+def job_progress(first: str, budget: float | None = None) -> Iterator[Callable[[Any], None]]:
+    """A listener for a batch job's progress: tasks ended, and what runs. `budget`: the seconds of the whole job."""
     if not sys.stderr.isatty():
-        yield lambda progress: None
+        with plain_progress(first, budget) as plain:
+            yield lambda now: setattr(
+                plain, "text", f"{now.ended} of {counted(now.total, 'task')} ended; {_running(now)}"
+            )
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-    words, left = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[left]"))
-    columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), left, words)
+    words = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), *_elapsed(budget), words)
     with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task(first, total=None, left="")
+        task = bar.add_task(first, total=None)
 
         def listen(now: Any) -> None:
-            shown = ", ".join(now.running[:2]) + (f" and {len(now.running) - 2} more" if len(now.running) > 2 else "")
-            bar.update(
-                task, completed=now.ended, total=now.total, left=f"about {clock(now.left)} left", description=shown
-            )
+            bar.update(task, completed=now.ended, total=now.total, description=_running(now))
 
         yield listen
+
+
+def _running(now: Any) -> str:
+    more = f" and {len(now.running) - 2} more" if len(now.running) > 2 else ""
+    return ", ".join(now.running[:2]) + more
