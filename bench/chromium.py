@@ -179,6 +179,12 @@ class Chromium:
             for kind in ("mousePressed", "mouseReleased"):
                 self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press the mouse at one place of the window, move it to another and release it there."""
+        moves = (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end))
+        for kind, (x, y) in moves:
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def window(self, width: int, height: int, dark: bool = False) -> None:
         """The size of the window in CSS pixels, and the colour scheme that the user prefers."""
         self.call(

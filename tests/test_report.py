@@ -27,7 +27,7 @@ from synth.errors import FormatError, UsageError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
 from synth.model.topology import Limit, Link, Topology
-from synth.model.tuning_plan import Algorithm, Plan, Range, Table
+from synth.model.tuning_plan import Algorithm, LibraryTimes, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
 from synth.view.page.frontier_section import Sheet
 
@@ -485,6 +485,22 @@ def test_the_sheet_of_a_plan_has_certified_bounds_beside_its_times(tmp_path):
     assert [row[0] for row in times["rows"]] == ["4 KB", "4 MB"]
     for row, size, time in zip(times["rows"], table.sizes, seconds, strict=True):
         assert float(row[3]) == pytest.approx(time * 1e6 / float(bounds.microseconds(size)), rel=0.01)
+
+
+def test_the_chart_of_a_plan_has_the_lines_of_other_libraries(tmp_path):
+    direct = api.baseline("direct", "full:4", "allgather")
+    algorithms = (Algorithm("direct", schedule=direct, divisor=4), Algorithm("nccl", "nccl"))
+    ranges = (Range(1, 4096, (0, 1)), Range(4097, 8192, (0,)), Range(8193, None, (1,)))
+    lines = (LibraryTimes("nccl-ring", (3e-6, None)),)
+    table = Table("allgather", 4, ranges, (4096, 8192), (2e-6, 4e-6), (2e-6, 4e-6), libraries=lines)
+    plan = Plan(algorithms, (table,), "model", "by hand", direct.network)
+    (sheet,) = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
+    assert [(m.label, m.library, len(m.points)) for m in sheet.times.marks] == [
+        ("what the plan takes", False, 2),
+        ("nccl-ring", True, 1),
+    ]
+    assert sheet.times.bus == 0.75 and [size for size, _ in sheet.times.bound] == [4096, 8192]
+    assert sheet.times.wins == ((1.0, 8192.0, "direct", 0), (8193.0, None, "nccl", 1))
 
 
 def test_a_plan_of_a_wrong_schedule_is_not_shown(dgx1, tmp_path):

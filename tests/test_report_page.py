@@ -463,12 +463,44 @@ def test_times_are_read_with_the_slider(at):
     cells = ".map(r => [...r.children].slice(1).map(c => c.textContent))"
     rows = f"[...document.querySelectorAll('[aria-label=\"times at this size\"] tbody tr')]{cells}"
     found = {row[0]: row[1:] for row in page.run(rows)}
-    assert found["3 steps"] == ["8.22 µs", "128", "predicted"] == found["lower bound"][:2] + ["predicted"]
-    assert found["point 1"] == ["20 µs", "52.4", "measured at 1 MB"]
+    assert found["3 steps predicted"] == ["8.22 µs", "128", "112"] == found["lower bound proved"]
+    assert found["point 1 measured at 1 MB"] == ["20 µs", "52.4", "45.9"]
     page.run("document.getElementById('size').focus()")
     page.press("Home")
     found = {row[0]: row[1:] for row in page.run(rows)}
-    assert found["2 steps"][0] == "1.41 µs" and found["point 1"][2] == "measured at 1 KB"
+    assert found["2 steps predicted"][0] == "1.41 µs" and "point 1 measured at 1 KB" in found
+
+
+def test_the_chart_is_read_and_zoomed_with_the_mouse(at):
+    page = at(1)
+    x, y, width = page.run(
+        "(() => { const e = document.querySelector('.plot'); e.scrollIntoView({block: 'center'});"
+        " const b = e.getBoundingClientRect(); return [b.x, b.y + 100, b.width]; })()"
+    )
+    size = "document.querySelector('output[for=size]').textContent"
+    page.point(x + 62, y)
+    assert page.run(size) == "1 KB"
+    ticks = "[...document.querySelectorAll('.plot .tick')].map(t => t.textContent)"
+    assert "1 GB" in page.run(ticks)
+    page.drag((x + 62, y), (x + (62 + width - 14) / 2, y))  # the left half
+    assert "1 GB" not in page.run(ticks) and "1 KB" in page.run(ticks)
+    press(page, "[aria-label='all sizes']")
+    assert "1 GB" in page.run(ticks)
+    slider = "document.getElementById('size')"
+    page.run(f"{slider}.value = 100; {slider}.dispatchEvent(new Event('input'))")
+    press(page, "[aria-label='zoom in around the size']")
+    assert "1 GB" not in page.run(ticks) and page.run(size) == "1 MB"
+
+
+def test_the_chart_shows_bandwidth(at):
+    page = at(1)
+    mode = "document.getElementById('mode')"
+    for name in ("rate", "bus"):
+        page.run(f"{mode}.value = '{name}'; {mode}.dispatchEvent(new Event('change'))")
+        texts = page.run("[...document.querySelectorAll('.plot .tick')].map(t => t.textContent)")
+        assert "GB/s" in texts and "0" in texts and "time" not in texts
+    heights = page.run("document.querySelector('.plot .series.chosen').getBBox().height")
+    assert heights > 50  # from almost nothing at 1 KB to near the rate of the links at 1 GB
 
 
 def test_certificates_and_assumptions_are_in_words(at):

@@ -22,6 +22,19 @@ from synth.errors import UsageError, unknown
 from synth.model.rational import printable
 
 MAX_UNITS = 1 << 20
+# nccl-tests counts the bus bandwidth of these by all data but one rank's own, or by all data.
+_BUS_PART = {"allgather", "reduce-scatter", "alltoall", "gather", "scatter"}
+_BUS_WHOLE = {"broadcast", "reduce", "sendrecv"}
+
+
+def bus_factor(name: str, ranks: int) -> Fraction | None:
+    """Return nccl-tests' bus bandwidth divided by size/time; None for collectives that it does not measure."""
+    if name == "allreduce":
+        return Fraction(2 * (ranks - 1), ranks)
+    if name in _BUS_PART:
+        return Fraction(ranks - 1, ranks)
+    return Fraction(1) if name in _BUS_WHOLE else None
+
 
 Ranks: TypeAlias = int | Iterable[int]
 # The contributions that each rank wants of a unit: a mapping, or (rank, contributions) by rank.

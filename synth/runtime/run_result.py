@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import UsageError
+from synth.model.collective import bus_factor
 from synth.model.rational import show
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
@@ -20,18 +21,6 @@ from synth.runtime.kernel.logical_clock import SAYS
 from synth.runtime.link_schedule import Key
 from synth.runtime.padding import Padding
 from synth.runtime.reference_data import ComparisonExtent
-
-_PART = {"allgather", "reduce-scatter", "alltoall", "gather", "scatter"}
-_WHOLE = {"broadcast", "reduce", "sendrecv"}
-
-
-def bus_factor(name: str, ranks: int) -> Fraction | None:
-    """Return nccl-tests' bus bandwidth divided by size/time; None for collectives that it does not measure."""
-    if name == "allreduce":
-        return Fraction(2 * (ranks - 1), ranks)
-    if name in _PART:
-        return Fraction(ranks - 1, ranks)
-    return Fraction(1) if name in _WHOLE else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from synth.model.collective import bus_factor
 from synth.model.schedule import canonical
 from synth.program.program import Program
-from synth.runtime.run_result import bus_factor
 
 SCHEMA = "synth.measured/1"
 

@@ -72,6 +72,7 @@ class Mark:
     """Times of one program.
 
     `points`: (size in bytes, seconds, least, most) by growing size. `of`: index of its algorithm, if known.
+    `library`: an algorithm of another library.
     """
 
     label: str
@@ -79,11 +80,19 @@ class Mark:
     says: str
     modelled: bool = False
     of: int | None = None
+    library: bool = False
 
     def to_json(self) -> dict:
         """Return the JSON that the page reads."""
         points = [list(point) for point in self.points]
-        return {"label": self.label, "of": self.of, "says": self.says, "modelled": self.modelled, "points": points}
+        return {
+            "label": self.label,
+            "of": self.of,
+            "says": self.says,
+            "modelled": self.modelled,
+            "points": points,
+            "library": self.library,
+        }
 
 
 @dataclass(frozen=True)
@@ -91,8 +100,9 @@ class Times:
     """The chart of time against size.
 
     `lines`: (algorithm, seconds, seconds per byte) of each prediction. `floor`: (seconds, seconds per byte), whose
-    least is a lower bound. `wins`, under `title`, and `measured_wins`: (first size, end or None, name of the fastest,
-    its index if known), with sizes in bytes.
+    least is a lower bound; `bound`: (size, seconds) of a certified one. `bus`: nccl-tests' bus bandwidth over size /
+    time, None for collectives that it does not measure. `wins`, under `title`, and `measured_wins`: (first size, end or
+    None, name of the fastest, its index if known), with sizes in bytes.
     """
 
     lines: tuple[tuple[int, float, float], ...] = ()
@@ -102,6 +112,8 @@ class Times:
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
     title: str = "Best by prediction"
+    bound: tuple[tuple[int, float], ...] = ()
+    bus: float | None = None
 
     def to_json(self) -> dict:
         """Return the JSON that the page reads."""
@@ -113,6 +125,8 @@ class Times:
             "marks": [m.to_json() for m in self.marks],
             "notes": list(self.notes),
             "title": self.title,
+            "bound": [list(x) for x in self.bound],
+            "bus": self.bus,
         }
 
 

@@ -42,19 +42,26 @@ def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | 
     network = plan.topology or (first.network if first else None)
     name = network.name if network else "any machine"
     called = table.collective + ("" if table.root is None else f" from {table.root}")
-    wins = []
+    wins: list[time_chart.Win] = []
     for span in table.ranges:
         if span.order:
             best = span.order[0]
             high = None if span.high is None else float(span.high)
-            wins.append((float(span.low), high, plan.algorithms[best].label, place[best]))
+            low = wins.pop()[0] if wins and wins[-1][3] == place[best] else float(span.low)
+            wins.append((low, high, plan.algorithms[best].label, place[best]))
     marks = _marks(plan, table)
     # predictions of the plain cost model add nothing where the plan has times of its own
     lines = []
     for k, algorithm in enumerate(chosen):
         if algorithm.schedule is not None and not marks:
             lines.append((k, *_line(algorithm.schedule)))
-    times = Times(tuple(lines), (), tuple(wins), (), marks, title="What the plan takes")
+    certified: tuple[tuple[int, float], ...] = ()
+    if bound is not None:
+        certified = tuple(
+            (size, float(least) * 1e-6) for size in table.sizes if (least := bound.microseconds(size)) > 0
+        )
+    bus = time_chart.bus_bandwidth(table.collective, table.ranks)
+    times = Times(tuple(lines), (), tuple(wins), (), marks, (), "What the plan takes", certified, bus)
     return Sheet(
         about.id,
         name,
@@ -101,13 +108,18 @@ def _rate(table: Table) -> float | None:
 
 
 def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
-    """Return the expected times of the choices, and of the best algorithms, at the judged sizes."""
+    """Return the expected times at the judged sizes: of the choices, of the best algorithms where these are others, and
+    of other libraries."""
     modelled = plan.source == "model"
+    rows = [("what the plan takes", table.seconds), *((library.name, library.seconds) for library in table.libraries)]
+    if tuple(table.best) != tuple(table.seconds):
+        rows.insert(0, ("the best at each size", table.best))
+    names = {library.name for library in table.libraries}
     marks = []
-    for label, values in (("the best at each size", table.best), ("what the plan takes", table.seconds)):
+    for label, values in rows:
         points = tuple(time_chart.measurement(size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
         if points:
-            marks.append(Mark(label, points, plan.says, modelled))
+            marks.append(Mark(label, points, plan.says, modelled, library=label in names))
     return tuple(marks)
 
 

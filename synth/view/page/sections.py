@@ -89,9 +89,9 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
     )
     marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
     floor = ((found.least_steps * alpha, float(found.bound) * share),)
-    times = Times(
-        lines, floor, time_chart.envelope(lines, [a.name for a in algorithms]), time_chart.measured_wins(marks), marks
-    )
+    wins = time_chart.envelope(lines, [a.name for a in algorithms])
+    bus = time_chart.bus_bandwidth(found.collective_name, found.topology.ranks)
+    times = Times(lines, floor, wins, time_chart.measured_wins(marks), marks, bus=bus)
     slopes = [slope for *_, slope in lines]
     fastest = 1 / min(slopes) / 1e9 if slopes else None
     limited = (f"Limited by: {scale_table.limit(found)}.", "It is what the certificate below adds up.")
@@ -164,7 +164,9 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
         alpha or None,
         1 / slope / 1e9 if slope else None,
         None,
-        Times(((0, alpha, slope),), marks=marks),
+        Times(
+            ((0, alpha, slope),), marks=marks, bus=time_chart.bus_bandwidth(given.collective.name, given.network.ranks)
+        ),
         animation_data.machine(given.network),
         (),
         (("schedule", about.checked), *about.provenance),
@@ -190,7 +192,11 @@ def of_measured(doc: dict, about: EntryContext) -> Sheet:
         (f"times are {doc['says']}",),
         columns,
         algorithms,
-        times=Times(marks=marks, measured_wins=time_chart.measured_wins(marks)),
+        times=Times(
+            marks=marks,
+            measured_wins=time_chart.measured_wins(marks),
+            bus=time_chart.bus_bandwidth(str(doc["collective"]), doc["ranks"]),
+        ),
         provenance=about.provenance,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from synth.model.collective import bus_factor
 from synth.model.frontier import Frontier
 from synth.model.rational import show
 from synth.view import frontier_text
@@ -72,7 +73,14 @@ def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
         measured_wins(marks),
         marks,
         tuple(notes),
+        bus=bus_bandwidth(found.collective.name, found.network.ranks),
     )
+
+
+def bus_bandwidth(collective: str, ranks: int) -> float | None:
+    """Return nccl-tests' bus bandwidth over size / time; None for collectives that it does not measure."""
+    factor = bus_factor(collective, ranks)
+    return None if factor is None else float(factor)
 
 
 def point_name(steps: int) -> str:

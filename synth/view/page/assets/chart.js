@@ -39,6 +39,33 @@ function axes(width, height, xs, ys, xName, yName) {
       transform: `rotate(-90 11 ${(FRAME.top + bottom) / 2})` }, yName));
 }
 
+/** Calls `read(x)` for the place under the mouse or finger, `select(x, x)` for a range that the mouse drags over. */
+function readByPointer(host, read, select) {
+  let from = null;
+  const place = (event) => event.clientX - host.getBoundingClientRect().left;
+  const band = make("div", { class: "band", hidden: true });
+  const far = (event) => from !== null && Math.abs(place(event) - from) > 8;
+  fill(host, {
+    onpointerdown: (event) => {
+      if (event.pointerType === "mouse" && event.button === 0) { from = place(event); host.setPointerCapture(event.pointerId); }
+      read(place(event));
+    },
+    onpointermove: (event) => {
+      if (!far(event)) { read(place(event)); return; }
+      host.append(band);
+      band.hidden = false;
+      band.style.left = `${Math.min(from, place(event))}px`;
+      band.style.width = `${Math.abs(place(event) - from)}px`;
+    },
+    onpointerup: (event) => {
+      const [low, high] = [from, place(event)].sort((a, b) => a - b), dragged = far(event);
+      from = null;
+      band.remove();
+      if (dragged) select(low, high);
+    },
+  }, []);
+}
+
 /** Makes `element` a button for mouse and keyboard. */
 function pressable(element, label, press) {
   fill(element, { role: "button", tabindex: 0, "aria-label": label, onclick: press,
