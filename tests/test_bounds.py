@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from synth import bounds
+from synth.bounds import cut_lp
 from synth.bounds.independent_sums import families, gf2_rank, independent_sums
 from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError
@@ -48,6 +50,15 @@ FLOW = [
     ("dgx1*2:cross=0+2+5+7", "allgather", {None: "5/2", 3: "15/4", 4: "14/5"}),
     ("torus:8x8", "allgather", {8: "63/4"}),
 ]
+
+
+def test_a_large_program_ends_near_its_optimum_and_its_bound_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, coll = net("dgx1*2"), collective("allgather", 16)
+    best = bounds.flow(network, coll, 5).value
+    monkeypatch.setattr(cut_lp, "SETTINGS", replace(cut_lp.SETTINGS, exact_ranks=1, many_columns=1))
+    bound = bounds.flow(network, coll, 5)
+    assert best * Fraction(98, 100) <= bound.value <= best
+    assert proved(network, coll, bound, 5) == bound.value
 
 
 @pytest.mark.parametrize(("name", "task", "steps", "value"), [(n, c, s, v) for n, c, vs in FLOW for s, v in vs.items()])

@@ -8,11 +8,12 @@ import random
 import subprocess
 import sys
 from fractions import Fraction
+from unittest import mock
 
 import pytest
 
 from synth import bounds
-from synth.bounds import single_chunk
+from synth.bounds import dual_rounding, single_chunk
 from synth.bounds.first_completion import first_completion_bound
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
@@ -50,6 +51,14 @@ def _made(
     return network, task, bound.certificate, steps, bound.value
 
 
+def _averaged() -> tuple[Network, Collective, dict, int | None, Fraction]:
+    """Return a broadcast whose cuts stand for the mean of their images, and the bound with all images listed."""
+    network, task = topology("torus:3x3").network(), collective("broadcast", 9)
+    with mock.patch.object(dual_rounding, "AVERAGED", 2):
+        certificate = bounds.flow(network, task, 3).certificate
+    return network, task, certificate, 3, bounds.flow(network, task, 3).value
+
+
 def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
     dgx1 = topology("dgx1").network()
     found = [
@@ -63,6 +72,7 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
         _made(RING, collective("allreduce", 4), None),
         _made(SWITCHED, collective("broadcast", 2), 1),
         _tree(),
+        _averaged(),
         _made(dgx1, collective("scan", 8), None),
         _made(dgx1, collective("scan", 8), 4),
         _made(topology("ring:4").network(), collective("scan", 4), 3),
@@ -321,6 +331,28 @@ def test_covers_and_counts_are_not_taken_on_trust() -> None:
     assert check(allgather, CASES[1][0].to_json(), CASES[1][1].to_json(1), steps=2) == Fraction(3, 2)
     doc = CASES[3][2] | {"kind": "static-cuts", "steps": None}
     _refusal(doc, 3)
+
+
+def test_means_of_cuts_are_taken_over_symmetries_that_keep_the_unit() -> None:
+    network, task, good, steps, _ = _averaged()
+    assert len(good["cuts"]["0"]) < len(bounds.flow(network, task, steps).certificate["cuts"]["0"])
+
+    def refusal(**fields: object) -> str:
+        with pytest.raises(VerificationError) as caught:
+            check(good | fields, network.to_json(), task.to_json(1), steps=steps)
+        return str(caught.value)
+
+    unlike = [[0, 2, 1, 5, 3, 4, 8, 6, 7], [0]]
+    assert refusal(averaged={"0": [*good["averaged"]["0"], unlike]}).startswith("averaged.0[2]: link")
+    assert "overload link" in refusal(averaged={"0": []})
+    assert "names a unit without cuts" in refusal(averaged=good["averaged"] | {"1": []})
+    shifted = [*good["averaged"]["0"], [[*range(3, 9), 0, 1, 2], [0]]]
+    assert "unit 0 is not kept" in refusal(averaged={"0": shifted})
+    ring, task = topology("ring:3").network(), collective("allgather", 3)
+    doc = bounds.flow(ring, task, 1).certificate
+    (unit,) = doc["cuts"]
+    with pytest.raises(VerificationError, match=f"does not keep unit {unit}"):
+        check(doc | {"averaged": {unit: doc["generators"]}}, ring.to_json(), task.to_json(1), steps=1)
 
 
 def test_different_sums_are_counted_by_the_checker() -> None:

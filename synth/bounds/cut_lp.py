@@ -14,8 +14,9 @@ averaging a solution over the group keeps it a solution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from synth.bounds.demands import Demand, demands
 from synth.bounds.independent_sums import Family, families, independent_sums
@@ -39,12 +40,24 @@ class CutLPSettings:
         scale: Flow units of a load of 1 in the integer maximum flows.
         tolerance: Relative violation below which a cut counts as satisfied.
         max_cycles: Maximum number of rounds of cut separation.
+        exact_ranks: Number of ranks up to which every program is solved to its optimum, by the cuts that this violates.
+        many_columns: Number of columns above which the cuts of other programs are separated between the optimum of the
+            relaxation and a feasible point.
+        step: Part of the way from the feasible point to that optimum at which they are separated.
+        slow_cycles: Number of rounds of such a separation that together must close the part `slight` of the gap to the
+            best feasible point, or it ends; from twice as many rounds on.
+        slight: Part of that gap.
         sums_ranks: Number of ranks up to which independent sums are used; above only in the bound for every S.
     """
 
     scale: int = 1 << 40
     tolerance: float = 1e-8
     max_cycles: int = 400
+    exact_ranks: int = 16
+    many_columns: int = 1_000
+    step: float = 0.25
+    slow_cycles: int = 10
+    slight: float = 0.06
     sums_ranks: int = 10
 
 
@@ -54,11 +67,12 @@ SETTINGS = CutLPSettings()
 def entering_sends(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
     """Return the (route, step) pairs, steps 1 to `steps`, whose sends enter the cut: from outside before to inside
     after."""
-    return [
-        (i, t)
-        for i, route in enumerate(network.routes)
-        for t in range(max(1, cut[route.src] + 2), min(steps, cut[route.dst]) + 1)
-    ]
+    sends = []
+    for i, route in enumerate(network.routes):
+        first, last = max(1, cut[route.src] + 2), min(steps, cut[route.dst])
+        if first <= last:
+            sends += [(i, t) for t in range(first, last + 1)]
+    return sends
 
 
 def counted_sends(network: Network, item: CutOrCover, steps: int) -> list[tuple[int, int]]:
@@ -87,6 +101,7 @@ class UnitOrbit:
         families: sets of independent sums, by which cuts are separated.
         covers: its cover inequalities.
         columns: column of the load of each (route, step); those in one orbit under `group` share a column.
+        routes: for each route the first one of its orbit under `group`.
     """
 
     unit: int
@@ -96,6 +111,7 @@ class UnitOrbit:
     families: list[Family] = field(default_factory=list)
     covers: list[Cover] = field(default_factory=list)
     columns: dict[tuple[int, int], int] = field(default_factory=dict)
+    routes: list[int] = field(default_factory=list)
 
 
 class CutLP:
@@ -125,7 +141,7 @@ class CutLP:
             [floor] * self.steps + [0.0] * (self.size - self.steps),
         )
         rows = self._capacity_rows()
-        self.capacities = list(rows)
+        self.capacities = rows
         lp.add_rows([(None, row, 0.0) for row in rows.values()])
         if count:
             tally: dict[int, float] = {}
@@ -146,7 +162,7 @@ class CutLP:
         self.far: dict[Demand, tuple[list, list]] = {}
         back = self.network.reversed()
         for share in self.shares:
-            same = orbits(len(self.network.routes), [g.routes for g in share.group])
+            same = share.routes = orbits(len(self.network.routes), [g.routes for g in share.group])
             useful: set[tuple[int, int]] = set()
             for demand in share.demands:
                 reach = self.far[demand] = (
@@ -194,8 +210,8 @@ class CutLP:
     def run(self) -> float:
         """Add violated cuts until there are none, and return the optimum, the least Σ r.
 
-        After `SETTINGS.max_cycles` rounds of cuts it is a lower bound on the optimum. Raises ArithmeticError where the
-        solver fails.
+        After `SETTINGS.max_cycles` rounds of cuts, and where a large program converges slowly, it is a lower bound on
+        the optimum. Raises ArithmeticError where the solver fails.
         """
         searches = [_Search(self, share) for share in self.shares]
         for share in self.shares:
@@ -209,10 +225,32 @@ class CutLP:
                 for cut in search.violated(loads):
                     yield self._row(search.share, cut)
 
-        self.program.run(violated, SETTINGS.max_cycles)
+        large = self.network.ranks > SETTINGS.exact_ranks and self.size > SETTINGS.many_columns
+        separate = InOutSeparation(self, searches, violated).violated if large else violated
+        self.program.run(separate, SETTINGS.max_cycles)
         if not self.program.solution:
             raise ArithmeticError("the linear solver found no optimum")
         return self.program.optimum
+
+    def balanced_loads(self) -> list[float]:
+        """Return loads that fill every link or limit in one round of each step, as far as no other one is in the
+        way."""
+        loads = [1.0] * self.steps + [0.0] * (self.size - self.steps)
+        for (_, _, t), row in self.capacities.items():
+            total = sum(coefficient for column, coefficient in row.items() if column != t - 1)
+            for column in row:
+                if column != t - 1:
+                    share = -row[t - 1] / total
+                    loads[column] = min(loads[column] or share, share)
+        return loads
+
+    def needed_rounds(self, loads: Sequence[float]) -> float:
+        """Return the rounds of all steps that the loads take."""
+        needed = [0.0] * self.steps
+        for (_, _, t), row in self.capacities.items():
+            total = sum(coefficient * loads[column] for column, coefficient in row.items() if column != t - 1)
+            needed[t - 1] = max(needed[t - 1], -total / row[t - 1])
+        return sum(needed)
 
     def _first_cuts(self, demand: Demand) -> list[Cut]:
         out, into = [self.steps] * self.network.ranks, [-1] * self.network.ranks
@@ -256,11 +294,62 @@ class CutLP:
         return prices, cuts, row_duals[-1] if self.count else 0.0
 
 
+class InOutSeparation:
+    """Separation of points between the optimum of the relaxation and feasible loads, which takes fewer rounds.
+
+    As in Ben-Ameur and Neto, "Acceleration of cutting-plane and column generation algorithms" (Networks, 2007).
+
+    The feasible loads are balanced ones at first, then the best of the separated points, scaled up. It ends where the
+    bound rises slowly.
+    """
+
+    def __init__(
+        self, master: CutLP, searches: Sequence[_Search],
+        violated: Callable[[list[float]], Iterator[CutRow[tuple[UnitOrbit, CutOrCover]]]],
+    ) -> None:  # fmt: skip
+        self.master, self.searches, self.separate = master, searches, violated
+        self.best, self.inside = inf, [0.0] * master.size
+        self.bounds: list[float] = []
+        self._cuts(master.balanced_loads())
+
+    def violated(self, loads: list[float]) -> Iterable[CutRow[tuple[UnitOrbit, CutOrCover]]]:
+        """Return cuts that the loads, or points between them and the feasible ones, violate; none at the end."""
+        self.bounds.append(self.master.program.optimum)
+        if self._is_slow():
+            return []
+        between = [x + SETTINGS.step * (y - x) for x, y in zip(self.inside, loads, strict=True)]
+        cuts = self._cuts(between)
+        for _, row, least in cuts:
+            if sum(coefficient * loads[column] for column, coefficient in row.items()) < least - SETTINGS.tolerance:
+                return cuts
+        return [*cuts, *self._cuts(loads)]
+
+    def _is_slow(self) -> bool:
+        cycles = SETTINGS.slow_cycles
+        if len(self.bounds) < 2 * cycles:
+            return False
+        return self.bounds[-1] - self.bounds[-cycles] < SETTINGS.slight * (self.best - self.bounds[-1])
+
+    def _cuts(self, loads: list[float]) -> list[CutRow[tuple[UnitOrbit, CutOrCover]]]:
+        cuts = list(self.separate(loads))
+        flow = min(search.least_flow for search in self.searches)
+        if SETTINGS.tolerance < flow < inf:
+            scaled = [load / flow for load in loads]
+            value = self.master.needed_rounds(scaled)
+            if value < self.best:
+                self.best, self.inside = value, scaled
+        return cuts
+
+
 class _Search:
-    """Separation of violated cuts of one representative unit by maximum flow."""
+    """Separation of violated cuts of one representative unit by maximum flow.
+
+    `least_flow`: of the flows at the last loads, in relation to what is needed.
+    """
 
     def __init__(self, master: CutLP, share: UnitOrbit) -> None:
         self.master, self.share, self.graph = master, share, growing_flow()
+        self.least_flow = inf
         layers = 0 if master.static else master.steps
         self.layers = layers
         self.arcs = []
@@ -294,9 +383,12 @@ class _Search:
         """Yield cuts that the loads of columns violate."""
         for arc, column in self.arcs:
             self.graph.set_arc_capacity(arc, int(loads[column] * SETTINGS.scale) if loads[column] > 0 else 0)
+        self.least_flow = inf
         for demand in self.share.demands:
             self.graph.solve(self.start[demand.sources], self._node(demand.dst, self.layers))
-            if self.graph.optimal_flow() >= SETTINGS.scale * (1 - SETTINGS.tolerance):
+            flow = self.graph.optimal_flow() / SETTINGS.scale
+            self.least_flow = min(self.least_flow, flow)
+            if flow >= 1 - SETTINGS.tolerance:
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
             yield self.master.tight(self._theta(inside), demand)
@@ -310,10 +402,11 @@ class _Search:
         for gate in gates:
             self.graph.set_arc_capacity(gate, SETTINGS.scale << 12)
         self.graph.solve(*self.ends)
-        flow, inside = self.graph.optimal_flow(), set(self.graph.get_sink_side_min_cut())
+        flow, inside = self.graph.optimal_flow() / SETTINGS.scale, set(self.graph.get_sink_side_min_cut())
         for gate in gates:
             self.graph.set_arc_capacity(gate, 0)
-        if flow < SETTINGS.scale * family.sums * (1 - SETTINGS.tolerance):
+        self.least_flow = min(self.least_flow, flow / family.sums)
+        if flow < family.sums * (1 - SETTINGS.tolerance):
             yield self._theta(inside)
 
     def _theta(self, inside: set[int]) -> Cut:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from synth.bounds.cut_lp import CutLP, CutOrCover, cap_permutation, counted_sends, least_sends
+from synth.bounds.cut_lp import CutLP, CutOrCover, UnitOrbit, cap_permutation, counted_sends, least_sends
 from synth.bounds.receive_covers import Cover
 from synth.model.collective import Collective
 from synth.model.schedule import problem_fingerprint
@@ -21,6 +21,7 @@ from synth.solvers.rationalise import Rounding, roundings
 DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)  # maximum denominators of the dual values, in trying order
 MAX_SCALE = 10**9  # maximum scale of a certificate, and the scale at which values are rounded down in the end
 MAX_IMAGES = 5_000  # maximum orbit of a cut; a larger one is represented by the cut alone, for a weaker bound
+AVERAGED = 17  # least number of ranks from which on cuts stand for the mean of their images, which are not listed
 
 
 @dataclass
@@ -33,6 +34,8 @@ class IntegerDual:
         links: price in each step, by route; routes of price 0 may be missing. `limits`: the same by shared limit.
         cuts: (weight, cut or cover) rows of each representative unit.
         orbits: number of units in the orbit of each representative unit.
+        averaged: for representative units whose cuts stand for the mean of their images, the generators of a group that
+            fixes the unit and, for each route, the first one of its orbit.
         count: price of each send beside those of its links, if each chunk needs `sends` sends in all.
     """
 
@@ -47,6 +50,7 @@ class IntegerDual:
     orbits: dict[int, int]
     count: int = 0
     sends: int = 0
+    averaged: dict[int, tuple[tuple[Generator, ...], list[int]]] = field(default_factory=dict)
     kind: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,18 +101,20 @@ class IntegerDual:
         ):
             return False
         for unit, rows in self.cuts.items():
+            _, same = self.averaged.get(unit, ((), range(len(self.network.routes))))
+            size = Counter(same)
             capacity: dict[tuple[int, int], int] = {}
             fitted = []
             for weight, cut in sorted(rows, key=_order, reverse=True):
-                places = counted_sends(self.network, cut, self.layers)
-                for place in places:
-                    if place not in capacity:
-                        capacity[place] = self.capacity(*place)
-                weight = min([weight, *(capacity[p] for p in places)])
+                places = Counter((same[i], t) for i, t in counted_sends(self.network, cut, self.layers))
+                for i, t in places:
+                    if (i, t) not in capacity:
+                        capacity[i, t] = size[i] * self.capacity(i, t)
+                weight = min([weight, *(capacity[p] // count for p, count in places.items())])
                 if weight > 0:
                     fitted.append((weight, cut))
-                    for place in places:
-                        capacity[place] -= weight
+                    for place, count in places.items():
+                        capacity[place] -= weight * count
             self.cuts[unit] = fitted
         return True
 
@@ -125,6 +131,9 @@ class IntegerDual:
             doc["count"] = self.count
         if covers:
             doc["covers"] = covers
+        for unit, (group, _) in sorted(self.averaged.items()):
+            if str(unit) in doc["cuts"]:
+                doc.setdefault("averaged", {})[str(unit)] = [generator_row(g, self.network) for g in group]
         return doc
 
     def _rows(self, covers: bool) -> dict[str, list]:
@@ -172,13 +181,19 @@ def round_duals(master: CutLP) -> IntegerDual:
     """
     prices, cuts, count = master.duals()
     images: dict[int, list[tuple[float, CutOrCover]]] = {}
+    averaged = {}
+    if master.network.ranks >= AVERAGED and not master.static:
+        averaged = {share.unit: (_needed(share), share.routes) for share in master.shares if not share.covers}
     for share, cut, weight in cuts:
-        same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
+        same = [cut]
+        if share.unit not in averaged:
+            same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
         images.setdefault(share.unit, []).extend((weight / len(same), c) for c in same)
     best: IntegerDual | None = None
     values = [*prices.values(), *(w for rows in images.values() for w, _ in rows), count]
     for rounding in roundings(values, DENOMINATORS, MAX_SCALE):
         packing = _rounded(master, rounding, prices, images, count)
+        packing.averaged = averaged
         if packing.fit():
             if best is None or packing.value > best.value:
                 best = packing
@@ -187,6 +202,18 @@ def round_duals(master: CutLP) -> IntegerDual:
     if best is None:
         raise ArithmeticError("no exact packing could be made")
     return best
+
+
+def _needed(share: UnitOrbit) -> tuple[Generator, ...]:
+    """Return those of the generators of a unit's stabiliser that make the orbits of routes."""
+    kept: list[Generator] = []
+    count = len(share.routes)
+    for g in share.group:
+        fewer = len(set(orbits(len(share.routes), [*(k.routes for k in kept), g.routes])))
+        if fewer < count:
+            kept.append(g)
+            count = fewer
+    return tuple(kept)
 
 
 def _rounded(master: CutLP, rounding: Rounding, prices: dict, images: dict, count: float) -> IntegerDual:

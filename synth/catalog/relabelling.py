@@ -196,6 +196,10 @@ def _cut_fields(source: dict, move: ProblemMap) -> dict:
     }
     if "cuts" in source:
         moved["cuts"] = {str(units[int(name)]): _cuts(part, move) for name, part in source["cuts"].items()}
+    if "averaged" in source:
+        moved["averaged"] = {}
+        for name, generators in source["averaged"].items():
+            moved["averaged"][str(units[int(name)])] = [_generator(g, move) for g in generators]
     if "covers" in source:
         moved["covers"] = {}
         for name, rows in source["covers"].items():

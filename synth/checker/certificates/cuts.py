@@ -24,7 +24,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "distance": ({"pair", "distance"}, set()),
     "unreachable": ({"pair", "closed"}, set()),
     "static-cuts": (_CUTS, {"count", "reversed"}),
-    "deadline-cuts": (_CUTS, {"count", "covers", "reversed"}),
+    "deadline-cuts": (_CUTS, {"count", "covers", "averaged", "reversed"}),
     "deadline-cut-trees": (_CUTS, {"reversed"}),
     "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
     "allreduce-partition": ({"scale", "prices", "parts", "weight", "generators"}, set()),
@@ -271,7 +271,13 @@ class PricedCuts:
         return what, orbits.of(key), tuple(number(y, place, 0) for y in rest)
 
     def _generator(self, generator: list, place: str) -> None:
-        """Check a symmetry of links, limits and the collective, and join the orbits of what it maps to each other."""
+        """Check a symmetry, and join the orbits of what it maps to each other."""
+        for what, image in self._images(generator, place).items():
+            self.orbits[what].join(image)
+
+    def _images(self, generator: list, place: str) -> dict[str, list[int]]:
+        """Return the permutations of units, ranks, links and limits of a generator, checked to be a symmetry of links,
+        limits and the collective."""
         p = self.problem
         p.spend(
             p.ranks
@@ -306,8 +312,7 @@ class PricedCuts:
             for r, want in p.post[u].items():
                 post[ranks[r]] = None if want is None else frozenset(map(ranks.__getitem__, want))
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
-        for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
-            self.orbits[what].join(image)
+        return {"unit": units, "rank": ranks, "link": links, "limit": limits}
 
     def total_value(self, certificate: dict) -> int:
         """Return the sum of the values of all units, after checking the cuts of one unit of each orbit.
@@ -324,6 +329,8 @@ class PricedCuts:
             total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
         sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
         cuts, covers = mapping(certificate["cuts"], "cuts"), mapping(certificate.get("covers", {}), "covers")
+        averaged = mapping(certificate.get("averaged", {}), "averaged")
+        need(averaged.keys() <= cuts.keys() - covers.keys(), "names a unit without cuts, or with covers", "averaged")
         for name in cuts | covers:
             unit = self.index(name, len(p.pre))
             size = sizes.pop(self.orbits["unit"].of(unit), 0)
@@ -331,6 +338,8 @@ class PricedCuts:
             part, place = cuts.get(name, []), f"cuts.{name}"
             if self.kind == "deadline-cut-trees" and type(part) is dict:
                 total += size * case_trees.least_value(self, part, unit, place)
+            elif name in averaged:
+                total += size * self.averaged_cuts(part, unit, place, averaged[name])
             else:
                 total += size * self.cuts(part, unit, place, covers=covers.get(name, []))
         return total
@@ -438,12 +447,7 @@ class PricedCuts:
         Raises VerificationError.
         """
         load: Counter[tuple[int, int]] = Counter()
-        total, weights = 0, []
-        for c, row in enumerate(items(rows, place)):
-            weight, theta = self.cut(row, f"{place}[{c}]")
-            need(self.separates(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
-            total += weight * self.required_sends(theta, unit)
-            weights.append((weight, theta))
+        total, weights = self._weighted(rows, unit, place, has)
         paid = tuple((weight, tuple(theta)) for weight, theta in weights)
         if not covers and not lacks and paid in self._paid:
             return total
@@ -464,6 +468,44 @@ class PricedCuts:
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
         if not covers and not lacks:
             self._paid.add(paid)
+        return total
+
+    def _weighted(
+        self, rows: list, unit: int, place: str, has: tuple = ()
+    ) -> tuple[int, list[tuple[int, list[int]]]]:  # fmt: skip
+        """Return the sum of the weights of cuts times required sends, and the weight and times of each one."""
+        total, weights = 0, []
+        for c, row in enumerate(items(rows, place)):
+            weight, theta = self.cut(row, f"{place}[{c}]")
+            need(self.separates(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
+            total += weight * self.required_sends(theta, unit)
+            weights.append((weight, theta))
+        return total, weights
+
+    def averaged_cuts(self, rows: list, unit: int, place: str, generators: list) -> int:
+        """Return the value of `unit` as `cuts` does, where each cut stands for the mean of its images.
+
+        The images are those under the group of `generators`, symmetries that keep the unit. They are cuts of it, too.
+        So the sends over the links of an orbit share their load, and pay for it together.
+        """
+        p = self.problem
+        need(not p.switches, "do not hold where switches multicast", "averaged")
+        orbits = Orbits(len(p.links))
+        for g, generator in enumerate(items(generators, "averaged")):
+            images = self._images(generator, f"averaged.{unit}[{g}]")
+            need(images["unit"][unit] == unit, f"does not keep unit {unit}", f"averaged.{unit}[{g}]")
+            orbits.join(images["link"])
+        same = list(map(orbits.of, range(len(p.links))))
+        total, weights = self._weighted(rows, unit, place)
+        load: Counter[tuple[int, int]] = Counter()
+        for weight, theta in weights:
+            for i, t in self.entering_sends(theta):
+                load[same[i], t] += weight
+        size = Counter(same)
+        for i, representative in enumerate(same):
+            for t in range(1, self.layers + 1):
+                fits = load[representative, t] <= size[representative] * self.room[i][t - 1]
+                need(fits, f"overload link {p.links[i][:2]} at step {t}", place)
         return total
 
     def _switch_sends_pay(
