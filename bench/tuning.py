@@ -36,7 +36,7 @@ from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
 from synth.catalog.tuner import tune as tuner
 from synth.catalog.tuner.candidates import NamedSchedule, candidates
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD, TimeModel, nominal
+from synth.catalog.tuner.cost_model import TimeModel, nominal
 from synth.catalog.tuner.cost_terms import shape
 from synth.catalog.tuner.measurements import Sample, from_document, merge_measurements
 from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
@@ -270,15 +270,8 @@ def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
 
 
 def _plain(frontier: Frontier) -> TimeModel:
-    """α and β as the network says; the executor charges nothing else."""
-    model = nominal(frontier.network)
-    return replace(
-        model,
-        coefficients={
-            name: value - STEP_OVERHEAD["Simple"] * name.startswith("step")
-            for name, value in model.coefficients.items()
-        },
-    )
+    """α and β as the network says, with the launch and the costs of Simple, by which the executor ran."""
+    return nominal(frontier.network)
 
 
 def _summary(rows: list[tuple[int, float]]) -> dict:

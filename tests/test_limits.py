@@ -307,7 +307,7 @@ def test_emulation_counts_every_crossing(executor):
     control."""
     if executor == "host" and build_host.compiler() is None:
         pytest.skip("no C++ compiler here: apt install g++")
-    found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor)
+    found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor, overheads=False)
     assert found.sizes[0].emulated[0] == (16 << 20) * 500 + 2 * 10**6  # ps: 2 bytes a ns, and 2 µs
     assert all(control.heard for control in found.controls)
 

@@ -8,13 +8,13 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.api import tuning
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD
 from synth.catalog.tuner.cost_terms import shape
 from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
 from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.checked_lowering import lower
 from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.overheads import NCCL
 from synth.runtime.reference.executor import Reference
 from synth.view import algorithm_times
 
@@ -65,8 +65,8 @@ def test_a_prediction_is_a_run_of_the_program_with_the_protocols_overhead():
     simple, ll = (times.add(Variant(schedule, shape(schedule), protocol)) for protocol in ("Simple", "LL"))
     run = Reference(network=schedule.network).time(lower(schedule), 1).picoseconds or 0
     size = 4 * lower(schedule).loop_chunks
-    hops = len(schedule.steps)
-    assert simple(size) == pytest.approx(run * 1e-12 + hops * STEP_OVERHEAD["Simple"], rel=1e-3)
+    hops, cost = len(schedule.steps), NCCL.of("Simple")
+    assert simple(size) == pytest.approx(run * 1e-12 + float(cost.launch + hops * cost.hop) * 1e-6, rel=1e-3)
     assert (ll(size) or 0) < (simple(size) or 0)
     assert (ll(1 << 30) or 0) > (simple(1 << 30) or 0)
 
@@ -103,8 +103,8 @@ def invoke(words, code=0):
 def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous_steps():
     words = "pareto --topo ring:4 --coll allgather --size 1KB --max-steps 3"
     done = invoke(words)
-    assert "times here are of synchronous steps" in done.stdout
-    assert "by runs of the reference executor, at 1 KB take" in done.stdout
+    assert "synchronous: steps are barriers" in done.stdout
+    assert "predicted, event-driven, launch 3.6 µs included" in done.stdout
     free = json.loads(invoke(f"{words} --format json").stdout)
     paid = json.loads(invoke(f"{words} --per-send LL=5us --format json").stdout)
     times = [{row["label"]: row["seconds"] for row in doc["candidates"] if row["protocol"] == "LL"}

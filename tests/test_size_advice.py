@@ -55,13 +55,13 @@ def test_where_no_point_does_better_none_is_named():
 
 def test_the_command_says_it_and_still_names_the_models_point():
     done = CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "1MB"])
-    assert "at 1 MB take the 3-step point: C=6" in done.stdout
+    assert "at 1 MB take the 3-step point in LL128: C=6" in done.stdout
     assert (
         "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each part of the data); the"
         in done.stdout
     )
     assert "for MSCCL and MSCCL++ pad it to 1048704" in done.stdout
-    assert "or take the 2-step point (C=2; 9.26 µs), whose chunks do" in done.stdout
+    assert "or take the 2-step point (C=2; 22.7 µs), whose chunks do" in done.stdout
     assert (
         "does not divide"
         not in CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "6MB"]).stdout

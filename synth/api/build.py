@@ -25,6 +25,7 @@ from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryT
 from synth.model.documents.whole_file import write
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
+from synth.program.overheads import NCCL, describe
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -190,7 +191,9 @@ def _planned(
     seconds, limit = limits
     links = json.dumps([machine.network().to_json(), task.to_json(1)], sort_keys=True)
     problem = hashlib.sha256(links.encode()).hexdigest()[:12]
-    options = json.dumps([metadata.version("ccl-synth"), request.sizes, request.protocols, request.dtype, limit])
+    options = json.dumps(
+        [metadata.version("ccl-synth"), request.sizes, request.protocols, request.dtype, limit, describe(NCCL)]
+    )
     key = hashlib.sha256((problem + options).encode()).hexdigest()[:12]
     work, document = folder / WORK / task.name, folder / "frontiers" / f"{task.name}.json"
     work.mkdir(exist_ok=True)

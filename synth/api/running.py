@@ -83,6 +83,7 @@ def run(
     seed: int = RunRequest.seed,
     data: bool = RunRequest.data,
     bound: bool = RunRequest.bound,
+    overheads: bool = RunRequest.overheads,
     **options: object,
 ) -> RunResult:
     """Run a program once and compare every element of every output with the definition of its collective.
@@ -106,6 +107,7 @@ def run(
     seed : of the random inputs.
     data : move and compare data. False: only the time.
     bound : compute the certified lower bound on the time.
+    overheads : times include a launch and the protocol's costs. False: the α and β of bare links alone.
     options : the executor's; for reference depth, part, local, delays, trace and per_send.
 
     Returns
@@ -123,12 +125,12 @@ def run(
     >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
     >>> done = synth.run(schedule, size="1MB")
     >>> done.checked.elements, done.execution.picoseconds
-    (1048576, 395216000)
+    (1048576, 409416000)
     """
     request = RunRequest(
         executor, None if size is None else size_in_bytes(size, "size", 0), dtype, op, in_place,
         None if topology is None else named_topology(topology), collective,
-        integers(roots, "roots"), point, runtime, protocol, instances, seed, data, bound, options,
+        integers(roots, "roots"), point, runtime, protocol, instances, seed, data, bound, overheads, options,
     )  # fmt: skip
     return run_request(program, request, arrays, outputs, stream)
 
@@ -237,11 +239,13 @@ def bench(
     repeats: int = 5,
     warmup: int = 1,
     check: bool | None = None,
+    overheads: bool = True,
     **options: object,
 ) -> Measured:
     """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of
     `baselines` on the links of the schedule; of these copy and nccl are no programs but the GPU's memcpy and NCCL,
-    timed beside them where the executor can. The reference executor's times are modelled. `options` are the executor's.
+    timed beside them where the executor can. The reference executor's times are modelled, with a launch and the costs
+    of protocols unless `overheads` is False. `options` are the executor's.
     Raises VerificationError where an output is wrong.
     """
     from synth.runtime.benchmark import bench as measure
@@ -251,7 +255,7 @@ def bench(
     beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
     baselines = [name for name in baselines if name.lower() not in beside]
     candidates, network, left_out = _candidates(found, point, baselines, LoweringOptions("synth", protocol, instances))
-    how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check)
+    how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check, overheads)
     given = {name: value for name, value in options.items() if value is not None}
     programs = [candidate for candidate, _ in candidates]
     return replace(measure.bench(programs, sizes, machine or network, how, beside, **given), left_out=left_out)
@@ -266,6 +270,7 @@ def emulate(
     protocol: str = "Simple",
     instances: int = 1,
     stretches: Sequence[int] = (),
+    overheads: bool = True,
     **options: object,
 ) -> EmulationResult:
     """Return the predicted and the emulated time of each point at each size in bytes, beside `baselines` (the ring, or
@@ -287,7 +292,8 @@ def emulate(
         if schedule is not None:
             choice = candidate.point is not None or candidate.label == "schedule"
             entries.append(emulation.EmulatedSchedule(candidate.label, schedule, candidate.program, choice))
-    result = emulation.emulate(network or found.network, entries, sizes, executor, stretches=stretches, **options)
+    request = RunRequest(executor.lower(), bound=False, overheads=overheads, options=options)
+    result = emulation.emulate(network or found.network, entries, sizes, request, stretches)
     return replace(result, left_out=left_out)
 
 

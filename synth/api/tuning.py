@@ -34,6 +34,8 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Algorithm, Plan
 from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.overheads import label as label_of
+from synth.program.overheads import selected
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
+    from synth.model.time_bound import ClockBoundRow
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -72,6 +75,7 @@ def tune(
     protocols: Sequence[str] = TuningRequest.protocols,
     instances: Sequence[int] = TuningRequest.instances,
     per_send: MessageCost | str = TuningRequest.per_send,
+    overheads: bool = TuningRequest.overheads,
     tolerance: float | None = TuningRequest.tolerance,
     dtype: str = TuningRequest.dtype,
     in_place: bool = TuningRequest.in_place,
@@ -100,6 +104,7 @@ def tune(
     root : of rooted collectives. None: rank 0, or that of the frontiers.
     protocols, instances : with which schedules are tried. (): those that were measured, or that the model knows.
     per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
+    overheads : predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
     tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times,
         none of predicted ones.
     dtype : the type of the elements.
@@ -131,7 +136,7 @@ def tune(
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     request = TuningRequest(
         machine, collective, judged, frontiers, measured, catalog, logs, baselines, root, protocols, instances,
-        MessageCost.of(per_send), tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
+        MessageCost.of(per_send), overheads, tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)
 
@@ -164,20 +169,24 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
 
 
 def times_at(
-    frontier: Frontier, size: int, per_send: MessageCost = NO_COST, seconds: float = 10.0
+    frontier: Frontier,
+    size: int,
+    per_send: MessageCost = NO_COST,
+    seconds: float = 10.0,
+    overheads: bool = True,
 ) -> list[AlgorithmTime]:
     """Return the predicted time at `size` bytes of every point and baseline in each protocol, by rising time.
 
     They are the candidates of `synth tune`, by runs of the reference executor; `per_send` is the cost of a message at
-    either end. After `seconds` of wall time no further program is run; what was not run is left to the nominal model,
-    and its row is `late`.
+    either end, `overheads` includes a launch and the protocols' costs. After `seconds` of wall time no further program
+    is run; what was not run is left to the nominal model, and its row is `late`.
     """
     from synth.view.algorithm_times import AlgorithmTime
 
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
-    request = TuningRequest(sizes=(size,), per_send=per_send)
+    request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
     found: list[tuple[Algorithm, float]] = []
     offers = _offers(work, request, "", _facts(work, None), SearchOptions(time.monotonic() + seconds))
     for one in offers.candidates:
@@ -193,8 +202,16 @@ def times_at(
     for algorithm, predicted in found:
         label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
         late = (algorithm.schedule, algorithm.protocol, algorithm.instances) in not_run
-        rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, late))
+        model = label_of(selected(overheads), algorithm.protocol, event_driven=not late)
+        rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, late, model))
     return sorted(rows, key=lambda row: row.seconds)
+
+
+def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> ClockBoundRow:
+    """Return the lower bound at `size` bytes on the times of `times_at` without multicasts, in any protocol."""
+    from synth.scale.clock_bound import clock_bound
+
+    return clock_bound(frontier.network, frontier.collective, [size], selected(overheads)).rows[0]
 
 
 def _facts(work: Work, machine: Topology | None) -> Machine | None:
@@ -257,7 +274,9 @@ def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | No
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
         return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, set())
-    times = PredictedTimes(work.network, request.per_send, lambda: search.left == 0)
+    times = PredictedTimes(
+        work.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
+    )
     schedules += _list_schedules(work, request, times, schedules, facts, search)
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]

@@ -20,6 +20,8 @@ from synth.cli.framework.options import (
     multicast_points_option,
     op_option,
     output_options,
+    overheads_option,
+    per_send_option,
     point_option,
     ranks_on_option,
     threads_option,
@@ -77,6 +79,8 @@ from synth.cli.root import CONTEXT
     "--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before the timed ones."
 )
 @click.option("--check/--no-check", default=None, help="Compare every element; by default for executors that measure.")
+@per_send_option
+@overheads_option
 @ranks_on_option
 @threads_option("Threads of each thread block, for host and cuda.")
 @timeout_option
@@ -100,7 +104,7 @@ def bench(file: Path | None, output: str | None, form: str | None, **flags: Any)
     machine = machine_if_named(flags)
     same = (
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
-        "ranks_on", "threads", "timeout",
+        "ranks_on", "threads", "timeout", "per_send", "overheads",
     )  # fmt: skip
     result = api.bench(
         file_or_frontier(file, flags, machine),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,8 @@ from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.topology import MULTICAST_NOTE, Topology
+from synth.program.overheads import NCCL
+from synth.program.program import PROTOCOLS
 
 if TYPE_CHECKING:
     from synth.api.multicast import MulticastBounds
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
 @click.option("--sizes", "--size", "sizes", type=Sizes(), metavar="1KB,1MB,1GB",
               help="Bounds on the time for these sizes instead (1KB = 1024 bytes).")  # fmt: skip
+@click.option("--protocol", type=click.Choice(PROTOCOLS, case_sensitive=False),
+              help="With the sizes: bounds by the clock of predicted times, after the protocol's launch.")  # fmt: skip
 @time_limit_option("Wall time; bounds so far are printed when it ends.")
 @multicast_option
 @output_options
@@ -57,6 +62,8 @@ def bound(**flags: Any) -> int:
     from synth.view import tables
 
     check_writable(flags["output"])
+    if flags["protocol"] and flags["sizes"] is None:
+        raise UsageError("--protocol changes bounds in time; add --sizes, such as --sizes 1MB")
     topology = chosen_machine(flags)
     requested = collective_or_name(flags, topology)
     if flags["sizes"] is not None:
@@ -111,9 +118,14 @@ def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective |
 
     if flags["max_steps"] is not None:
         raise UsageError("a bound in time holds for any number of steps; leave --max-steps or --sizes out")
+    links, launch = topology, Fraction(0)
+    if flags["protocol"]:
+        links = NCCL.links(topology.network(), flags["protocol"]).as_topology()
+        launch = NCCL.of(flags["protocol"]).launch
     with write_infeasible_document(flags, topology, collective):
-        bounds = api.time_bound(topology, collective, flags["sizes"], time_limit=flags["time_limit"])
-    emit(bounds.to_json, lambda: tables.print_report(time_bounds.report(bounds)), flags["output"], flags["form"])
+        bounds = api.time_bound(links, collective, flags["sizes"], time_limit=flags["time_limit"])
+    report = time_bounds.report(bounds, launch, flags["protocol"] or "")
+    emit(bounds.to_json, lambda: tables.print_report(report), flags["output"], flags["form"])
     return 0
 
 

@@ -15,6 +15,7 @@ from synth.cli.framework.options import (
     instances_option,
     multicast_points_option,
     output_options,
+    overheads_option,
     per_send_option,
     threads_option,
     timeout_option,
@@ -43,6 +44,7 @@ from synth.errors import VerificationError
 @instances_option("Copies of each program side by side.", default=1)
 @multicast_points_option
 @per_send_option
+@overheads_option
 @click.option(
     "--paced",
     "stretches",

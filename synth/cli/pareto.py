@@ -21,6 +21,7 @@ from synth.cli.framework.options import (
     machine_options,
     multicast_option,
     output_options,
+    overheads_option,
     per_send_option,
 )
 from synth.cli.framework.output import check_writable, emit, note, save
@@ -53,6 +54,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
     "--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes)."
 )
 @per_send_option
+@overheads_option
 @click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
 @click.option(
     "--sweep",
@@ -136,7 +138,7 @@ def pareto(**flags: Any) -> int:
         rows = _times_at(frontier, flags) if size else None
         emit(
             lambda: saved.document() if rows is None else _choice_document(frontier, size, rows),
-            lambda: _print(saved.frontier, topology, collective, size, rows or ()),
+            lambda: _print(saved.frontier, topology, collective, size, rows or (), flags["overheads"]),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -170,13 +172,15 @@ def _times_at(frontier: ParetoFrontier, flags: dict[str, Any]) -> list[Algorithm
             )
         return None
 
-    return times_at(frontier, flags["size"], flags["per_send"] or NO_COST) if frontier.points else []
+    if not frontier.points:
+        return []
+    return times_at(frontier, flags["size"], flags["per_send"] or NO_COST, overheads=flags["overheads"])
 
 
 def _choice_document(frontier: Frontier, size: int, rows: list[AlgorithmTime]) -> dict:
     from synth.view import tables
 
-    return tables.choice_document(frontier, size) | {"candidates": [row._asdict() for row in rows]}
+    return tables.choice_document(frontier, size, rows) | {"candidates": [row._asdict() for row in rows]}
 
 
 def _print(
@@ -185,15 +189,19 @@ def _print(
     collective: Collective | str,
     size: int | None,
     rows: Sequence[AlgorithmTime] = (),
+    overheads: bool = True,
 ) -> None:
     """Print the frontier, or with `size` the point to use there beside the lower bound in time, and all candidates."""
     from synth import api
+    from synth.api.tuning import clock_bound_at
     from synth.view import tables
 
     if not size:
         tables.print_frontier(frontier)
     elif not frontier.points:
         tables.print_choice(frontier, size)
+    elif rows:
+        tables.print_choice(frontier, size, clock_bound_at(frontier, size, overheads), rows)
     else:
         bounds = api.time_bound(topology, collective, size, rates=None)
         tables.print_choice(frontier, size, bounds.rows[0])

@@ -22,6 +22,7 @@ from synth.cli.framework.options import (
     multicast_points_option,
     op_option,
     output_options,
+    overheads_option,
     per_send_option,
     point_option,
     ranks_on_option,
@@ -99,6 +100,7 @@ class AnySize(Size):
 )
 @click.option("--block-gbps", metavar="GB/s", help="GB/s that one thread block can copy or send; by default no limit.")
 @per_send_option
+@overheads_option
 @click.option("--delays", type=int, metavar="SEED", help="Pause blocks at random: a correct program stays correct.")
 @click.option(
     "-n",
@@ -169,6 +171,7 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
         roots=(flags["root"] or ()) if file else (),
         data=not flags["no_data"],
         bound=not flags["no_bound"],
+        overheads=flags["overheads"],
         options=options,
     )
     try:

@@ -16,6 +16,7 @@ from synth.cli.framework.options import (
     machine_if_named,
     machine_options,
     output_options,
+    overheads_option,
     per_send_option,
     time_limit_option,
 )
@@ -39,7 +40,7 @@ CONFLICTS = {
 # options that TuningRequest calls the same
 SAME = (
     "sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place",
-    "dividing", "time_limit", "jobs", "per_send",
+    "dividing", "time_limit", "jobs", "per_send", "overheads",
 )  # fmt: skip
 
 
@@ -108,6 +109,7 @@ class Percentage(click.ParamType):
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
 @instances_option("Copies of a program to try (repeatable).", multiple=True)
 @per_send_option
+@overheads_option
 @click.option(
     "--dividing/--no-dividing",
     default=None,

@@ -1,12 +1,14 @@
 """Lower bounds in time by message size, each with a certificate.
 
-TimeBound  topology collective root rows        SizeBound  size microseconds reason certificate
+TimeBound   topology collective root rows       SizeBound      size microseconds reason certificate
+ClockBound  rows                                ClockBoundRow  size microseconds launch protocol reason
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from synth.model.collective import Collective
 from synth.model.rational import show
@@ -73,3 +75,27 @@ class TimeBound:
 
     def _unit(self) -> str:
         return show(self.topology.unit_bandwidth())
+
+
+class ClockBoundRow(NamedTuple):
+    """No program is predicted to move `size` bytes in less than `microseconds`, of which `launch` are the launch.
+
+    `protocol`: the one that allows the least. `reason`: the transfers that take the rest.
+    """
+
+    size: int
+    microseconds: Fraction
+    launch: Fraction
+    protocol: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClockBound:
+    """The lower bounds of one collective, in the order of the requested sizes."""
+
+    rows: tuple[ClockBoundRow, ...]
+
+    def microseconds(self, size: int) -> Fraction:
+        """Return the bound at one of the requested sizes. Raises KeyError for another size."""
+        return {row.size: row.microseconds for row in self.rows}[size]

@@ -31,3 +31,10 @@ class OpEvent(NamedTuple):
     sent: int = 0
     arrival: int = 0
     bytes: int = 0
+
+    def later(self, delay: int) -> OpEvent:
+        """Return the event `delay` picoseconds later."""
+        sent, arrival = (self.sent, self.arrival) if self.link is None else (self.sent + delay, self.arrival + delay)
+        return self._replace(
+            ready=self.ready + delay, start=self.start + delay, end=self.end + delay, sent=sent, arrival=arrival
+        )

@@ -12,6 +12,7 @@ from synth.errors import ArgumentError, InfeasibleError, SynthError, UsageError
 from synth.model.collective import Collective
 from synth.model.registry import find
 from synth.model.topology import Network
+from synth.program import overheads
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import EXECUTORS, reference_data
@@ -56,7 +57,9 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
         inputs, parts = rows_of(arrays, layout)
         kind = _common(inputs)
         inputs = [rows.astype(kind.numpy, copy=False) for rows in inputs]
-    runner = make_executor(request.executor, {"network": call.network, **request.executor_options})
+    costs, protocol = overheads.selected(request.overheads), request.protocol or program.protocol
+    links = None if call.network is None else costs.links(call.network, protocol)
+    runner = make_executor(request.executor, {"network": links, **request.executor_options})
     if request.data:
         execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=request.in_place)
         execution = replace(execution, outputs=tuple(map(parts.units, execution.outputs)))
@@ -64,8 +67,9 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
         checked = reference_data.check(parts.layout(collective), kind, op, units, execution.outputs)
     else:
         execution, checked = runner.time(program, parts.elements, dtype=kind.name, in_place=request.in_place), None
+    execution = execution.after(costs.launch(protocol))
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
-    bound = _bound(call, collective, size) if execution.picoseconds is not None else None
+    bound = _bound(call, collective, size, protocol) if execution.picoseconds is not None else None
     return RunResult(
         program,
         call.network,
@@ -77,6 +81,7 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
         execution,
         checked,
         bound,
+        overheads.label(costs, protocol),
     )
 
 
@@ -138,16 +143,16 @@ def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
     return runner
 
 
-def _bound(call: Call, collective: Collective, size: int) -> Fraction | None:
-    """Return the certified bound of `synth bound --size` in picoseconds, None where none is wanted."""
+def _bound(call: Call, collective: Collective, size: int, protocol: str) -> Fraction | None:
+    """Return the lower bound in picoseconds of programs in `protocol`, launch included; None where none is wanted."""
     if call.network is None or not call.request.bound:
         return None
     if size == 0:
         return Fraction(0)
-    from synth.scale.time_bound import time_bound
+    from synth.scale.clock_bound import clock_bound
 
-    machine = call.network.as_topology()
+    costs = overheads.selected(call.request.overheads)
     try:
-        return time_bound(machine, collective, [size], rates=None).rows[0].microseconds * 10**6
+        return clock_bound(call.network, collective, [size], costs, (protocol,)).microseconds(size) * 10**6
     except InfeasibleError as error:
         raise SynthError(f"{call.network.name} cannot do {collective.name}: {error}") from None

@@ -33,6 +33,7 @@ class RunRequest:
     `seed`: of the random inputs.
     `data`: move and compare the data. False: only the time.
     `bound`: compute the certified lower bound on the time.
+    `overheads`: times include a launch and the protocol's costs. False: the α and β of bare links alone.
     `options`: options of the executor alone, by name; None stands for the executor's default.
     """
 
@@ -51,6 +52,7 @@ class RunRequest:
     seed: int = 0
     data: bool = True
     bound: bool = True
+    overheads: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -28,7 +28,7 @@ class RunResult:
     """One run of `program`.
 
     `size`: bytes as nccl-tests counts them. `checked`: None in a run for its time alone. `bound`: certified minimum in
-    ps; None without a network or where it was not requested.
+    ps by the same clock; None without a network or where it was not requested. `model`: the clock's name.
     """
 
     program: Program
@@ -41,6 +41,7 @@ class RunResult:
     execution: Execution
     checked: ComparisonExtent | None
     bound: Fraction | None = None
+    model: str = ""
 
     def __repr__(self) -> str:
         time, checked = self.execution.picoseconds, "no data"
@@ -98,6 +99,8 @@ class RunResult:
             "elements": None if self.checked is None else self.checked.elements,
             "exact": None if self.checked is None else self.checked.exact,
             "picoseconds": done.picoseconds,
+            "launch_picoseconds": done.launch,
+            "model": self.model if done.picoseconds is not None else None,
             "gbps": self.gbps,
             "bus_gbps": self.bus_gbps,
             "bound_picoseconds": None if self.bound is None else show(self.bound),

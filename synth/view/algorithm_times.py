@@ -13,7 +13,7 @@ SHOWN = 10  # algorithms in the table, the fastest first; the document has all
 
 
 class AlgorithmTime(NamedTuple):
-    """An algorithm in one protocol and number of instances, and its predicted seconds.
+    """An algorithm in one protocol and number of instances, its predicted seconds, and the clock's name (`model`).
 
     `late`: its program was too long or too late to run, so that the time is of synchronous steps. Those of algorithms
     far behind are always.
@@ -24,6 +24,7 @@ class AlgorithmTime(NamedTuple):
     instances: int
     seconds: float
     late: bool = False
+    model: str = ""
 
 
 def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
@@ -38,11 +39,11 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
         slower = f"{100 * (row.seconds / best.seconds - 1):.1f}%"
         time, rate = number(row.seconds * 1e6), number(size / row.seconds / 1e9)
         table.append((row.label, row.protocol, time, rate, slower if row is not best else ""))
-    lines = [f"by runs of the reference executor, at {size_text(size)} take {best.label} in {best.protocol}: "
-             f"{number(best.seconds * 1e6)} µs"]  # fmt: skip
+    taken = f"at {size_text(size)} take {best.label} in {best.protocol}"
+    lines = [f"{taken}: {number(best.seconds * 1e6)} µs {best.model}"]
     if len(fastest) > SHOWN:
         lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
     if late := [row.label for row in fastest.values() if row.late]:
         lines.append(f"{', '.join(late)}: too long or too late to run, predicted by synchronous steps")
-    lines.append("steps are no barriers there; protocols as NCCL's own model counts them, as in `synth tune`")
+    lines.append(f"of programs, by the clock of `synth tune`, `emulate` and `run` (here: --protocol {best.protocol})")
     return Report("", columns, tuple(table), tuple(lines))

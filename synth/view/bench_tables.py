@@ -79,7 +79,7 @@ def emulated(doc: dict) -> list[Report]:
     entries = doc["entries"]
     columns = [("size", "right")]
     for entry in entries:
-        columns += [(f"{entry['label']}: predicted", "right"), ("emulated", "right")]
+        columns += [(f"{entry['label']}: synchronous", "right"), ("event-driven", "right")]
     columns += [("chosen", "left"), ("best", "left"), ("regret", "right")]
     rows = []
     for at in doc["sizes"]:
@@ -90,7 +90,11 @@ def emulated(doc: dict) -> list[Report]:
         rows.append(tuple(row))
     title = f"{doc['collective']} on {doc['topology']}, µs: {doc['says']}"
     beside = [entry["label"] for entry in entries if not entry["choice"]]
-    sentences = ["regret: what the point that the prediction chooses takes longer than the best, as emulated"]
+    sentences = [
+        f"event-driven, as in `synth run`: {doc['model']}",
+        "synchronous: predicted, steps are barriers, bare links without a launch",
+        "regret: what the point that the synchronous model chooses takes longer than the best, as emulated",
+    ]
     sentences += [f"{' and '.join(beside)}: beside the points, not chosen from"] if beside else []
     controls = []
     for c in doc["controls"]:

@@ -14,8 +14,9 @@ def reports(result: BuildResult) -> list[Report]:
     tables = [_table(result, table) for table in result.tables]
     lines = [
         "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured; "
-        "ring, tree: NCCL's own, by the same model",
-        "x bound: the time over the certified least time of any program of messages between ranks",
+        "ring, tree: NCCL's own, by the same clock",
+        f"the clock: {result.plan.says}",
+        "x bound: the time over the least time of any program of messages between ranks, by the same clock",
     ]
     if result.match:
         lines.append(f"the links are those of {result.match}")

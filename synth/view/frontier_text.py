@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
-from synth.model.time_bound import SizeBound
+from synth.model.time_bound import ClockBoundRow, SizeBound
 from synth.model.topology import Network, Topology
+
+if TYPE_CHECKING:
+    from synth.view.algorithm_times import AlgorithmTime
 
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB  # the size for which a table recommends a point
@@ -40,6 +44,11 @@ class Report:
     optional: tuple[str, ...] = ()
 
 
+# The model of the times in the table of a frontier.
+SYNCHRONOUS = (
+    "µs/MB and GB/s are predicted, of synchronous steps on bare links without a launch; `--size 1MB` predicts the time "
+    "of each point's program"
+)
 # Columns of a frontier that a narrow terminal leaves out, the first first.
 OPTIONAL = ("µs/MB", *(f"GB/s at {size_text(size)}" for size in SIZES), "same bits", "construction")
 
@@ -117,6 +126,7 @@ def sentences(found: Frontier) -> list[str]:
     lines += _open(found.open) + _gap(found)
     if found.points:
         lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
+        lines.append(SYNCHRONOUS)
         if not found.network.latency:
             lines.append(
                 "note: no latency of this topology is known, so predictions count bandwidth alone (`--links` gives "
@@ -129,66 +139,117 @@ def sentences(found: Frontier) -> list[str]:
     return lines + [f"note: {note}" for note in found.notes]
 
 
-def choice(found: Frontier, size: int, bound: SizeBound | None = None) -> Report:
+def choice(
+    found: Frontier, size: int, bound: ClockBoundRow | None = None, times: Sequence[AlgorithmTime] = ()
+) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
-    A row shows a point's predicted time, and the sizes for which it is the fastest. `bound`: the lower bound in time at
-    `size`.
+    `times`: predicted times of programs, by rising time. A row shows the least of a point's programs beside its time in
+    synchronous steps, and the sizes for which it is the fastest by these. `bound`: the lower bound in time at `size`.
     """
-    columns = (
-        ("steps", "right"),
-        ("rounds/chunk", "right"),
-        (f"µs at {size_text(size)}", "right"),
-        ("µs by link classes", "right"),
-        ("GB/s", "right"),
-        ("best for", "left"),
-    )
-    best = found.best(size) if found.points else None
+    programs = point_times(found, times)
+    columns = [("steps", "right"), ("rounds/chunk", "right")]
+    if programs:
+        columns += [(f"µs at {size_text(size)}", "right"), ("protocol", "left"), ("GB/s", "right")]
+    columns += [("synchronous µs", "right"), ("by link classes", "right")]
+    columns += [("best for", "left")] if programs else [("synchronous GB/s", "right"), ("best for", "left")]
+    best = best_point(found, size, times) if found.points else None
     rows = []
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
-        mark = "> " if point is best else ""
-        time, rate = number(found.seconds_at(point, size) * 10**6), number(found.gbps(point, size))
-        sizes = _range(*span) if span else "no size"
-        classes = number(seconds_by_link_classes(found, point, size) * 10**6)
-        rows.append((f"{mark}{point.steps}", show(point.rounds_per_chunk), time, classes, rate, sizes))
+        row = [("> " if point is best else "") + str(point.steps), show(point.rounds_per_chunk)]
+        if programs and (time := programs.get(id(point))):
+            row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
+        elif programs:
+            row += ["", "", ""]
+        row += [number(found.seconds_at(point, size) * 1e6), number(seconds_by_link_classes(found, point, size) * 1e6)]
+        row += [] if programs else [number(found.gbps(point, size))]
+        rows.append((*row, _range(*span) if span else "no size"))
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
-        alpha = best.steps * float(found.network.latency)
-        beta = float(seconds_per_byte(found, best)) * size * 10**6
-        lines.insert(
-            0,
-            (
-                f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
-                f" {number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs for "
-                f"{show(best.rounds_per_chunk)} rounds per chunk"
-            ),
-        )
-        lines[1:1] = in_time(bound, found.seconds_at(best, size)) + _against(found, best, size)
-    if found.network.latency:
-        lines.append(
-            "times here are of synchronous steps, each of the machine's greatest latency; `by link classes`: of the "
-            "greatest latency of the links that the step uses"
-        )
+        fastest = programs.get(id(best))
+        taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
+        lines[:0] = [*taken, *_against(found, best, size, programs)]
+    if programs:
+        lines.append("µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol")
+    lines.append(
+        "synchronous: steps are barriers, each of the machine's greatest latency, on bare links without a launch; `by "
+        "link classes`: of the greatest latency of the links that the step uses; `best for`: by this model"
+    )
     lines += [f"note: {note}" for note in found.notes]
-    return Report(title(found.network, found.collective), columns, tuple(rows), tuple(lines))
+    return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(lines))
+
+
+def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:
+    """Return the fastest program of each point by the point's `id`; a point may have none."""
+    fastest: dict[str, AlgorithmTime] = {}
+    for row in times:
+        fastest.setdefault(row.label, row)
+    programs = {}
+    for point in found.points:
+        label = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
+        if label in fastest:
+            programs[id(point)] = fastest[label]
+    return programs
+
+
+def best_point(found: Frontier, size: int, times: Sequence[AlgorithmTime]) -> Point:
+    """Return the point of the fastest program at `size` bytes; the fastest in synchronous steps without `times`."""
+    programs = point_times(found, times)
+    timed = [point for point in found.points if id(point) in programs]
+    return min(timed, key=lambda point: programs[id(point)].seconds) if timed else found.best(size)
+
+
+def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
+    """Return the sentence that recommends the point `best`, whose program takes `time`."""
+    said = f"at {size_text(size)} take the {best.steps}-step point"
+    if time is not None:
+        microseconds = number(time.seconds * 1e6)
+        return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
+    alpha = best.steps * float(found.network.latency)
+    beta = float(seconds_per_byte(found, best)) * size * 10**6
+    return (
+        f"{said}: C={best.chunks}, R={best.rounds}; predicted, synchronous steps: {number(alpha)} µs for "
+        f"{counted(best.steps, 'latency')} + {number(beta)} µs for {show(best.rounds_per_chunk)} rounds per chunk"
+    )
+
+
+def _clock_bound(bound: ClockBoundRow | None, time: AlgorithmTime | None) -> list[str]:
+    """Return a sentence on the lower bound of the clock, with the factor of the predicted `time` over it."""
+    if bound is None or time is None or not bound.microseconds:
+        return []
+    launch = f"{number(bound.launch)} µs launch in {bound.protocol}, " if bound.launch else ""
+    factor = _times_as_much(time.seconds, bound.microseconds)
+    return [
+        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs by this clock ({launch}"
+        f"{bound.reason}): the prediction is {factor}; `synth bound --size --protocol {bound.protocol}` has the "
+        "certificate"
+    ]
+
+
+def _times_as_much(seconds: float, microseconds: Fraction) -> str:
+    factor = number(seconds * 10**6 / float(microseconds))
+    return "as much" if factor == "1" else f"{factor} times as much"
 
 
 def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
     """Return a sentence on the lower bound in time, with the factor of the predicted `seconds` over it."""
     if bound is None or not bound.microseconds:
         return []
-    factor = number(seconds * 10**6 / float(bound.microseconds))
-    said = "as much" if factor == "1" else f"{factor} times as much"
     return [
-        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs ({bound.reason}): the "
-        f"prediction is {said}; `synth bound --size` has the certificate"
+        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs on bare links "
+        f"({bound.reason}): the prediction, of synchronous steps, is {_times_as_much(seconds, bound.microseconds)}; "
+        "`synth bound --size` has the certificate"
     ]
 
 
-def _against(found: Frontier, best: Point, size: int) -> list[str]:
+def _against(found: Frontier, best: Point, size: int, programs: Mapping[int, AlgorithmTime]) -> list[str]:
     from synth.view.size_advice import CostModel, PointCost, advice
 
-    points = {id(p): PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points}
+    points = {}
+    for point in found.points:
+        time = programs.get(id(point))
+        seconds = found.seconds_at(point, size) if time is None else time.seconds
+        points[id(point)] = PointCost(point.steps, point.chunks, seconds)
     wire = CostModel(found.network.latency, found.network.unit, found.collective.unit_share)
     return advice(size, wire, list(points.values()), points[id(best)])
 

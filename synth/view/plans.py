@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from synth.model.number_text import number, size_text
-from synth.model.time_bound import TimeBound
+from synth.model.time_bound import ClockBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
@@ -37,7 +37,7 @@ SIZES = (
 BOUNDS = (("µs at least", "right"), ("factor", "right"))
 
 
-def reports(plan: Plan, bounds: Sequence[TimeBound | None] = ()) -> list[Report]:
+def reports(plan: Plan, bounds: Sequence[ClockBound | None] = ()) -> list[Report]:
     """Return two tables for each collective; the origin of the times, the fit and the notes follow the last.
 
     `bounds`: for each collective the lower bounds in time at its sizes, None where they are not known.
@@ -94,7 +94,7 @@ def _settings(algorithm: Algorithm) -> tuple[str, str]:
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 
-def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
+def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
     rows: list[tuple[str, ...]] = []
     known = [loss for loss in table.losses if loss is not None]
     for i, size in enumerate(table.sizes):
@@ -119,7 +119,10 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
         lines.append("best of library: the fastest of other libraries' own algorithms")
     if bound is None:
         return Report("", SIZES, tuple(rows), tuple(lines))
-    lines.append("µs at least: no program of messages between ranks is faster here (`synth bound --size` certifies it)")
+    lines.append(
+        "µs at least: no program of messages between ranks is faster by this clock, in any protocol "
+        "(`synth bound --size --protocol` certifies it)"
+    )
     return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))
 
 

@@ -16,7 +16,7 @@ def execution(doc: dict) -> Report:
     rows = [("result", _result(doc))]
     time = doc["picoseconds"]
     if time is not None:
-        rows.append(("time", f"{_microseconds(time)} µs"))
+        rows.append(("time", f"{_microseconds(time)} µs ({doc['model']})"))
     if doc.get("nanoseconds") is not None:
         held = (
             f", held to {doc['stretch']} times that; it is {doc['behind']:.2f} times as long"
@@ -30,7 +30,9 @@ def execution(doc: dict) -> Report:
         rows.append(("bus bandwidth", f"{doc['bus_gbps']:.3f} GB/s"))
     if doc["ratio"] is not None:
         bound = -(-Fraction(doc["bound_picoseconds"]) // 1)
-        rows.append(("certified bound", f"{_microseconds(int(bound))} µs; this is {doc['ratio']:.4f} times as long"))
+        launch = " with the launch" if doc["launch_picoseconds"] else ""
+        least = f"{_microseconds(int(bound))} µs{launch}"
+        rows.append(("certified bound", f"{least}; this is {doc['ratio']:.4f} times as long"))
     if time and doc["links"]:
         busiest = ", ".join(f"{_link(used['link'])} {100 * used['busy'] / time:.0f}%" for used in doc["links"][:SHOWN])
         rows.append(("busiest links", f"{busiest} of {len(doc['links'])} in use"))

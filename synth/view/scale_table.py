@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from synth.model.documents.int_ranges import runs
@@ -39,10 +40,10 @@ def report(found: ScaleFrontier) -> Report:
     return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)), OPTIONAL)
 
 
-def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None) -> Report:
+def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None, times: Sequence[object] = ()) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points.
 
-    `lower`: the lower bound in time at `size`.
+    `lower`: the lower bound in time at `size`. `times`: none are known at scale.
     """
     table = report(found)
     if not found.points:
@@ -50,7 +51,7 @@ def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None) -> R
     best = found.points.index(found.best(size))
     line = (
         f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "
-        f"{number(found.gbps(found.points[best], size))} GB/s predicted"
+        f"{number(found.gbps(found.points[best], size))} GB/s predicted, of synchronous steps"
     )
     points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     slower = in_time(lower, found.seconds_at(found.points[best], size))
@@ -142,7 +143,7 @@ def _sentences(found: ScaleFrontier) -> list[str]:
         best = found.best(ADVISED)
         said.append(
             f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s "
-            f"predicted"
+            f"predicted; GB/s here are of synchronous steps on bare links, without a launch"
         )
         said.append(
             "between the points the frontier is not proved: `above bound` is what is left, against the bound for "

@@ -14,9 +14,10 @@ from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
-from synth.model.time_bound import SizeBound
+from synth.model.time_bound import ClockBoundRow, SizeBound
 from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
+from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import WHY, Report
 from synth.view.size_advice import CostModel
 from synth.view.table_layout import report_lines
@@ -58,27 +59,36 @@ def print_frontier(frontier: ParetoFrontier) -> None:
     print_reports([TABLES[one.engine].report(one) for one in (frontier, frontier.multicast) if one])
 
 
-def print_choice(frontier: ParetoFrontier, size: int, bound: SizeBound | None = None) -> None:
+def print_choice(
+    frontier: ParetoFrontier,
+    size: int,
+    bound: SizeBound | ClockBoundRow | None = None,
+    times: Sequence[AlgorithmTime] = (),
+) -> None:
     """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
 
-    `bound`: the lower bound in time at `size` without multicasts, for the first of them.
+    `bound`: the lower bound in time at `size` without multicasts, for the first of them. `times`: predicted times of
+    programs.
     """
-    reports = [TABLES[frontier.engine].choice(frontier, size, bound)]
+    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times)]
     if frontier.multicast:
         reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size))
     print_reports(reports)
 
 
-def choice_document(frontier: Frontier, size: int) -> dict:
+def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:
     """Return the content of `print_choice`: predicted seconds of each point at `size` bytes, and the best one.
 
-    Each point has the range of sizes for which it is the best.
+    `seconds` are those of synchronous steps. Each point has the range of sizes for which it is the best by these.
+    `program_seconds`: those of its fastest program among `times`.
     """
-    best = frontier.best(size) if frontier.points else None
+    best = frontier_text.best_point(frontier, size, times) if frontier.points else None
+    programs = frontier_text.point_times(frontier, times)
     wire = CostModel(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
     points = []
     for point, span in zip(frontier.points, frontier_text.fastest_sizes(frontier), strict=True):
         low, high = (None, None) if span is None else span
+        time = programs.get(id(point))
         points.append(
             {
                 "steps": point.steps,
@@ -89,6 +99,9 @@ def choice_document(frontier: Frontier, size: int) -> dict:
                 "seconds": frontier.seconds_at(point, size),
                 "link_class_seconds": frontier_text.seconds_by_link_classes(frontier, point, size),
                 "gbps": frontier.gbps(point, size),
+                "program_seconds": None if time is None else time.seconds,
+                "protocol": None if time is None else time.protocol,
+                "model": None if time is None else time.model,
                 "best_from": None if low is None else float(low),
                 "best_to": None if high is None else float(high),
                 "chunk_bytes": show(wire.chunk(size, point.chunks)),

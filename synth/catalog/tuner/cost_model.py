@@ -5,8 +5,7 @@
 Fitted: non-negative least squares of relative errors (each row is divided by its time), over the terms of `cost_terms`
 that the measurements tell apart; a term that is a sum of others there is left out, and said to be (Lawson and Hanson,
 Solving Least Squares Problems, 1974, ch. 23). Nominal: α of each step and bytes/β of its busiest link, with what each
-protocol adds as NCCL 2.12 counts it (src/graph/tuning.cc): a hop over NVLink takes 2.9 µs (Simple) and 1.4 µs (LL128)
-longer than in LL; LL moves data at a third of a ring's bandwidth, LL128 at 92%.
+protocol adds (`synth.program.overheads`).
 """
 
 from __future__ import annotations
@@ -20,25 +19,14 @@ from synth.catalog.tuner.cost_terms import Shape, terms
 from synth.model.rational import rational, show
 from synth.model.topology import Network
 from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.overheads import NCCL, Overheads, describe
 from synth.program.program import PROTOCOLS
 
-# Seconds of a step beside α, by protocol.
-STEP_OVERHEAD: Mapping[str, float] = {"Simple": 2.9e-6, "LL128": 1.4e-6, "LL": 0.0}
-# Time on the wire by protocol, as a multiple of bytes/β.
-WIRE_FACTOR: Mapping[str, float] = {
-    "Simple": 1.0,
-    "LL128": 1 / 0.92,
-    "LL": 3.0,
-}
 # Kinds of terms, in the order in which the fit includes them.
 ORDER = ("step", "wire", "launch", "message", "stall", "block", "op")
 ROUNDS = 20  # repetitions of the fit; it ends earlier where the assignment of rows to terms repeats itself
 DEPENDENT = 1e-6  # distance of a unit column from the span of the others below which it counts as linearly dependent
-NOMINAL = (
-    "predicted, not measured: runs of the reference executor on {network}{messages}; protocols as NCCL's own model "
-    "counts them"
-    " (Simple +2.9 µs and LL128 +1.4 µs a hop; LL at 1/3, LL128 at 92% of the bandwidth)"
-)
+NOMINAL = "predicted, not measured: event-driven runs of the programs on {network}{messages}; {overheads}"
 
 
 class MeasuredTime(NamedTuple):
@@ -87,22 +75,24 @@ class TimeModel:
         }  # fmt: skip
 
 
-def nominal(network: Network, per_send: MessageCost = NO_COST) -> TimeModel:
-    """Return the model of a network without measurements; it has no launch overhead, since none is known.
+def nominal(network: Network, per_send: MessageCost = NO_COST, overheads: Overheads = NCCL) -> TimeModel:
+    """Return the model of a network without measurements, with the `overheads` of each protocol.
 
     A step pays `per_send` for one message at either end, and once for each further one.
     """
     coefficients = {}
     for latency in {route.latency for route in network.routes}:
         for protocol in PROTOCOLS:
-            hop = float(latency + 2 * per_send.microseconds(protocol)) * 1e-6
-            coefficients[f"step {show(latency)} {protocol}"] = hop + STEP_OVERHEAD[protocol]
-            coefficients[f"wire {show(latency)} {protocol}"] = WIRE_FACTOR[protocol]
+            cost = overheads.of(protocol)
+            hop = float(latency + cost.hop + 2 * per_send.microseconds(protocol)) * 1e-6
+            coefficients[f"step {show(latency)} {protocol}"] = hop
+            coefficients[f"wire {show(latency)} {protocol}"] = float(cost.wire)
     for protocol in PROTOCOLS:
-        if cost := per_send.microseconds(protocol):
-            coefficients[f"message {protocol}"] = float(cost) * 1e-6
+        coefficients[f"launch {protocol}"] = float(overheads.of(protocol).launch) * 1e-6
+        if per_send:
+            coefficients[f"message {protocol}"] = float(per_send.microseconds(protocol)) * 1e-6
     messages = f", a message costs {per_send} at either end" if per_send else ""
-    says = NOMINAL.format(network=network.name, messages=messages)
+    says = NOMINAL.format(network=network.name, messages=messages, overheads=describe(overheads))
     return TimeModel("nominal", dict(sorted(coefficients.items())), says)
 
 
@@ -196,6 +186,7 @@ def lines(doc: dict, unit_gbps: float | None = None) -> list[str]:
             said.append(f"a block moves {1 / value / 1e9:.3g} GB/s ({classes[0]})")
         else:
             word = {"launch": "a launch", "stall": "a wait for credit", "op": "an operation"}[kind]
+            word += f" ({classes[0]})" if classes else ""
             said.append(f"{value * 1e6:.3g} µs {word}")
     if costs:
         said.append(f"a message beyond the first of a step at a rank: --per-send {','.join(costs)}")

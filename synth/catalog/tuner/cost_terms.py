@@ -4,7 +4,7 @@
 
 A *class* of links is all routes of one latency (an NVLink, a NIC); its name is the latency in µs. The terms of a call:
 
-    launch              1                                                     seconds a call
+    launch PROTO        1                                                     seconds a call
     step CLASS PROTO    steps whose slowest link is of the class              seconds a step: α and what a step costs
                                                                               beside it
     wire CLASS PROTO    chunks on the busiest link of the class, × b/β        1: the nominal bandwidth
@@ -137,7 +137,7 @@ def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[
     chunk = float(size * found.share)
     slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))
     common = {
-        "launch": 1.0, "stall": float(max(0, -(-found.ops // FIFO_DEPTH[protocol]) - 1)),
+        f"launch {protocol}": 1.0, "stall": float(max(0, -(-found.ops // FIFO_DEPTH[protocol]) - 1)),
         f"message {protocol}": float(found.messages),
         f"block {protocol}": found.block * chunk / instances, "op": found.ops * slices,
     }  # fmt: skip

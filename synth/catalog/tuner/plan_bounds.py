@@ -1,4 +1,4 @@
-"""Certified lower bounds in time beside the choices of a plan."""
+"""Lower bounds in time beside the choices of a plan, by the clock of its times."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ from typing import TYPE_CHECKING
 
 from synth.model.collective import COLLECTIVES, collective
 from synth.model.tuning_plan import Plan
+from synth.program.overheads import Overheads, selected
 
 if TYPE_CHECKING:
-    from synth.model.time_bound import TimeBound
+    from synth.model.time_bound import ClockBound
 
 
-def plan_bounds(plan: Plan) -> list[TimeBound | None]:
+def plan_bounds(plan: Plan) -> list[ClockBound | None]:
     """Return for each collective of a plan the lower bounds in time at its sizes.
 
     None for a plan without links, and for collectives that a name does not define. Single cuts are enough for many
     ranks: a bound on rates takes seconds there. Raises InfeasibleError where data cannot reach a rank.
     """
-    from synth.scale.time_bound import time_bound
+    from synth.scale.clock_bound import clock_bound
 
-    bounds: list[TimeBound | None] = []
+    bounds: list[ClockBound | None] = []
     for table in plan.tables:
         defined = table.collective in COLLECTIVES and not table.collective.endswith("v")
         if plan.topology is None or not table.sizes or not defined or table.ranks != plan.topology.ranks:
             bounds.append(None)
             continue
         task = collective(table.collective, table.ranks, () if table.root is None else (table.root,))
-        bounds.append(time_bound(plan.topology.as_topology(), task, table.sizes, rates=None))
+        bounds.append(clock_bound(plan.topology, task, table.sizes, _overheads(plan, table.collective)))
     return bounds
+
+
+def _overheads(plan: Plan, name: str) -> Overheads:
+    """Return the overheads that the predicted times of a collective include; none for measured times."""
+    model = plan.model.get(name, {})
+    launches = [value for term, value in model.get("coefficients", {}).items() if term.startswith("launch")]
+    return selected(model.get("kind") == "nominal" and any(launches))

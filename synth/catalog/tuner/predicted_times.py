@@ -1,20 +1,17 @@
-"""Predicted times of schedules: runs of the reference executor, on links that each protocol makes slower.
+"""Predicted times of schedules: runs of the reference executor by the clock of `synth.program.overheads`.
 
-A protocol's overhead of a hop is added to every α, and its share of the bandwidth divides every β, both as in the
-nominal model (`cost_model`). A schedule's program then runs without data. Where the nominal model, which adds up
+A schedule's program runs without data. Where the nominal model, which adds up
 synchronous steps, predicts `SCREEN` times the least of its predictions, or the program is too long to run, that
 prediction is the time. The steps of a timed schedule say nothing about its time, so it always runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from synth.catalog.tuner.cost_model import STEP_OVERHEAD, WIRE_FACTOR, TimeModel, nominal
+from synth.catalog.tuner.cost_model import TimeModel, nominal
 from synth.catalog.tuner.cost_terms import Shape
 from synth.errors import SynthError, VerificationError
 from synth.model.schedule import Schedule
@@ -22,6 +19,7 @@ from synth.model.topology import Network
 from synth.program.checked_lowering import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.overheads import NCCL, Overheads
 from synth.runtime.reference.program_times import ProgramTimes
 
 # Multiple of the least nominal prediction at a size from which a schedule is no longer run there: no run has been seen
@@ -46,17 +44,24 @@ class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
     `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
-    been run by then are not run any more. `model` is the nominal model. `not_run`: the variants that were too long or
-    too late to run, known when times have been asked for.
+    been run by then are not run any more. `judged`: the sizes at which times are not interpolated. `model` is the
+    nominal model. `slower(protocol)` returns the network with the protocol's costs. `not_run`: the variants
+    that were too long or too late to run, known when times have been asked for.
     """
 
     def __init__(
-        self, network: Network, per_send: MessageCost = NO_COST, late: Callable[[], bool] = lambda: False
+        self,
+        network: Network,
+        per_send: MessageCost = NO_COST,
+        late: Callable[[], bool] = lambda: False,
+        overheads: Overheads = NCCL,
+        judged: Sequence[int] = (),
     ) -> None:
         self.network, self.per_send, self.late = network, per_send, late
-        self.model: TimeModel = nominal(network, per_send)
+        self.overheads, self.judged = overheads, judged
+        self.model: TimeModel = nominal(network, per_send, overheads)
         self._variants: list[Variant] = []
-        self._networks: dict[str, Network] = {}
+        self.slower = cache(lambda protocol: overheads.links(network, protocol))
         self._least = cache(self._least_nominal)
         self.not_run: set[Variant] = set()
 
@@ -66,7 +71,7 @@ class PredictedTimes:
         program_times = cache(lambda: self._program_times(variant))
 
         def seconds(size: int) -> float | None:
-            predicted = self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
+            predicted = self._nominal(variant, size)
             if predicted is None or (predicted > SCREEN * self._least(size) and not variant.schedule.timed):
                 return predicted
             times = program_times()
@@ -76,10 +81,11 @@ class PredictedTimes:
 
         return seconds
 
+    def _nominal(self, variant: Variant, size: int) -> float | None:
+        return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
+
     def _least_nominal(self, size: int) -> float:
-        times = []
-        for variant in self._variants:
-            times.append(self.model.seconds(variant.shape, variant.protocol, variant.instances, size))
+        times = [self._nominal(variant, size) for variant in self._variants]
         return min((time for time in times if time is not None), default=0.0)
 
     def _program_times(self, variant: Variant) -> ProgramTimes | None:
@@ -89,24 +95,11 @@ class PredictedTimes:
         try:
             if sends <= MAXIMUM_SENDS and not self.late():
                 program = lower(schedule, LoweringOptions(protocol=protocol, instances=instances))
-                return ProgramTimes(program, self.slower(protocol), self.per_send)
+                launch = self.overheads.launch(protocol)
+                return ProgramTimes(program, self.slower(protocol), self.per_send, launch, self.judged)
         except VerificationError:
             raise
         except SynthError:
             pass
         self.not_run.add(variant)
         return None
-
-    def slower(self, protocol: str) -> Network:
-        """Return the network with the protocol's overhead of a hop in every α, and its bandwidth."""
-        if protocol not in self._networks:
-            overhead = rounded(STEP_OVERHEAD[protocol] * 1e6)
-            routes = [replace(route, latency=route.latency + overhead) for route in self.network.routes]
-            unit = self.network.unit / rounded(WIRE_FACTOR[protocol])
-            self._networks[protocol] = replace(self.network, routes=tuple(routes), unit=unit)
-        return self._networks[protocol]
-
-
-def rounded(value: float) -> Fraction:
-    """Return a float constant as the fraction that was meant: 1/0.92 as 25/23."""
-    return Fraction(value).limit_denominator(1000)

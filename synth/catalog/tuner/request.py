@@ -33,6 +33,7 @@ class TuningRequest:
     NVLink alone, LL128.
     `instances`: numbers of copies side by side to try. (): those that were measured; by the model one.
     `per_send`: the cost of a message at either end, in predicted times.
+    `overheads`: predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
     `tolerance`: the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times,
     none of predicted ones.
     `dtype`: the type of the elements that chunks are made of.
@@ -58,6 +59,7 @@ class TuningRequest:
     protocols: Sequence[str] = ()
     instances: Sequence[int] = ()
     per_send: MessageCost = NO_COST
+    overheads: bool = True
     tolerance: float | None = None
     dtype: str = "float32"
     in_place: bool = False

@@ -133,6 +133,12 @@ per_send_option = click.option(
     metavar="0.3us",
     help="Cost of a message for its sender and for its receiver: 0.3us, or by protocol Simple=1us,LL=300ns.",
 )
+overheads_option = click.option(
+    "--overheads/--no-overheads",
+    default=True,
+    show_default=True,
+    help="Times include a launch and each protocol's costs / count the α and β of bare links alone.",
+)
 op_option = click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 data_root_option = click.option(
     "--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce."

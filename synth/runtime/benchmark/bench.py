@@ -21,6 +21,7 @@ import numpy as np
 
 from synth.errors import UsageError
 from synth.model.topology import Network
+from synth.program import overheads
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
@@ -32,7 +33,7 @@ from synth.runtime.executor import Repetitions
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
 
 SAYS = {
-    "reference": "modelled, not measured: the reference executor's time, α + bytes/β of each transfer on {network}",
+    "reference": "modelled, not measured: event-driven runs of the reference executor on {network}, {overheads}",
     "cuda": "GPU time of a launch in replays of CUDA graphs; ranks that share a GPU share its memory, which says "
     "nothing about links",
     "host": "wall time of the CUDA kernel's source on CPU threads: says nothing about a GPU or about links",
@@ -44,6 +45,7 @@ class Settings(NamedTuple):
 
     `executor`: its name. `dtype`, `op`: of the elements. `seed`: of the random inputs. `warmup`: launches before the
     timed ones. `repeats`: timed launches. `check`: compare every element; None: only if the executor reads a clock.
+    `overheads`: modelled times include a launch and the costs of protocols.
     """
 
     executor: str = "reference"
@@ -53,6 +55,7 @@ class Settings(NamedTuple):
     warmup: int = 1
     repeats: int = 5
     check: bool | None = None
+    overheads: bool = True
 
 
 def bench(
@@ -86,16 +89,21 @@ def bench(
     if not modelled and clock is None:
         raise UsageError(f"the {name} executor gives no times; reference and host do")
     rows = []
+    costs = overheads.selected(how.overheads)
     for k, candidate in enumerate(candidates):
+        launch, protocol = 0, candidate.program.protocol
+        if modelled and network is not None:
+            launch = costs.launch(protocol)
+            runner = make_executor(name, {"network": costs.links(network, protocol), **options})
         for size in sizes:
             count = max(1, size // (candidate.program.loop_chunks * kind.size))
             for in_place in {"out": (False,), "in": (True,), "both": (False, True)}[candidate.program.in_place]:
-                point = _Point(k, candidate.program, count, in_place)
+                point = _Point(k, candidate.program, count, in_place, launch)
                 rows.append(_row(runner, point, kind, how, clock))
     others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
     says = SAYS.get(name, "measured by the {name} executor").format(
-        network=network.name if network else "no network", name=name
+        network=network.name if network else "no network", name=name, overheads=overheads.describe(costs)
     )
     return Measured(
         name,
@@ -133,28 +141,32 @@ def _beside(
 
 
 class _Point(NamedTuple):
-    """One measurement: the program of candidate number `candidate`, with `elements` elements a chunk."""
+    """One measurement: the program of candidate number `candidate`, with `elements` elements a chunk.
+
+    `launch`: picoseconds of a launch in modelled times.
+    """
 
     candidate: int
     program: Program
     elements: int
     in_place: bool
+    launch: int = 0
 
 
 def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable | None) -> BenchmarkRow:
-    k, program, count, in_place = point
+    k, program, count, in_place, launch = point
     collective, op = program.collective, operator(how.op)
     if collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     layout, size = Layout(collective, program.chunks), count * program.loop_chunks * kind.size
     if clock is None and not how.check:
         execution = runner.time(program, count, dtype=kind.name, in_place=in_place)
-        return BenchmarkRow(k, size, count, in_place, (execution.picoseconds / 1e12,), None)
+        return BenchmarkRow(k, size, count, in_place, (execution.after(launch).picoseconds / 1e12,), None)
     check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, maximum_bytes(how.executor))
     inputs = reference_data.random_inputs(layout, count, kind, op, how.seed)
     if clock is None:
         execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=in_place)
-        outputs, seconds = execution.outputs, [execution.picoseconds / 1e12]
+        outputs, seconds = execution.outputs, [execution.after(launch).picoseconds / 1e12]
     else:
         outputs, seconds = clock(
             program, inputs, dtype=kind.name, op=op, in_place=in_place, repetitions=Repetitions(how.warmup, how.repeats)

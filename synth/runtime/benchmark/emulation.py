@@ -1,9 +1,10 @@
 """Predicted and emulated times of schedules: the synchronous cost model against an executor over the same links.
 
 The prediction is S·α + (R/C)·bytes/β, with steps as barriers. The emulation runs the lowered program over FIFOs and
-links, without barriers. The prediction's choice is judged by the emulated times: its *regret* is how much longer it
-takes than the best. Negative controls show that the emulation responds to the machine: one link gets half its β, or
-every α is multiplied by ten. Both are models of a machine that nobody has measured, and every table says so.
+links, without barriers, after a launch and with the costs of its protocol (`synth.program.overheads`). The prediction's
+choice is judged by the emulated times: its *regret* is how much longer it takes than the best. Negative controls show
+that the emulation responds to the machine: one link gets half its β, or every α is multiplied by ten. Both are models
+of a machine that nobody has measured, and every table says so.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from synth.errors import UsageError
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
+from synth.program.overheads import label, selected
 from synth.program.program import Program
 from synth.runtime.call import Call, run
 from synth.runtime.executor import Execution
@@ -109,7 +111,7 @@ class EmulationResult:
     """The result of `synth emulate`.
 
     `paced`: runs of the best entry at each size, one for each requested stretch. `left_out`: sentences on points that
-    were not emulated; the document does not hold them.
+    were not emulated; the document does not hold them. `model`: the clock of the emulated times.
     """
 
     executor: str
@@ -119,6 +121,7 @@ class EmulationResult:
     controls: tuple[Control, ...]
     paced: tuple[PacedRun, ...] = ()
     left_out: tuple[str, ...] = ()
+    model: str = ""
 
     def to_json(self) -> dict:
         """Return the document; times in integer picoseconds."""
@@ -139,6 +142,7 @@ class EmulationResult:
         return {
             "schema": SCHEMA,
             "says": SAYS.format(network=self.network.name),
+            "model": self.model,
             "executor": self.executor,
             "topology": self.network.name,
             "collective": collective.name if collective else None,
@@ -174,32 +178,33 @@ def emulate(
     network: Network,
     entries: Sequence[EmulatedSchedule],
     sizes: Sequence[int],
-    executor: str = "reference",
-    *,
+    request: RunRequest,
     stretches: Sequence[int] = (),
-    **options: Any,
 ) -> EmulationResult:
     """Emulate all `entries` at all `sizes`, and the negative controls at the largest and the smallest size.
 
-    Sizes are rounded up until the chunks of every entry divide them. With the host or the cuda executor the kernel
-    keeps the time while it moves the data, and its outputs are compared up to `CHECKED` bytes. `stretches`: with these
-    executors, the best entry of each size also runs with real time held to so many times logical time. `options` are
-    the executor's. Raises UsageError for an executor that keeps no logical time.
+    Sizes are rounded up to whole elements of each unit of data, and padded where chunks do not divide them, as in
+    `synth run`. `request`: the executor and its options. With the host or the cuda executor the kernel keeps the time
+    while it moves the data, and its outputs are compared up to `CHECKED` bytes. `stretches`: with these executors, the
+    best entry of each size also runs with real time held to so many times logical time. Raises UsageError for an
+    executor that keeps no logical time.
     """
-    name = executor.lower()
+    name = request.executor
     if name not in ("reference", *KERNELS):
-        raise UsageError(f"the {executor} executor keeps no logical time; reference, {' and '.join(KERNELS)} do")
+        raise UsageError(f"the {name} executor keeps no logical time; reference, {' and '.join(KERNELS)} do")
     if stretches and name not in KERNELS:
         raise UsageError(
-            f"the {executor} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}"
+            f"the {name} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}"
         )
     clock = {"clock": "logical"} if name in KERNELS else {}
-    request = RunRequest(name, bound=False, options=clock | options)
-    each = lcm(*(entry.program.loop_chunks for entry in entries)) * ELEMENT
+    request = replace(request, options=clock | {**request.options})
+    each = lcm(*(entry.program.loop_chunks // entry.program.chunks for entry in entries)) * ELEMENT
     rounded = sorted({-(-size // each) * each for size in sizes})
     rows = tuple(_sized(network, entries, size, request) for size in rounded)
     paced = tuple(_paced(network, entries, at, request, stretch) for at in rows for stretch in stretches)
-    return EmulationResult(name, network, tuple(entries), rows, _controls(network, entries, rows, request), paced)
+    controls = _controls(network, entries, rows, request)
+    model = label(selected(request.overheads), entries[0].program.protocol)
+    return EmulationResult(name, network, tuple(entries), rows, controls, paced, model=model)
 
 
 def _paced(
@@ -210,7 +215,9 @@ def _paced(
         network, program, at.size, replace(request, options={**request.options, "clock": "paced", "stretch": stretch})
     )
     free = _run(network, program, at.size, request)
-    return PacedRun(at.size, at.best, stretch, held.picoseconds or 0, held.nanoseconds or 0, free.nanoseconds or 0)
+    return PacedRun(
+        at.size, at.best, stretch, (held.picoseconds or 0) - held.launch, held.nanoseconds or 0, free.nanoseconds or 0
+    )
 
 
 def predicted_time(schedule: Schedule, network: Network, size: int) -> Fraction:

@@ -7,8 +7,9 @@ Chunks of many slices pass in a steady rhythm once all FIFOs have been full. Fro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
+from math import ceil, isqrt
 
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
@@ -32,20 +33,31 @@ LONG = 8000
 SPACING = 4
 # Relative error of an interpolated time in the middle of an interval below which the interval is not divided.
 TOLERANCE = Fraction(1, 250)
+# Numbers of judged sizes up to which long calls are run in full too.
+FEW = 4
 FLOAT32 = dtype("float32")
 
 
 class ProgramTimes:
     """Times of `program`, called with float32 out of place where it can be, on the links of `network`.
 
-    `per_send`: the cost of a message at either end.
+    `per_send`: the cost of a message at either end. `launch`: picoseconds before the first op. `judged`: sizes in bytes
+    at which the time is that of a run, as `synth run` has it, and not interpolated. Of more than `FEW` sizes those of
+    many slices are extrapolated.
     """
 
-    def __init__(self, program: Program, network: Network, per_send: MessageCost = NO_COST) -> None:
+    def __init__(
+        self,
+        program: Program,
+        network: Network,
+        per_send: MessageCost = NO_COST,
+        launch: int = 0,
+        judged: Sequence[int] = (),
+    ) -> None:
         collective = program.collective
         if collective is None:
             raise ValueError(f"{program.name} does not say which collective it computes, so it has no sizes")
-        self.program, self.network = program, network
+        self.program, self.network, self.launch = program, network, launch
         self._message_cost = per_send.picoseconds(program.protocol)
         self._layout = Layout(collective, program.chunks)
         self._in_place = program.in_place == "in"
@@ -55,13 +67,22 @@ class ProgramTimes:
         if slices * program.ops > LONG:
             slices = STEADY_SLICES
         self._steady = slices * slice_bytes // FLOAT32.size
+        self._judged = {self._elements(size) for size in judged}
+        if len(judged) > FEW:
+            self._judged = {elements for elements in self._judged if elements <= self._steady}
         self._computed: dict[int, int] = {}
         self._straight: set[tuple[int, int]] = set()  # intervals of elements in which the time is interpolated
 
     def seconds(self, size: int) -> float:
         """Return the seconds of a call of `size` bytes; chunks may have a fraction of an element, but one at least."""
+        if (whole := self._elements(size)) in self._judged:
+            return self.computed(whole) * 1e-12
         elements = Fraction(size, FLOAT32.size * self.program.loop_chunks)
         return float(self.picoseconds(max(Fraction(1), elements))) * 1e-12
+
+    def _elements(self, size: int) -> int:
+        """Return the elements of a chunk in a call of `size` bytes, with padding."""
+        return max(1, ceil(Fraction(size, FLOAT32.size * self.program.loop_chunks)))
 
     def picoseconds(self, elements: Fraction | int) -> Fraction:
         """Return the ps of a call whose chunks have `elements` elements, interpolated where that is near enough."""
@@ -88,7 +109,7 @@ class ProgramTimes:
             makespan = engine.run()
             if not all(engine.done):
                 raise diagnose(engine)
-            self._computed[elements] = makespan
+            self._computed[elements] = self.launch + makespan
         return self._computed[elements]
 
     def _arena(self, slices: int) -> Arena:

@@ -8,7 +8,7 @@ from itertools import chain
 from synth.model import number_text
 from synth.model.rational import show
 from synth.model.schedule import Schedule
-from synth.model.time_bound import TimeBound
+from synth.model.time_bound import ClockBound
 from synth.model.topology import Network
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, time_chart
@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBound | None]) -> list[Sheet]:
+def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[ClockBound | None]) -> list[Sheet]:
     """Return a sheet for each table of `plan`, with the `EntryContext` and the bounds in time at the same index."""
     sheets = []
     for table, about, bound in zip(plan.tables, abouts, bounds, strict=True):
@@ -34,7 +34,7 @@ def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBou
     return sheets
 
 
-def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | None) -> Sheet:
+def _of_table(plan: Plan, table: Table, about: EntryContext, bound: ClockBound | None) -> Sheet:
     used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
     place = {number: k for k, number in enumerate(used)}
     chosen = [plan.algorithms[i] for i in used]
@@ -145,7 +145,7 @@ def _ranges(plan: Plan, table: Table) -> dict:
     }
 
 
-def _bounds(table: Table, bound: TimeBound | None) -> tuple[dict, ...]:
+def _bounds(table: Table, bound: ClockBound | None) -> tuple[dict, ...]:
     """Return the table of the expected times beside the certified bounds, () without bounds."""
     if bound is None:
         return ()

@@ -1,0 +1,114 @@
+"""One clock: pareto, tune, run, emulate and bench print the same time for the same program, size and protocol."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root
+from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
+from synth.program.program import PROTOCOLS
+from synth.scale.clock_bound import clock_bound
+
+
+def documents(*commands):
+    found = []
+    for words in commands:
+        done = CliRunner().invoke(root, [*words.split(), "--format", "json"])
+        assert done.exit_code == 0, done.output
+        found.append(json.loads(done.stdout))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("machine", "size", "protocol"),
+    [
+        ("ring:4", 1 << 20, "Simple"),
+        ("ring:4", 1008, "LL"),
+        pytest.param("dgx1", 1 << 20, "LL128", marks=pytest.mark.slow),  # 6 chunks do not divide the size
+    ],
+)
+def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, protocol):
+    monkeypatch.chdir(tmp_path)
+    on = f"--topo {machine} --coll allgather"
+    assert CliRunner().invoke(root, f"pareto {on} -o f.json".split()).exit_code == 0
+    how = f"--sizes {size} --protocol {protocol}"
+    (pareto,) = documents(f"pareto {on} --size {size}")
+    last = len(pareto["points"])
+    run, emulate, bench, plan = documents(
+        f"run f.json --point {last} --size {size} --protocol {protocol}",
+        f"emulate f.json {how}",
+        f"bench f.json --point {last} {how}",
+        f"tune --from f.json {how} --no-dividing",
+    )
+    time, point = run["picoseconds"], pareto["points"][-1]
+    name = f"S{point['steps']}-R{point['rounds']}-C{point['chunks']}"
+    (candidate,) = (r for r in pareto["candidates"] if (r["label"], r["protocol"]) == (name, protocol))
+    assert candidate["seconds"] == pytest.approx(time * 1e-12, rel=1e-12)
+    assert candidate["model"] == run["model"] == emulate["model"] == label(NCCL, protocol)
+    assert emulate["sizes"][0]["emulated"][last - 1] == time
+    if bench["rows"][0]["size"] == size:  # it rounds down to whole elements of each chunk
+        assert bench["rows"][0]["seconds"] == pytest.approx(time * 1e-12, rel=1e-12)
+    table = plan["tables"][0]
+    chosen = plan["algorithms"][table["chosen"][0]]
+    (tmp_path / "s.json").write_text(json.dumps(chosen["schedule"]))
+    (again,) = documents(f"run s.json --size {size} --protocol {chosen['protocol']}")
+    assert table["seconds"][0] == pytest.approx(again["picoseconds"] * 1e-12, rel=1e-12)
+
+
+def test_a_launch_and_the_costs_of_protocols_are_counted_once():
+    schedule = api.baseline("ring", "dgx1", "allgather")
+    for protocol in PROTOCOLS:
+        cost = NCCL.of(protocol)
+        bare, full = (
+            api.run(schedule, size=8 << 2, data=False, protocol=protocol, overheads=included)
+            for included in (False, True)
+        )
+        added = full.execution.picoseconds - bare.execution.picoseconds
+        assert added == pytest.approx(float(cost.launch + 7 * cost.hop) * 1e6, rel=1e-3)
+        assert full.execution.launch == NCCL.launch(protocol)
+        assert bare.execution.launch == 0
+        assert full.ratio >= 1
+        assert bare.ratio >= 1
+
+
+def test_the_bound_of_the_clock_is_the_least_of_all_protocols():
+    schedule = api.baseline("direct", "full:4", "allgather")
+    for size in (1 << 10, 1 << 20, 1 << 26):
+        (row,) = clock_bound(schedule.network, schedule.collective, [size], NCCL).rows
+        runs = []
+        for protocol in PROTOCOLS:
+            runs.append(api.run(schedule, size=size, data=False, protocol=protocol))
+        assert all(row.microseconds * 10**6 <= done.bound <= done.execution.picoseconds for done in runs)
+        assert row.microseconds * 10**6 == min(done.bound for done in runs)
+        assert row.launch == NCCL.of(row.protocol).launch
+    (bare,) = clock_bound(schedule.network, schedule.collective, [1 << 20], NO_OVERHEADS).rows
+    assert bare.microseconds == api.time_bound("full:4", "allgather", 1 << 20).rows[0].microseconds
+    assert bare.launch == 0
+
+
+def test_the_bound_of_a_protocol_has_a_certificate(tmp_path):
+    words = "bound --topo ring:4 --coll allgather --sizes 4KB"
+    file = tmp_path / "b.json"
+    done = CliRunner().invoke(root, [*words.split(), "--protocol", "simple"])
+    assert done.exit_code == 0
+    assert "8.4 µs launch included" in done.stdout
+    assert "on bare links" in CliRunner().invoke(root, words.split()).stdout
+    assert CliRunner().invoke(root, [*words.split(), "--protocol", "simple", "-o", str(file)]).exit_code == 0
+    assert CliRunner().invoke(root, ["verify", str(file)]).exit_code == 0
+    refused = CliRunner().invoke(root, [*words.split()[:-2], "--protocol", "LL"])
+    assert refused.exit_code == 2
+
+
+def test_overheads_in_words_and_on_links():
+    network = api.topology("ring:4").network()
+    assert NO_OVERHEADS.links(network, "LL") is network
+    slower = NCCL.links(network, "LL")
+    assert slower.unit == network.unit / 3
+    assert slower.latency == network.latency
+    assert NCCL.links(network, "Simple").latency == network.latency + Fraction("2.9")
+    assert "without a launch" in describe(NO_OVERHEADS)
+    assert "a launch (Simple 8.4, LL 3.6, LL128 10 µs)" in describe(NCCL)
+    assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, launch 8.4 µs included"
