@@ -212,3 +212,9 @@ def test_a_command_says_which_file_it_wrote(command, frontier, tmp_path, monkeyp
     assert "wrote" not in quiet.stderr and quiet.stdout == loud.stdout
     if " -o " in words:
         assert "wrote" not in said(words.replace(name, "-")).stderr
+
+
+def test_a_machine_may_be_a_file(tmp_path):
+    file = tmp_path / "machine.json"
+    file.write_text(said("topo show ring:3 --format json").stdout)
+    assert said(f"bound --topo-file {file} --coll allgather").stdout.startswith("allgather on ring:3")

@@ -300,7 +300,7 @@ def chosen_machine(flags: dict[str, Any]) -> Topology:
     if flags["ranks"] is not None and len(flags["ranks"]) == 1:
         (rank,) = flags["ranks"]
         note(f"--ranks {rank} is rank {rank} alone; --ranks 0-{max(rank - 1, 1)} are {max(rank, 2)} ranks")
-    return api.topology(name or str(file), file=file, **changes(flags))
+    return api.topology(name or None, file=file, **changes(flags))
 
 
 def machine_if_named(flags: dict[str, Any]) -> Topology | None:
