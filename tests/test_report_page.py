@@ -442,6 +442,50 @@ def test_one_rank_s_data_can_be_followed(at):
     assert shown and all("rank 5's data" in text for text in shown) and len(shown) == len(tokens(page))
 
 
+def test_the_frontier_tells_what_is_pointed_at_and_zooms(at):
+    page = at(4)
+    note = "document.querySelector('[aria-label=Frontier] .note').textContent"
+    page.run("document.querySelector('[data-point=\"0\"]').focus()")
+    assert page.run(note) == page.run("document.querySelector('[data-point=\"0\"] title').textContent")
+    ticks = "[...document.querySelectorAll('[aria-label=Frontier] .tick')].map(t => t.textContent).join(' ')"
+    every = page.run(ticks)
+    x, y = page.run(
+        "(() => { const e = document.querySelector('[aria-label=Frontier] .plot'); e.scrollIntoView({block: 'center'});"
+        " const b = e.getBoundingClientRect(); return [b.x, b.y + 20]; })()"
+    )
+    page.drag((x + 70, y), (x + 200, y))
+    assert page.run(ticks) != every
+    press(page, "[aria-label=Frontier] > button")
+    assert page.run(ticks) == every
+
+
+def test_two_algorithms_are_compared(at, gather):
+    page = at(1)
+    select = "document.getElementById('compare')"
+    page.run(f"{select}.value = '1'; {select}.dispatchEvent(new Event('change'))")
+    rows = "[...document.querySelectorAll('[aria-label=\"differences between two algorithms\"] tbody tr')]"
+    page.wait(f"{rows}.length > 5")
+    found = {row[0]: row[1:] for row in page.run(f"{rows}.map(r => [...r.children].map(c => c.textContent))")}
+    assert found["rounds/chunk"] == ["3/2", "7/6", "× 0.778"] and found["status"] == ["optimal", "optimal", "same"]
+    counts = [sum(len(step.sends) for step in point.schedule.steps) for point in gather.points]
+    assert found["sends"][:2] == [str(count) for count in counts] and found["links in use"] == ["32", "32", "same"]
+    said = page.run("document.querySelector('[aria-label=Differences]').textContent")
+    assert "By prediction 2 steps is faster to 410 KB, 3 steps from there on." in said
+    press(page, "tbody tr:nth-child(2) input[type=radio]")
+    page.wait("document.querySelector('[aria-label=Differences]').textContent.includes('chosen algorithm itself')")
+
+
+def test_entries_have_titles_and_lead_to_their_kin(at):
+    page = at(1)
+    assert page.run("document.title") == f"allgather on dgx1-v100 · {HOSTILE}"
+    links = page.run("[...document.querySelectorAll('.links a')].map(a => [a.textContent, a.hash])")
+    assert [hash for _, hash in links] == ["#3", "#4", "#5"] and links[0][0] == HOSTILE
+    page.run("location.hash = '#2'")
+    page.wait("document.title.startsWith('allreduce on line:3')")
+    page.run("location.hash = ''")
+    page.wait("document.title === document.getElementById('title').textContent")
+
+
 @pytest.mark.parametrize("way", ["row", "dot", "key"])
 def test_another_algorithm_is_chosen(at, way):
     page = at(1)
@@ -474,7 +518,7 @@ def test_times_are_read_with_the_slider(at):
 def test_the_chart_is_read_and_zoomed_with_the_mouse(at):
     page = at(1)
     x, y, width = page.run(
-        "(() => { const e = document.querySelector('.plot'); e.scrollIntoView({block: 'center'});"
+        "(() => { const e = document.querySelector('.pair > section .plot'); e.scrollIntoView({block: 'center'});"
         " const b = e.getBoundingClientRect(); return [b.x, b.y + 100, b.width]; })()"
     )
     size = "document.querySelector('output[for=size]').textContent"

@@ -47,11 +47,13 @@ function readByPointer(host, read, select) {
   const far = (event) => from !== null && Math.abs(place(event) - from) > 8;
   fill(host, {
     onpointerdown: (event) => {
-      if (event.pointerType === "mouse" && event.button === 0) { from = place(event); host.setPointerCapture(event.pointerId); }
+      if (event.pointerType === "mouse" && event.button === 0) { from = place(event); }
       read(place(event));
     },
     onpointermove: (event) => {
+      if (!event.buttons) from = null;
       if (!far(event)) { read(place(event)); return; }
+      host.setPointerCapture(event.pointerId);
       host.append(band);
       band.hidden = false;
       band.style.left = `${Math.min(from, place(event))}px`;

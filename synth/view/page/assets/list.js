@@ -7,17 +7,17 @@ const COLUMNS = [
   { key: "status", name: "proved" },
   { key: "algorithms", name: "algorithms", right: true },
   { key: "least", name: "latency", right: true, text: (e) => (e.least ? timeText(e.least) : "") },
-  { key: "rate", name: "GB/s, large messages", right: true, text: (e) => (e.rate ? number(e.rate) : "") },
+  { key: "rate", name: "GB/s, large", right: true, text: (e) => (e.rate ? number(e.rate) : "") },
   { key: "measured", name: "measured", right: true, text: (e) => (e.measured ? plural(e.measured, "time") : "") },
 ];
 
 const MOST_ROWS = 300;  // more are drawn when asked for: thousands of rows make typing slow
 
 /** Entries `words` are all found in, and which the filters let through, in order of the column `by`. */
-function selected(entries, { words, collective, status, by, down }) {
+function selected(entries, { words, topology, collective, status, by, down }) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (e) => `${e.id} ${e.topology} ${e.ranks} ranks ${e.collective} ${e.status}`.toLowerCase();
-  const kept = entries.filter((e) => (!collective || e.collective === collective) && (!status || e.status === status)
+  const kept = entries.filter((e) => (!topology || e.topology === topology) && (!collective || e.collective === collective) && (!status || e.status === status)
     && wanted.every((word) => text(e).includes(word)));
   const order = (a, b) => {
     const [x, y] = [a[by], b[by]];
@@ -64,11 +64,11 @@ function entryList(entries, state) {
   const filter = (key, name) => make("label", {}, name,
     make("select", { id: `filter-${key}`, onchange: (event) => { state[key] = event.target.value; show(); } },
       ["", ...values(key)].map((v) => make("option", { value: v, selected: v === state[key] }, v || "all"))));
-  const search = make("input", { type: "search", id: "search", value: state.words, autocomplete: "off",
+  const search = make("input", { type: "search", id: "search", placeholder: "machine, collective, 16 ranks, open", value: state.words, autocomplete: "off",
     oninput: (event) => { state.words = event.target.value; show(); } });
   show();
   return make("div", {},
-    make("div", { class: "bar", role: "search" }, make("label", { class: "wide" }, "search", search), filter("collective", "collective"),
+    make("div", { class: "bar", role: "search" }, make("label", { class: "wide" }, "search", search), filter("topology", "machine"), filter("collective", "collective"),
       filter("status", "proved")),
     count,
     make("table", { class: "list" }, make("caption", { class: "gone" }, "entries of this report"),

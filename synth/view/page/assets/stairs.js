@@ -1,11 +1,13 @@
 // The frontier: rounds per chunk over steps, the points, and the staircase below which nothing can lie.
 
-/** The plot; `choose(k)` is called for a point, `chosen()` says which one is shown. */
-function stairsPlot(stairs, width, choose, chosen) {
+/** The plot; `choose(k)` is called for a point, `chosen()` says which one is shown; `view`: its first and last number of steps, null for all. */
+function stairsPlot(stairs, width, choose, chosen, view) {
   const height = Math.min(320, Math.max(220, width * 0.6));
   const known = [...stairs.dots.map((d) => d[0]), ...stairs.floor.map((f) => f[0]), ...stairs.open.map((o) => o[0])];
-  const first = Math.max(0, Math.min(...known) - 1), last = Math.max(...known, stairs.end ?? 0) + 1;
-  const tall = Math.max(...stairs.dots.map((d) => d[1]), ...stairs.floor.map((f) => f[1]), ...stairs.open.map((o) => o[2] ?? o[1])) * 1.15 || 1;
+  const [first, last] = view ?? [Math.max(0, Math.min(...known) - 1), Math.max(...known, stairs.end ?? 0) + 1];
+  const seen = (rows) => rows.filter(([steps]) => steps >= first && steps <= last);
+  const under = stairs.floor.filter(([start], i) => start <= last && (stairs.floor[i + 1]?.[0] ?? Infinity) > first);
+  const tall = Math.max(...seen(stairs.dots).map((d) => d[1]), ...under.map((f) => f[1]), ...seen(stairs.open).map((o) => o[2] ?? o[1]), 0) * 1.15 || 1;
   const long = last > 40 && first < last / 8, from = long ? Math.max(1, first) : first;  // few steps and many: by logarithms
   const x = scale(from, last, FRAME.left, width - FRAME.right, long), y = scale(0, tall, height - FRAME.bottom, FRAME.top);
   const stride = Math.max(1, Math.ceil((last - first) / Math.max(3, width / 50)));
@@ -35,15 +37,36 @@ function stairsPlot(stairs, width, choose, chosen) {
     return pressable(dot, label, () => choose(k));
   });
   const label = `Frontier: ${stairs.dots.map(([s, , text]) => `${plural(s, "step")} ${text}`).join(", ")} rounds per chunk`;
-  return draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label },
-    few, floor, draw("path", { class: "edge", d: edge || "M0 0" }),
-    axes(width, height, ticks, roundTicks(tall, height / 50).map((v) => [y(v), number(v)]), "steps", "rounds per chunk"), open, dots);
+  const inner = [FRAME.left, 0, width - FRAME.left, y(0)];  // what lies outside of the view is cut off
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label },
+    draw("svg", { x: inner[0], y: inner[1], width: inner[2], height: inner[3], viewBox: inner.join(" ") },
+      few, floor, draw("path", { class: "edge", d: edge || "M0 0" }), open, dots),
+    axes(width, height, ticks, roundTicks(tall, height / 50).map((v) => [y(v), number(v)]), "steps", "rounds per chunk"));
+  const stepsAt = (place) => {
+    const share = Math.max(0, Math.min(1, (place - FRAME.left) / (width - FRAME.left - FRAME.right)));
+    return long ? from * (last / from) ** share : from + (last - from) * share;
+  };
+  return { svg, stepsAt };
 }
 
-/** The plot with its key. */
+/** The plot with its key, which makes way for the point or tread under the mouse or the focus. */
 function stairsPanel(stairs, choose, chosen) {
-  const host = make("div");
-  const again = fitted(host, (width) => stairsPlot(stairs, width, choose, chosen));
-  const key = "grey: proved impossible · circle: proved optimal · diamond: best known" + (stairs.open.length ? " · dotted: not decided" : "");
-  return { element: panel("Frontier", host, make("p", { class: "note" }, key)), again };
+  const host = make("div", { class: "plot" }), key = make("p", { class: "note two", role: "status" });
+  const plain = "grey: proved impossible · circle: proved optimal · diamond: best known" + (stairs.open.length ? " · dotted: not decided" : "") + " · drag: zoom";
+  let view = null, plot = null;
+  const again = fitted(host, (width) => (plot = stairsPlot(stairs, width, choose, chosen, view)).svg);
+  const wide = make("button", { type: "button", hidden: true, onclick: () => zoom(null) }, "all steps");
+  const tell = (event) => { key.textContent = event.target.closest("g, rect, line")?.querySelector("title")?.textContent ?? plain; };
+  const zoom = (next) => {
+    view = next;
+    wide.hidden = !view;
+    again();
+  };
+  fill(host, { onpointerover: tell, onpointerleave: () => { key.textContent = plain; }, onfocusin: tell }, []);
+  readByPointer(host, () => {}, (from, to) => {
+    const [low, high] = [Math.floor(plot.stepsAt(from)), Math.ceil(plot.stepsAt(to))];
+    zoom([low, Math.max(high, low + 2)]);
+  });
+  key.textContent = plain;
+  return { element: panel("Frontier", host, wide, key), again };
 }
