@@ -19,7 +19,7 @@ from synth.model.number_text import number, size_text
 from synth.model.schedule import Schedule, Send, Step
 from synth.view import frontier_text, plot, tables
 from synth.view.frontier_text import Report
-from synth.view.html import frontier_html, report_html
+from synth.view.html import report_html
 
 
 def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:
@@ -126,7 +126,7 @@ def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_on
 
 def test_an_empty_frontier_can_be_shown():
     assert frontier_text.report(made(complete=True)).rows == ()
-    assert "<table>" in frontier_html(made())
+    assert "<table>" in made()._repr_html_()
     assert frontier_text.choice(made(), 1024).rows == ()
 
 
@@ -140,8 +140,7 @@ def test_labels_of_an_allocation_are_said():
 def test_html_has_a_row_per_point_and_escapes():
     found = made((2, 3, 2), (3, 4, 3), complete=True)
     html = found._repr_html_()
-    assert html == frontier_html(found)
-    assert html.count("<tr>") == 1 + 2
+    assert html.partition("<iframe")[0].count("<tr>") == 1 + 2
     assert "<script>" not in report_html(Report("<script>", (("<script>", "left"),), (("<script>",),), ("<script>",)))
 
 

@@ -62,7 +62,7 @@ def topology(
         The edges of a graph have `bandwidth` in GB/s (or `units`, of the graph's attribute `unit`; 1 GB/s where there
         is neither), `latency` in µs and `kind`. An undirected edge is a link each way. Nodes whose attribute `switch`
         is true are switches, the others ranks.
-    file : the path of a file, in place of `spec`.
+    file : the path of a file, which counts in place of `spec`.
     ranks : the allocation: these ranks alone, in the order given; ``"0,2-5"`` or a list.
     without : broken links, both ways: ``"0-3"`` or ``(0, 3)``, or several of them.
     degrade : slow links and the factor of their bandwidth: ``"0-3:1/2"`` or ``{(0, 3): 0.5}``.
@@ -90,7 +90,7 @@ def topology(
     """
     from synth.topologies import modify
 
-    if (spec is None) == (file is None):
+    if spec is None and file is None:
         raise UsageError("give one machine: a name, a file, a graph or a value")
     base = named_topology(spec) if file is None else _load(Path(file))  # type: ignore[arg-type]
     without = [without] if isinstance(without, str) else without

@@ -214,4 +214,4 @@ def _print(
 def _draw(frontier: Any, path: Path) -> None:
     from synth.view import plot
 
-    save(path, plot.image(plot.frontier_figure(frontier), path.suffix))
+    save(path, plot.image(frontier.plot(), path.suffix))

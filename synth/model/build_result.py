@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from synth.model.registry import NOTEBOOK, load
 from synth.model.tuning_plan import Plan
 
 SCHEMA = "synth.build/1"
@@ -73,6 +74,9 @@ class BuildResult:
     def __repr__(self) -> str:
         names = ", ".join(table.collective for table in self.tables)
         return f"<BuildResult of {names} on {self.topology} for {self.runtime}: {len(self.files)} files>"
+
+    def _repr_html_(self) -> str:
+        return load(NOTEBOOK["build"])(self)
 
     def to_json(self) -> dict:
         """Return the JSON document ``build.json`` (schema: docs/formats.md)."""

@@ -329,10 +329,25 @@ class ParetoFrontier(ABC):
         """Return a lower bound on the sends of `point`, without its schedule."""
         return point.chunks
 
-    def plot(self) -> Any:
-        """Return a matplotlib Figure of the points over the staircase of lower bounds. Raises MissingDependencyError
-        without matplotlib."""
-        return load(NOTEBOOK["frontier figure"])(self)
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the points over the staircase of lower bounds, with matplotlib.
+
+        Parameters
+        ----------
+        ax : the Axes to draw in. None: those of a new Figure.
+
+        Returns
+        -------
+        `ax`, or the new Figure.
+
+        Raises
+        ------
+        MissingDependencyError without matplotlib, with the command that installs it.
+        """
+        return load(NOTEBOOK["plot of frontier"])(self, ax)
+
+    def _repr_html_(self) -> str:
+        return load(NOTEBOOK["frontier"])(self)
 
     @abstractmethod
     def to_json(self) -> dict:
@@ -431,9 +446,6 @@ class Frontier(ParetoFrontier):
     ) -> tuple[Frontier, tuple[tuple[Point, SynthError | None], ...]]:
         """Return the frontier itself, which lacks no point."""
         return self, ()
-
-    def _repr_html_(self) -> str:
-        return load(NOTEBOOK["frontier"])(self)
 
     def to_json(self) -> dict:
         """The frontier as a JSON document (schema: docs/formats.md)."""

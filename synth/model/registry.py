@@ -22,9 +22,17 @@ from synth.errors import MissingDependencyError, SynthError, UsageError, unknown
 GROUP = "synth.plugins"
 # What notebooks show of a value: the values know these functions by name alone, so that they import no drawing code.
 NOTEBOOK = {
-    "frontier": "synth.view.html:frontier_html",
-    "frontier figure": "synth.view.plot:frontier_figure",
+    "build": "synth.api.notebook:build_html",
+    "frontier": "synth.api.notebook:frontier_html",
+    "measured": "synth.api.notebook:measured_html",
     "plan": "synth.view.plans:html",
+    "program": "synth.api.notebook:program_html",
+    "run": "synth.api.notebook:run_html",
+    "schedule": "synth.api.notebook:schedule_html",
+    "topology": "synth.api.notebook:topology_svg",
+    "plot of frontier": "synth.view.plot:plot_frontier",
+    "plot of measured": "synth.view.plot:plot_measured",
+    "plot of run": "synth.view.plot:plot_run",
 }
 TABLES = {
     "topologies": "topology",

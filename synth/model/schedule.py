@@ -25,6 +25,7 @@ from typing import ClassVar, NamedTuple
 
 from synth.model.collective import Collective
 from synth.model.documents.whole_file import whole_file
+from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 
 SCHEMA = "synth.schedule/1"
@@ -231,6 +232,9 @@ class Schedule(SynchronousSchedule):
         sends = sum(not send.local for step in self.steps for send in (*step.sends, *step.switch_sends))
         size = f"C={self.chunks}, S={len(self.steps)}, R={self.rounds}, {sends} sends"
         return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
+
+    def _repr_html_(self) -> str:
+        return load(NOTEBOOK["schedule"])(self)
 
     def __reduce__(self) -> tuple:
         # Pickled column by column: that saves one object for each of up to some hundred thousand sends.

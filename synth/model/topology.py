@@ -31,6 +31,7 @@ from math import lcm
 
 from synth.errors import SynthError
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
+from synth.model.registry import NOTEBOOK, load
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
 OWN = ("through", "local")
@@ -500,6 +501,9 @@ class Topology:
     def __repr__(self) -> str:
         switches = f", {len(self.switches)} switches" if self.switches else ""
         return f"<Topology {self.name}: {self.ranks} ranks{switches}, {len(self.links)} links>"
+
+    def _repr_svg_(self) -> str | None:
+        return load(NOTEBOOK["topology"])(self)
 
     def unit_bandwidth(self) -> Fraction:
         """Return the GB/s of one unit.

@@ -38,6 +38,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from synth.model.collective import Collective
+from synth.model.registry import NOTEBOOK, load
 
 SCHEMA = "synth.program/1"
 SENDING = frozenset({"s", "rcs", "rrs", "rrcs"})
@@ -141,6 +142,9 @@ class Program:
     def __repr__(self) -> str:
         name = "unknown collective" if self.collective is None else self.collective.name
         return f"<Program {self.name}: {name}, {self.ranks} ranks, {self.ops} instructions, {self.protocol}>"
+
+    def _repr_html_(self) -> str | None:
+        return load(NOTEBOOK["program"])(self)
 
     @property
     def ranks(self) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from synth.errors import UsageError
 from synth.model.collective import bus_factor
 from synth.model.rational import show
+from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
@@ -49,6 +51,26 @@ class RunResult:
             checked = f"{self.checked.elements} elements right"
         took = "" if time is None else f", {time / 10**6:g} µs"
         return f"<RunResult of {self.program.name}, {self.size} B on {self.executor}: {checked}{took}>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the share of the time in which each link is busy, with matplotlib.
+
+        Parameters
+        ----------
+        ax : the Axes to draw in. None: those of a new Figure.
+
+        Returns
+        -------
+        `ax`, or the new Figure.
+
+        Raises
+        ------
+        MissingDependencyError without matplotlib; UsageError where the run knows no times.
+        """
+        return load(NOTEBOOK["plot of run"])(self.to_json(), ax)
+
+    def _repr_html_(self) -> str:
+        return load(NOTEBOOK["run"])(self.to_json())
 
     @property
     def outputs(self) -> list[np.ndarray]:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from synth.model.frontier import Frontier
-from synth.view import frontier_text
 from synth.view.frontier_text import Report
-
-
-def frontier_html(frontier: Frontier) -> str:
-    """Return the table of `synth pareto` as an HTML fragment for notebooks."""
-    return report_html(frontier_text.report(frontier))
 
 
 def report_html(content: Report) -> str:

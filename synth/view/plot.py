@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import UsageError
 from synth.model.frontier import ParetoFrontier
+from synth.model.number_text import size_text
 from synth.model.registry import need
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png", "pdf")
+MOST_BARS = 64  # maximum links of a run that are drawn
 
 
 def image_format(suffix: str) -> str:
@@ -24,14 +29,86 @@ def image_format(suffix: str) -> str:
     return kind
 
 
-def frontier_figure(frontier: ParetoFrontier) -> Figure:
-    """Return the plot of rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
+def _on(axes: Axes | None, draw: Callable[[Axes], None]) -> Axes | Figure:
+    """Call `draw` on `axes`, or on those of a new figure. Return them, or the figure.
 
     Raises MissingDependencyError without matplotlib.
     """
     figure_module = need("matplotlib.figure", "a plot", "pip install 'ccl-synth[plot]'")
+    if axes is not None:
+        draw(axes)
+        _as_written(axes)
+        return axes
     figure = figure_module.Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
+    own: Axes = figure.subplots()
+    draw(own)
+    _as_written(own)
+    figure._repr_svg_ = lambda: image(figure, "svg").decode()  # notebooks display it with every backend
+    return figure
+
+
+def _as_written(axes: Axes) -> None:
+    """Show names as they are: a dollar sign in one begins no formula."""
+    legend = axes.get_legend()
+    texts = [axes.title, *axes.get_xticklabels(), *([] if legend is None else legend.get_texts())]
+    for text in texts:
+        text.set_parse_math(False)
+
+
+def plot_run(doc: dict, axes: Axes | None = None) -> Axes | Figure:
+    """Plot the busy share of each link of a run, the busiest first, of its document.
+
+    Raises UsageError where it has no times, MissingDependencyError without matplotlib.
+    """
+    time, links = doc["picoseconds"], doc["links"][:MOST_BARS]
+    if not time or not links:
+        raise UsageError("this run has no times of links; give the machine (topology=...) and an executor with a clock")
+
+    def draw(axes: Axes) -> None:
+        names = [f"{used['link'][0]}→{used['link'][1]}" for used in links]
+        places = range(len(names))
+        axes.bar(places, [100 * used["busy"] / time for used in links], color="#1764ab")
+        axes.set_xticks(places, names, rotation=90, fontsize=7)
+        title = f"{doc['program']}, {size_text(doc['size'])}: {time / 10**6:g} µs"
+        axes.set(xlabel="link", ylabel="busy, % of the time", title=title, ylim=(0, 100))
+
+    return _on(axes, draw)
+
+
+def plot_measured(doc: dict, axes: Axes | None = None) -> Axes | Figure:
+    """Plot the time of each program over the size, both logarithmic, of a ``synth.measured/1`` document.
+
+    Raises UsageError where it has no times, MissingDependencyError without matplotlib.
+    """
+    if not doc["rows"]:
+        raise UsageError("nothing was timed here")
+
+    def draw(axes: Axes) -> None:
+        lines: dict[tuple[int, bool], list[tuple[int, float]]] = {}
+        for row in doc["rows"]:
+            if row["seconds"]:
+                lines.setdefault((row["program"], row["in_place"]), []).append((row["size"], row["seconds"] * 1e6))
+        for (k, in_place), points in lines.items():
+            label = doc["programs"][k]["label"] + (", in place" if in_place else "")
+            axes.plot(*zip(*points, strict=True), "o--" if in_place else "o-", color=f"C{k % 10}", label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        title = f"{doc['collective']} on {doc['topology'] or doc['executor']}"
+        axes.set(xlabel="size, bytes", ylabel="µs, modelled" if doc["modelled"] else "µs", title=title)
+        axes.legend(frameon=False, fontsize=8)
+
+    return _on(axes, draw)
+
+
+def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | Figure:
+    """Plot rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
+
+    Raises MissingDependencyError without matplotlib.
+    """
+    return _on(axes, partial(_draw_frontier, frontier))
+
+
+def _draw_frontier(frontier: ParetoFrontier, axes: Axes) -> None:
     steps, floor = _staircase(frontier)
     if steps:
         axes.fill_between(steps, 0, floor, step="post", color="0.9", linewidth=0, label="proved impossible")
@@ -56,13 +133,11 @@ def frontier_figure(frontier: ParetoFrontier) -> Figure:
             label, (point.steps, float(point.rounds_per_chunk)), xytext=(5, 6), textcoords="offset points", fontsize=8
         )
     axes.set(xlabel="steps", ylabel="rounds per chunk", title=f"{frontier.collective_name} on {frontier.machine.name}")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     tallest = max([float(p.rounds_per_chunk) for p in frontier.points] + floor, default=1.0)
     axes.set_ylim(0, tallest * 1.2)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)
-    figure._repr_svg_ = lambda: image(figure, "svg").decode()  # notebooks display it with every backend
-    return figure
 
 
 def image(figure: Any, suffix: str) -> bytes:

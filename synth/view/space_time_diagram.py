@@ -176,10 +176,11 @@ def _box(op: Op, x: int, y: int, stuck: bool) -> str:
     style = f'fill="white" stroke="{colour}" stroke-dasharray="3"' if stuck else f'fill="{colour}"'
     ink = colour if stuck else "white"
     count = f" {op.count}" if op.count > 1 else ""
+    words = escape(op.code) + count
     title = escape(op_text(op)) + (" (never starts)" if stuck else "")
     return (
         f'<g><title>{title}</title><rect x="{x}" y="{y}" width="36" height="{BOX}" rx="2" {style}/>'
-        f'<text x="{x + 18}" y="{y + 11}" text-anchor="middle" font-size="9" fill="{ink}">{op.code}{count}</text></g>'
+        f'<text x="{x + 18}" y="{y + 11}" text-anchor="middle" font-size="9" fill="{ink}">{words}</text></g>'
     )
 
 

@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from synth.model.collective import bus_factor
+from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import canonical
 from synth.program.program import Program
 
@@ -108,6 +109,26 @@ class Measured:
         labels = ", ".join(one.label for one in self.candidates)
         how = "modelled" if self.modelled else "measured"
         return f"<Measured {labels} on {self.executor}: {len(self.rows)} times, {how}>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the time of each program over the size, with matplotlib.
+
+        Parameters
+        ----------
+        ax : the Axes to draw in. None: those of a new Figure.
+
+        Returns
+        -------
+        `ax`, or the new Figure.
+
+        Raises
+        ------
+        MissingDependencyError without matplotlib; UsageError where nothing was timed.
+        """
+        return load(NOTEBOOK["plot of measured"])(self.to_json(), ax)
+
+    def _repr_html_(self) -> str:
+        return load(NOTEBOOK["measured"])(self.to_json())
 
     def to_json(self) -> dict:
         """Return the document; `element_count` is nccl-tests' count."""
