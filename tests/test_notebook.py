@@ -92,10 +92,9 @@ def test_reprs_are_one_short_line(found, program, done, measured):
     made = synth.export_program(synth.frontier("ring:4", "allgather"), "msccl-xml")
     for value in (found, program, done, measured, bounds, made, found.points[0].bound):
         assert "\n" not in repr(value) and len(repr(value)) < 160 and repr(value).startswith("<"), repr(value)
-    ours = synth.frontier("ring:4", "allgather").points[0].schedule
-    assert repr(synth.run(ours)) == (
-        "<RunResult of allgather-ring:4-C2-S2-R3, 1048576 B on reference: 1048576 elements right, 395.216 µs>"
-    )
+    ring = synth.api.baseline("ring", "ring:4", "allgather")
+    start = "<RunResult of allgather-ring:4-C2-S3-R3, 1048576 B on reference: 1048576 elements right, "
+    assert repr(synth.run(ring)).startswith(start)
 
 
 def test_plots_are_drawn_in_given_axes(found, done, measured):

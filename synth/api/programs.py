@@ -155,8 +155,9 @@ def load_program(
     >>> import synth
     >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
     >>> _ = synth.export_program(schedule, "msccl-xml").write("allgather.xml")
-    >>> synth.load_program("allgather.xml")
-    <Program allgather-ring:4-C2-S2-R3: allgather, 4 ranks, 36 instructions, Simple>
+    >>> program = synth.load_program("allgather.xml")
+    >>> program.collective, program.ranks, program.protocol
+    (<Collective allgather: 4 ranks, 4 units>, 4, 'Simple')
     """
     from synth.program.checked_lowering import MAX_SENDS
 
