@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
+from synth.api.multicast import HOLDS_NOTE
 from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import replay
@@ -305,3 +306,21 @@ def test_explain_compares_no_rate_with_the_bound_of_another_model() -> None:
     result = CliRunner().invoke(root, ["explain", "--topo", "dgx-h100", "--coll", "allreduce"])
     (row,) = [line.split() for line in result.output.splitlines() if line.startswith("switches multicast")]
     assert row[4:7] == ["16", "400", "-"] and MULTICAST_NOTE not in result.output
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "holds"),
+    [
+        ("dgx-h100*8", "allgather", True),  # a cut round a box
+        ("dgx-h100*4", "allgather", False),  # a cut round a rank, which its switch crosses
+        ("dgx-h100*4", "allreduce", False),  # parts of one rank
+        ("dgx-h100*8", "allreduce", True),  # parts of a box
+        ("dgx-h100*4", "alltoall", False),  # no cut
+    ],
+)
+def test_the_note_on_a_bound_at_scale_says_whether_it_holds_with_multicast(
+    machine: str, name: str, holds: bool
+) -> None:
+    found = api.scale_bound(machine, name)
+    assert found is not None
+    assert [note for note in found.notes if "NVLS" in note] == [HOLDS_NOTE if holds else MULTICAST_NOTE]

@@ -55,6 +55,7 @@ def scale_bound(
     None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
     bound so far, and `ScaleFrontier.unfinished` says that there may be a higher one.
     """
+    from synth.api.multicast import with_multicast_note
     from synth.scale.search import bound as flow_bound
 
     machine = named_topology(topology)
@@ -63,7 +64,7 @@ def scale_bound(
         return None
     name, root = flow_collective(machine, collective, roots)
     try:
-        return flow_bound(machine, name, root, time_limit=time_limit)
+        return with_multicast_note(flow_bound(machine, name, root, time_limit=time_limit))
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
 

@@ -28,7 +28,7 @@ from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 from synth.model.collective import Collective
-from synth.model.topology import MULTICAST_NOTE, Topology
+from synth.model.topology import Topology
 from synth.program.overheads import NCCL
 from synth.program.program import PROTOCOLS
 
@@ -58,6 +58,7 @@ def bound(**flags: Any) -> int:
       synth bound --topo dgx-a100*2 --coll allreduce --sizes 1KB,1MB,1GB -o times.json
     """
     from synth import api
+    from synth.api.multicast import MULTICAST_NOTES
     from synth.api.synthesis import BoundsInterrupted, FewerBounds
     from synth.view import tables
 
@@ -75,7 +76,7 @@ def bound(**flags: Any) -> int:
 
         multicast = api.multicast_bounds(topology, requested) if flags["multicast"] else None
         if multicast is not None:
-            large = replace(large, notes=tuple(note for note in large.notes if note != MULTICAST_NOTE))
+            large = replace(large, notes=tuple(note for note in large.notes if note not in MULTICAST_NOTES))
         _emit(
             flags,
             lambda: api.frontier_document(large),

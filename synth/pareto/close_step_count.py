@@ -57,7 +57,9 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
             Point.of(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
         )
         return
-    verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
+    verdict, why = None, "time"
+    if not state.out_of_time:
+        verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
     if verdict is None and state.best is not None and bound.value >= state.best:
         state.bounds.append((steps, bound))
         return
