@@ -8,6 +8,7 @@ import hashlib
 import html as markup
 import json
 import re
+import shlex
 import zlib
 from dataclasses import replace
 from fractions import Fraction
@@ -16,9 +17,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from synth import api
-from synth.catalog import report
+from synth.catalog import report, report_commands
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, Entry, Provenance
 from synth.catalog.store.store import Store
 from synth.checker.certificates.cuts import KEYS
@@ -29,7 +32,7 @@ from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
 from synth.model.topology import Limit, Link, Topology
 from synth.model.tuning_plan import Algorithm, LibraryTimes, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
-from synth.view.page.frontier_section import Sheet
+from synth.view.page.frontier_section import AlgorithmRow, Sheet
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
 
@@ -412,6 +415,40 @@ def entry(found: Frontier, mark: str, **more) -> Entry:
     text = hashlib.sha256(mark.encode()).hexdigest()
     given = {"state": DONE, "frontier": found, "seconds": 1.5, "provenance": made_by} | more
     return Entry(text, found.network.name, found.collective.name, found.network.ranks, (("max_steps", "4"),), **given)
+
+
+def test_commands_say_how_to_check_run_and_export(dgx1, ring, tmp_path):
+    sources: list[report.ReportSource] = [dgx1, save(tmp_path / "f.json", dgx1.to_json())]
+    sources.append(save(tmp_path / "s.json", ring.points[0].schedule.to_json()))
+    value, frontier, schedule = (dict(sheet.commands) for sheet in report.collect(sources).sheets)
+    again = "synth pareto --topo dgx1-v100 --coll allgather"
+    assert value == {"find it again": again}
+    assert frontier == {
+        "check all claims": "synth verify f.json",
+        "run the chosen one on this machine": "synth run f.json --step {steps} --size 1MB",
+        "write it": "synth export f.json --step {steps} -o algorithm.xml",
+        "find it again": again,
+    }
+    assert list(schedule.values()) == [
+        "synth verify s.json",
+        "synth run s.json --size 1MB",
+        "synth export s.json -o algorithm.xml",
+    ]
+    assert report.collect([named(dgx1, "my machine")]).sheets[0].commands == ()  # its name leads nowhere
+    assert report.collect([named(dgx1, "ring:8")]).sheets[0].commands == ()  # its name is that of another machine
+
+
+@given(
+    st.text(min_size=1),
+    st.sampled_from(["catalog", "synth.frontier/1", "synth.schedule/1", "synth.large/1", "synth.plan/1"]),
+)
+def test_a_file_s_name_stays_one_word_of_a_command(name, kind):
+    sheet = Sheet(name, name, "allgather", 8, "open", "part", "", algorithms=(AlgorithmRow("2 steps", ()),))
+    for _, command in report_commands.commands(sheet, name, kind):
+        words = shlex.split(command)
+        file = f"./{name}" if name.startswith("-") else name
+        assert words[0] == "synth" and file in words
+        assert not any(word in (";", "|", "&") for word in words if word != file and word != name)
 
 
 def test_a_catalog_becomes_a_sheet_each(dgx1, ring, tmp_path):

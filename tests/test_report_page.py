@@ -475,6 +475,58 @@ def test_two_algorithms_are_compared(at, gather):
     page.wait("document.querySelector('[aria-label=Differences]').textContent.includes('chosen algorithm itself')")
 
 
+def downloaded(page, folder, name: str) -> str:
+    """Press a button of the entry's files; return the content of the file that the browser saves."""
+    before = set(folder.iterdir())
+    page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    page.run(f"[...document.querySelectorAll('button')].find(b => b.textContent === {name!r}).click()")
+    for _ in range(500):
+        new = [file for file in set(folder.iterdir()) - before if file.suffix not in (".crdownload", ".tmp")]
+        if new and new[0].stat().st_size:
+            return new[0].read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"no file came of {name}")
+
+
+@pytest.mark.parametrize("entry", [1, 2, 5])
+def test_schedules_are_downloaded_as_documents(at, gather, entry, tmp_path):
+    page = at(entry)
+    page.wait("!!document.querySelector('#sends button')")
+    doc = json.loads(downloaded(page, tmp_path, "schedule (JSON)"))
+    replayed(doc)
+    if entry == 5:
+        assert any(len(send) == 5 for step in doc["steps"] for send in step["sends"])  # through switches
+        return
+    made = gather.points[0].schedule.to_json() if entry == 1 else allreduce().points[0].schedule.to_json()
+    for step in (*doc["steps"], *made["steps"]):
+        step["sends"].sort()
+    assert doc == made
+
+
+def test_tables_and_drawings_are_downloaded(at, tmp_path):
+    page = at(1)
+    page.wait("!!document.querySelector('#machine')")
+    assert downloaded(page, tmp_path, "algorithms (CSV)").splitlines()[1].startswith('"2","3","2","3/2","optimal"')
+    times = downloaded(page, tmp_path, "times (CSV)").splitlines()
+    assert times[0].split(",")[0] == '"bytes"' and times[1].startswith('"1024"')
+    assert downloaded(page, tmp_path, "machine (SVG)").startswith("<svg ")
+
+
+def test_commands_follow_the_chosen_algorithm_and_are_copied(browser, gather, tmp_path):
+    (tmp_path / "f.json").write_text(json.dumps(gather.to_json()))
+    (tmp_path / "r.html").write_text(api.report(tmp_path / "f.json").html)
+    browser.window(1200, 900)
+    browser.open(tmp_path / "r.html")
+    browser.wait("!!document.querySelector('code')")
+    codes = "[...document.querySelectorAll('code')].map(c => c.textContent)"
+    assert "synth run f.json --step 2 --size 1MB" in browser.run(codes)
+    press(browser, "tbody tr:nth-child(2) input[type=radio]")
+    assert "synth run f.json --step 3 --size 1MB" in browser.run(codes)
+    press(browser, "[aria-label='copy: check all claims']")
+    browser.wait("document.querySelector('li [role=status]').textContent === 'copied'")
+    assert browser.complaints() == []
+
+
 def test_entries_have_titles_and_lead_to_their_kin(at):
     page = at(1)
     assert page.run("document.title") == f"allgather on dgx1-v100 · {HOSTILE}"

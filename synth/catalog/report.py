@@ -7,12 +7,13 @@ of `Sheets.wrong`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from synth.catalog import report_sheets
 from synth.catalog.entry import Entry
+from synth.catalog.report_commands import commands
 from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
@@ -56,15 +57,16 @@ def collect(sources: Sequence[ReportSource], wanted: ReportSelection = ReportSel
     """
     result = Sheets()
     context = SheetContext(wanted.verify)
-    makers: list[SheetMaker] = []
+    makers: list[tuple[SheetMaker, str, str]] = []
     for k, source in enumerate(sources, 1):
         if not isinstance(source, str | Path):
-            makers.append(partial(report_sheets.value_sheets, source, str(k), ()))
-        elif (maker := _of_file(Path(source), wanted, context, result)) is not None:
-            makers.append(maker)
-    for make in makers:  # after all files are read, so that `context` holds all measurements
+            makers.append((partial(report_sheets.value_sheets, source, str(k), ()), "", ""))
+        elif (found := _of_file(Path(source), wanted, context, result)) is not None:
+            maker, kind = found
+            makers.append((maker, Path(source).name, kind))
+    for make, file, kind in makers:  # after all files are read, so that `context` holds all measurements
         for sheet in make(context):
-            result.sheets.append(sheet)
+            result.sheets.append(replace(sheet, commands=commands(sheet, file, kind)))
             if sheet.status == WRONG:
                 result.wrong.append(f"{sheet.id}: {sheet.says[0]}")
     result.sheets += [_measured(name, doc) for name, doc in context.unused()]
@@ -75,28 +77,30 @@ def _measured(name: str, doc: dict) -> Sheet:
     return read(name, lambda: sheets.of_measured(doc, EntryContext(name, provenance=(("file", name),))))
 
 
-def _of_file(path: Path, wanted: ReportSelection, context: SheetContext, result: Sheets) -> SheetMaker | None:
-    """Return the function that makes the sheets of a file. None for a measured document, which is added to
-    `context`."""
+def _of_file(
+    path: Path, wanted: ReportSelection, context: SheetContext, result: Sheets
+) -> tuple[SheetMaker, str] | None:
+    """Return the function that makes the sheets of a file, and the file's kind. None for a measured document, which is
+    added to `context`."""
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     if start == SQLITE:
-        return partial(_of_catalog, path, wanted, result)
+        return partial(_of_catalog, path, wanted, result), "catalog"
     doc, name = exact_frontier.read(path), path.name
     rows = (("file", name),)
-    match doc.get("schema"):
+    match schema := doc.get("schema"):
         case "synth.frontier/1":
-            return partial(report_sheets.value_sheets, read(name, lambda: Frontier.from_json(doc)), name, rows)
+            return partial(report_sheets.value_sheets, read(name, lambda: Frontier.from_json(doc)), name, rows), schema
         case "synth.schedule/1":
-            return partial(report_sheets.value_sheets, read(name, lambda: Schedule.from_json(doc)), name, rows)
+            return partial(report_sheets.value_sheets, read(name, lambda: Schedule.from_json(doc)), name, rows), schema
         case "synth.plan/1":
-            return partial(report_sheets.value_sheets, read(name, lambda: Plan.from_json(doc)), name, rows)
+            return partial(report_sheets.value_sheets, read(name, lambda: Plan.from_json(doc)), name, rows), schema
         case "synth.large/1":
             frontier = read(name, lambda: scale_frontier_files.read(doc, path.parent, name))
-            return partial(report_sheets.value_sheets, frontier, name, rows)
+            return partial(report_sheets.value_sheets, frontier, name, rows), schema
         case "synth.measured/1":
             _measured(name, doc)  # a malformed one is refused before anything is shown
             context.measured.append((name, doc))

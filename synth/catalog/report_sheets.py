@@ -22,6 +22,7 @@ from synth.view.page.sections import EntryContext
 Value = TypeVar("Value")
 Rows = tuple[tuple[str, str], ...]
 WRONG = "failed its check"
+MULTICAST = ", switches multicast and reduce"  # the end of the name of a sheet with multicast
 CHECKED = "re-checked when this page was made: schedules replayed, certificates added up again"
 BOUND_CHECKED = "the bound was added up again when this page was made; schedules were not replayed"
 
@@ -112,7 +113,7 @@ def _of_frontier(
 
 def _of_multicast(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
     """Return the sheet of the frontier in which switches multicast and reduce, beside that of the frontier without."""
-    return _of_frontier(frontier, f"{name}, switches multicast and reduce", rows, context)
+    return _of_frontier(frontier, f"{name}{MULTICAST}", rows, context)
 
 
 def _check_exact(frontier: Frontier) -> None:

@@ -3,10 +3,11 @@
     Machine   a drawing of ranks, switches and links; the links of each route; caps that have no link of their own
     Packed    a schedule over the routes of one Network, as deflated JSON in base 64 (unpacked by assets/replay.js)
 
-The packed document is ``{"chunks", "combining", "from", "to", "wants", "rounds", "sends"}``: `from` and `to` hold for
-each unit a rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns with an
-entry for each send of step t, ordered by route and chunk, routes as differences; kinds is 0 where all are copies. A
-send of rank n to itself, which adds its own contribution, has the n-th number after those of the routes.
+The packed document is ``{"name", "root", "fingerprint", "timed", "chunks", "combining", "from", "to", "wants",
+"rounds", "sends"}``, of which the page can make the schedule's document again. `from` and `to` hold for each unit a
+rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns with an entry for
+each send of step t, ordered by route and chunk, routes as differences; kinds is 0 where all are copies. A send of
+rank n to itself, which adds its own contribution, has the n-th number after those of the routes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from synth.model.collective import Collective
@@ -44,6 +46,7 @@ class MachineDrawing:
 
     `ends`: (x, y, name, is a switch). `links`: (end, end, units, GB/s, bend). `routes`: (src, dst, links of the
     path). `caps`: (name, units, routes that share them). `frames`: (x, y, width, height) about groups.
+    `topology`: the topology's document, deflated, in base 64.
     """
 
     width: int
@@ -53,6 +56,7 @@ class MachineDrawing:
     routes: tuple[tuple[int, int, tuple[int, ...]], ...]
     caps: tuple[tuple[str, int, tuple[int, ...]], ...]
     frames: tuple[tuple[float, float, float, float], ...]
+    topology: str
 
     def to_json(self) -> dict:
         """Return the JSON that the page reads."""
@@ -63,6 +67,7 @@ class MachineDrawing:
             "links": [[*link[:4], round(link[4])] for link in self.links],
             "routes": [[a, b, list(way)] for a, b, way in self.routes],
             "caps": [[name, units, list(routes)] for name, units, routes in self.caps],
+            "topology": self.topology,
             "frames": [list(map(round, frame)) for frame in self.frames],
         }
 
@@ -83,6 +88,7 @@ def reason_not_drawn(schedule: Schedule) -> str:
     return ""
 
 
+@lru_cache(maxsize=64)
 def machine(network: Network) -> MachineDrawing:
     """Return the drawing of `network`, with the switches that it names or that its limits show."""
     if network.wires:
@@ -110,7 +116,9 @@ def machine(network: Network) -> MachineDrawing:
     )
     routes = tuple((r.src, r.dst, path) for r, path in zip(network.routes, paths, strict=True))
     caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(extra, 1))
-    return MachineDrawing(drawn.width, drawn.height, ends, links, routes, caps, drawn.frames)
+    return MachineDrawing(
+        drawn.width, drawn.height, ends, links, routes, caps, drawn.frames, _deflated(network.document)
+    )
 
 
 def _wired(network: Network) -> tuple[Sequence[str], Sequence[tuple[int, int, int]], Sequence[tuple[int, ...]]]:
@@ -159,6 +167,10 @@ def pack_schedule(schedule: Schedule) -> PackedSchedule:
         steps.append([routes, chunks, kinds if any(kinds) else 0])
     collective = schedule.collective
     doc = {
+        "name": collective.name,
+        "root": collective.document["root"],
+        "fingerprint": schedule.problem.fingerprint,
+        "timed": schedule.timed,
         "chunks": schedule.chunks,
         "combining": collective.combining,
         "from": [_side(ranks_of_unit, ranks) for ranks_of_unit in collective.pre],
@@ -167,11 +179,14 @@ def pack_schedule(schedule: Schedule) -> PackedSchedule:
         "rounds": [step.rounds for step in schedule.steps],
         "sends": steps,
     }
+    return PackedSchedule(_deflated(doc), sum(not send.local for step in schedule.steps for send in step.sends))
+
+
+def _deflated(doc: dict) -> str:
+    """Return a document as base 64 of raw deflate."""
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = raw.compress(json.dumps(doc, separators=(",", ":")).encode()) + raw.flush()
-    return PackedSchedule(
-        base64.b64encode(data).decode(), sum(not send.local for step in schedule.steps for send in step.sends)
-    )
+    return base64.b64encode(data).decode()
 
 
 def _side(members: frozenset[int], ranks: int) -> int | list[int]:

@@ -135,7 +135,8 @@ class Sheet:
     """One entry of the page.
 
     `status`: a few words. `mood`: their colour. `least`: predicted seconds of the smallest message. `rate`: predicted
-    GB/s of the largest; both None where unknown. `proofs`: (claim, proof). `provenance`: (name, value).
+    GB/s of the largest; both None where unknown. `proofs`: (claim, proof). `provenance`: (name, value). `commands`:
+    (purpose, command), with {steps} for the steps of the chosen algorithm.
     """
 
     id: str
@@ -156,6 +157,7 @@ class Sheet:
     proofs: tuple[tuple[str, str], ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
     tables: tuple[dict, ...] = field(default=())
+    commands: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict:
         """Return the JSON that the page reads; the page stores the machine separately."""
@@ -170,6 +172,7 @@ class Sheet:
             "proofs": [list(p) for p in self.proofs],
             "provenance": [list(p) for p in self.provenance],
             "tables": list(self.tables),
+            "commands": [list(c) for c in self.commands],
         }
 
     def _identity(self) -> dict:

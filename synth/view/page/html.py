@@ -21,7 +21,7 @@ from synth.view.page.frontier_section import Sheet
 # In the order of concatenation: each uses names of those before it.
 SCRIPTS = (
     *("dom", "numbers", "list", "chart", "stairs", "times"),
-    *("replay", "machine", "heat", "player", "compare", "entry", "main"),
+    *("replay", "machine", "heat", "player", "compare", "files", "entry", "main"),
 )
 ROOM = 4_000_000  # maximum characters of all packed schedules of a page, which keeps it small
 LEFT_OUT = "left out to keep this page small; a report of this entry alone has it"

@@ -130,7 +130,8 @@ def _algorithm(chosen: Algorithm, network: Network | None) -> AlgorithmRow:
     if schedule is None:
         return AlgorithmRow(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
     lack = animation_data.reason_not_drawn(schedule)
-    if not lack and network is not None and schedule.network.routes != network.routes:
+    links = schedule.network.routes, schedule.network.caps
+    if not lack and network is not None and links != (network.routes, network.caps):
         lack = "it is for a network of other links than the plan's"
     move = None if lack else animation_data.pack_schedule(schedule)
     return AlgorithmRow(chosen.label, row, "", len(schedule.steps), move, lack)

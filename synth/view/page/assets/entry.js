@@ -6,7 +6,7 @@ function entryView(sheet, machine) {
   let player = null, asked = 0;
   const stage = make("div", { id: "stage" }), rows = make("div");
   const stairs = sheet.stairs ? stairsPanel(sheet.stairs, (k) => choose(k, true), () => chosen) : null;
-  const times = timesPanel(sheet, () => chosen), differences = comparePanel(sheet, machine, () => chosen);
+  const times = timesPanel(sheet, () => chosen), differences = comparePanel(sheet, machine, () => chosen), files = filesPanel(sheet, machine, () => chosen);
 
   function choose(k, look = false) {
     chosen = k;
@@ -14,6 +14,7 @@ function entryView(sheet, machine) {
     stairs?.again();
     times.again();
     differences.again();
+    files.again();
     playChosen();
     if (look) stage.scrollIntoView({ block: "nearest" });
   }
@@ -62,7 +63,7 @@ function entryView(sheet, machine) {
     element: make("article", {}, make("h2", {}, sheet.title), make("p", { class: sheet.mood }, sheet.status),
       make("ul", { class: "plain soft" }, sheet.says.map((line) => make("li", {}, line))), algorithms, extra,
       make("div", { class: "pair" }, make("div", {}, stairs?.element, differences.element), times.element), make("section", { class: "panel", "aria-label": "Schedule" }, stage),
-      make("div", { class: "pair" }, proofs, make("div", {}, assumed, origin))),
+      make("div", { class: "pair" }, proofs, make("div", {}, files.element, assumed, origin))),
     keys: (event) => player?.keys(event),
     dispose: () => player?.dispose(),
   };
