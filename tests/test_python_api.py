@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
+import pkgutil
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -190,3 +194,42 @@ def test_an_export_is_written(tmp_path):
     made = synth.export_program(ring_schedule(), "msccl-xml")
     assert made.write(tmp_path / "a.xml") == [tmp_path / "a.xml"]
     assert (tmp_path / "a.xml").read_text() == made.text
+
+
+def test_no_module_hides_a_function():
+    """A submodule named as a function of its package is that name for type checkers, and after `import`."""
+    for package in (synth, synth.api):
+        modules = {found.name for found in pkgutil.iter_modules(package.__path__)}
+        functions = {name for name in package.__all__ if not inspect.ismodule(getattr(package, name))}
+        assert modules & functions == set()
+
+
+SCRIPT = Path(__file__).parent / "fixtures" / "user_script.py"
+
+
+@pytest.mark.slow
+def test_a_users_script_is_typed_and_runs(tmp_path):
+    pyright = Path(sys.executable).with_name("pyright")
+    if not pyright.is_file():
+        pytest.skip("pyright is not installed; run: pip install 'ccl-synth[dev]'")
+    root = SCRIPT.parent.parent.parent
+    done = subprocess.run([pyright, SCRIPT], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    wrong = SCRIPT.read_text().replace("max_steps=2", 'max_steps="2"').replace("done.gbps is", "done.speed is")
+    (tmp_path / "wrong.py").write_text(wrong)
+    python = f"--pythonpath={sys.executable}"
+    done = subprocess.run(
+        [pyright, python, tmp_path / "wrong.py"], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert '"max_steps"' in done.stdout and '"speed"' in done.stdout
+
+
+@pytest.mark.slow
+def test_a_users_script_runs(tmp_path):
+    environment = {**os.environ, "SYNTH_CACHE": str(tmp_path)}
+    command = [sys.executable, str(SCRIPT), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "4 2 1.5 True" and lines[-3:] == ["Sat 1", "1", "2"]

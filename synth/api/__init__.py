@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from synth.api import catalog
-from synth.api.build import build
+from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
@@ -15,7 +15,7 @@ from synth.api.multicast import multicast_bounds
 from synth.api.plans import export_plan, load_plan
 from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
-from synth.api.report import report
+from synth.api.report_pages import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
 from synth.api.synthesis import bound, frontier, solve

@@ -373,7 +373,7 @@ def _check_files(folder: Path, done: PlanExport, runtime: str, machine: Topology
 
 def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], folder: Path) -> None:
     """Write the report, the script, the README and the summary of a build."""
-    from synth.api.report import report
+    from synth.api.report_pages import report
     from synth.export import job_files
     from synth.view.build import reports
     from synth.view.table_layout import report_lines
