@@ -144,15 +144,17 @@ def choice(
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
-    `times`: predicted times of programs, by rising time. A row shows the least of a point's programs beside its time in
-    synchronous steps, and the sizes for which it is the fastest by these. `bound`: the lower bound in time at `size`.
+    `times`: predicted times of programs, by rising time. A row shows the least of a point's programs; without `times`
+    its time in synchronous steps, which is of another model, is shown instead. `bound`: the lower bound in time at
+    `size`.
     """
     programs = point_times(found, times)
     columns = [("steps", "right"), ("rounds/chunk", "right")]
     if programs:
         columns += [(f"µs at {size_text(size)}", "right"), ("protocol", "left"), ("GB/s", "right")]
-    columns += [("synchronous µs", "right"), ("by link classes", "right")]
-    columns += [("best for", "left")] if programs else [("synchronous GB/s", "right"), ("best for", "left")]
+    else:
+        columns += [("synchronous µs", "right"), ("by link classes", "right"), ("synchronous GB/s", "right")]
+    columns.append(("best for (synchronous)", "left"))
     best = best_point(found, size, times) if found.points else None
     rows = []
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
@@ -161,8 +163,9 @@ def choice(
             row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
         elif programs:
             row += ["", "", ""]
-        row += [number(found.seconds_at(point, size) * 1e6), number(seconds_by_link_classes(found, point, size) * 1e6)]
-        row += [] if programs else [number(found.gbps(point, size))]
+        else:
+            seconds = found.seconds_at(point, size), seconds_by_link_classes(found, point, size)
+            row += [*(number(one * 1e6) for one in seconds), number(found.gbps(point, size))]
         rows.append((*row, _range(*span) if span else "no size"))
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
@@ -170,11 +173,15 @@ def choice(
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
         lines[:0] = [*taken, *_against(found, best, size, programs)]
     if programs:
-        lines.append("µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol")
-    lines.append(
-        "synchronous: steps are barriers, each of the machine's greatest latency, on bare links without a launch; `by "
-        "link classes`: of the greatest latency of the links that the step uses; `best for`: by this model"
-    )
+        lines.append(
+            "µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol; `best for`: "
+            "predicted, synchronous steps on bare links without a launch"
+        )
+    else:
+        lines.append(
+            "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
+            "a launch; `by link classes`: of the greatest latency of the links that the step uses"
+        )
     lines += [f"note: {note}" for note in found.notes]
     return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(lines))
 

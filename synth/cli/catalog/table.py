@@ -52,7 +52,7 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
 
 def print_choices(points: Sequence[Choice]) -> None:
     """Print the points as `synth catalog ls --size` does, in their order."""
-    head = ("id", "point", "steps", "rounds", "chunks", "rounds/chunk", "status", "predicted µs", "construction")
+    head = ("id", "point", "steps", "rounds", "chunks", "rounds/chunk", "status", "synchronous µs", "construction")
     rows = []
     for c in points:
         numbers = map(str, (c.point, c.steps, c.rounds, c.chunks))

@@ -19,8 +19,8 @@ ASSUMED = (
     "There is no multicast and no reduction inside switches, unless a title says so; hardware that has them (NVLS, "
     "SHARP) can beat these bounds.",
     "The links and limits are those of the document. Whether the machine has them is not a matter of proof.",
-    "Predicted times are those of the cost model: steps · latency + rounds per chunk · bytes of a chunk / bandwidth "
-    "of a unit.",
+    "Predicted times of points are of synchronous steps, on bare links without a launch: steps · latency + rounds per "
+    "chunk · bytes of a chunk / bandwidth of a unit. Times of plans are of programs.",
 )
 
 _HOW = {

@@ -111,7 +111,7 @@ class Times:
     measured_wins: tuple[tuple[float, float | None, str, int | None], ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
-    title: str = "Best by prediction"
+    title: str = "Best by synchronous steps"
     bound: tuple[tuple[int, float], ...] = ()
     bus: float | None = None
 

@@ -8,8 +8,8 @@ const beatenBy = (times, size) => Math.min(...times.floor.map(([a, b]) => a + b 
 /** All that is drawn: {k, name, note, style, points or at}; `points`: [size, seconds, least, most]. */
 function curvesOf({ times, algorithms }) {
   const many = algorithms.length;
-  const curves = times.lines.map(([k, a, b]) => ({ k, name: algorithms[k].name, note: "predicted", style: "series", at: (s) => a + b * s }));
-  if (times.floor.length) curves.push({ k: null, name: "lower bound", note: "proved", style: "floor", at: (s) => beatenBy(times, s) });
+  const curves = times.lines.map(([k, a, b]) => ({ k, name: algorithms[k].name, note: "predicted, synchronous steps", style: "series", at: (s) => a + b * s }));
+  if (times.floor.length) curves.push({ k: null, name: "lower bound", note: "proved, synchronous steps", style: "floor", at: (s) => beatenBy(times, s) });
   if (times.bound.length) curves.push({ k: null, name: "lower bound", note: "certified", style: "floor", points: times.bound.map(([s, t]) => [s, t, t, t]) });
   times.marks.forEach((mark, i) => curves.push({ k: mark.of ?? i + many, name: mark.label, note: mark.modelled ? "modelled" : "measured", says: mark.says,
     style: mark.library ? "series library" : "series joined", points: mark.points, modelled: mark.modelled, library: mark.library }));
@@ -130,7 +130,7 @@ function timesPanel(sheet, chosen) {
   const wins = (title, found) => (found.length ? [make("h3", {}, title), make("ul", { class: "plain" }, found.map(([from, to, name, k], i) =>
     make("li", {}, make("span", { class: `key ${tint(k ?? i)}` }), `${rangeText(from, to)}: ${name}`)))] : null);
   const says = [...new Set(times.marks.map((mark) => mark.says))].map((text) => make("p", { class: "note" }, `Points: ${text}.`));
-  const key = [times.floor.length ? "grey: proved impossible in the cost model" : times.bound.length ? "grey: proved impossible" : null, times.lines.length ? "lines: predicted" : null, times.marks.some((m) => m.library) ? "dashed: other libraries" : null,
+  const key = [times.floor.length ? "grey: proved impossible in synchronous steps" : times.bound.length ? "grey: proved impossible" : null, times.lines.length ? "lines: predicted, synchronous steps on bare links" : null, times.marks.some((m) => m.library) ? "dashed: other libraries" : null,
     times.marks.length ? "filled points: measured, hollow: modelled" : null, "strips: who is best", "drag: zoom"].filter(Boolean).join(" · ");
   return { again, element: panel("Time against size", make("div", { class: "bar" }, make("label", {}, "show", mode), near, back, wide), host,
     make("label", { for: "size" }, "size: ", shown), slider, table_, make("p", { class: "note" }, key),
