@@ -1,5 +1,5 @@
-"""The examples of docs/contributing.md: plug-ins are written out as a package, installed by its entry points, and run;
-an importer and a certificate are added to a copy of `synth`."""
+"""The examples of docs/plugins.md, written out as a package, installed by its entry points, and run; and those of
+docs/contributing.md, an importer and a certificate, added to a copy of `synth`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-WHOLE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-PAGE, CHANGES = WHOLE.split("## An importer\n")  # plug-ins; changes of the repository
+PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+CHANGES = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ synth (.*)$", PAGE, re.MULTILINE)
 
 
@@ -22,11 +22,15 @@ def blocks(language: str, page: str = PAGE) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
+def modules() -> list[str]:
+    return [code for code in blocks("python") if not code.startswith("# use.py")]
+
+
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     """A folder with the page's modules and the metadata of an installed package that has its entry points."""
     folder = tmp_path_factory.mktemp("contributed")
-    for code in blocks("python"):
+    for code in modules():
         name = code.removeprefix("# ").partition(".py\n")[0]
         (folder / f"contributed_{name}.py").write_text(code)
     lines = "".join(blocks("toml")).replace('"', "").replace("= ", "= contributed_")
@@ -40,7 +44,7 @@ def package(tmp_path_factory):
 def test_each_kind_of_addition_has_an_example():
     tables = [line.partition(".")[0].strip('"') for line in blocks("toml")]
     assert tables == ["topologies", "collectives", "encodings", "solvers", "exporters", "executors"]
-    assert len(blocks("python")) == len(tables) < len(COMMANDS) + 1
+    assert len(modules()) == len(tables) < len(COMMANDS) + 1
 
 
 def test_the_commands_of_the_page_run(package):
@@ -58,6 +62,15 @@ def test_the_commands_of_the_page_run(package):
         if "spokes:3" in words:  # a middle and three leaves: the page's function was called
             assert " 4 ranks" in done.stdout
     assert "rank 3: " in (package / "counts.txt").read_text()
+
+
+def test_python_takes_the_names_of_the_page(package):
+    (code,) = [code for code in blocks("python") if code not in modules()]
+    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "SYNTH_CACHE": str(package / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=package, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"^#> (.*)$", code, re.MULTILINE)
 
 
 def test_a_collective_that_is_none_is_refused(package):
