@@ -564,4 +564,4 @@ def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch
     recorded("works_of", 4)
     recorded("_answer", 4)
     api.tune("ring:3", "allgather", [1024], time_limit=400.0)
-    assert ends["_answer"] - ends["works_of"] == pytest.approx(400 * tuning_inputs.FOR_TIMES)
+    assert ends["_answer"] - ends["works_of"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)

@@ -15,9 +15,7 @@ from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
 from synth.api.programs import placed
 from synth.api.running import baseline
 from synth.api.tuning_inputs import (
-    DIVIDING_SECONDS,
-    FOR_FRONTIERS,
-    FOR_TIMES,
+    SETTINGS,
     SearchOptions,
     Work,
     frontier,
@@ -146,8 +144,8 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     machine = None if request.topology is None else named_topology(request.topology)
     divide = machine is not None and request.dividing is not False
     began, limit = time.monotonic(), request.time_limit
-    end = None if limit is None else began + limit * (1 - FOR_TIMES)
-    search = SearchOptions(end, request.jobs, on_event, FOR_FRONTIERS if divide else 1.0)
+    end = None if limit is None else began + limit * (1 - SETTINGS.for_times)
+    search = SearchOptions(end, request.jobs, on_event, SETTINGS.for_frontiers if divide else 1.0)
     opened = [frontier(given) for given in request.frontiers]
     name = machine.name if machine else None
     if machine is None and opened:
@@ -157,7 +155,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     if machine is not None and divide:
         looking = search
         if end is None:
-            looking = replace(search, end=time.monotonic() + DIVIDING_SECONDS, limit="the default effort")
+            looking = replace(search, end=time.monotonic() + SETTINGS.dividing_seconds, limit="the default effort")
         works = [
             _with_dividing(work, machine, request, looking, len(works) - place) for place, work in enumerate(works)
         ]

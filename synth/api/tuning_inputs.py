@@ -25,22 +25,34 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.request import TuningRequest
     from synth.pareto.events import Listener
 
-# Schedules whose chunks divide every size have at most this many chunks of a unit.
-MOST_CHUNKS = 32
-# So many numbers of chunks are tried at each number of steps, the least rounds per chunk first.
-TRIES = 3
-# Wall seconds for one such schedule, where there is no time limit.
-SECONDS = 3.0
-# Wall seconds for all such schedules, where there is no time limit: every run on a machine looks for them.
-DIVIDING_SECONDS = 20.0
-# Fraction of a time limit for the predicted times of candidates, which come after all frontiers.
-FOR_TIMES = 0.25
-# Fraction of the rest for frontiers, where dividing schedules are looked for too.
-FOR_FRONTIERS = 0.6
-# Flow methods add about this fraction to the time of a frontier.
-FLOWS_ADD = 0.1
-# After a frontier is written out, its baselines and predictions take at most about so many times as long.
-AFTER = 3.0
+
+@dataclass(frozen=True)
+class TuningInputSettings:
+    """Efforts for the frontiers and schedules of a tuning plan.
+
+    Attributes:
+        most_chunks: Maximum number of chunks of a unit in schedules whose chunks divide every size.
+        tries: Numbers of chunks that are tried at each number of steps, the least rounds per chunk first.
+        seconds: Wall seconds for one such schedule, where there is no time limit.
+        dividing_seconds: Wall seconds for all such schedules, where there is no time limit: every run on a machine
+            looks for them.
+        for_times: Fraction of a time limit for the predicted times of candidates, which come after all frontiers.
+        for_frontiers: Fraction of the rest for frontiers, where dividing schedules are looked for too.
+        flows_add: Fraction that flow methods add, about, to the time of a frontier.
+        after: Time of a frontier's baselines and predictions, about, over the time to write it out.
+    """
+
+    most_chunks: int = 32
+    tries: int = 3
+    seconds: float = 3.0
+    dividing_seconds: float = 20.0
+    for_times: float = 0.25
+    for_frontiers: float = 0.6
+    flows_add: float = 0.1
+    after: float = 3.0
+
+
+SETTINGS = TuningInputSettings()
 
 
 @dataclass(frozen=True)
@@ -226,7 +238,7 @@ def _synthesized(
     """The frontier of one collective, of `to_come` that share what is left of the time; notes of points that it lacks;
     and whether it is of flow methods."""
     left = search.left
-    limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
+    limit = None if left is None else left * search.for_frontiers / to_come / (1 + SETTINGS.flows_add)
     made = synthesis.frontier(
         machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event, multicast=False
     )
@@ -278,7 +290,7 @@ def _affordable(search: SearchOptions) -> Callable[[Point], bool]:
         pace, spent = took / chunks, spent + took
         start, chunks = search.clock(), point.chunks
         left = search.left
-        return left is None or left > AFTER * spent + (1 + AFTER) * pace * point.chunks
+        return left is None or left > SETTINGS.after * spent + (1 + SETTINGS.after) * pace * point.chunks
 
     return judge
 
@@ -286,7 +298,7 @@ def _affordable(search: SearchOptions) -> Callable[[Point], bool]:
 def dividing(
     found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: SearchOptions, to_come: int = 1
 ) -> tuple[list[Schedule], list[int]]:
-    """Search for schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit.
+    """Search for schedules whose chunks divide every one of `sizes`, at most `SETTINGS.most_chunks` of a unit.
 
     At each number of steps whose point does not divide them, a schedule of about the point's rounds per chunk is
     sought, if it is better than those of fewer steps. Returns the schedules, and the numbers of steps at which the time
@@ -296,7 +308,7 @@ def dividing(
     if all(size % element == 0 for size in sizes):
         count = gcd(*sizes) // element
     units = found.collective.buffer_units
-    able = [c for c in range(1, MOST_CHUNKS + 1) if count and count % (c * units) == 0]
+    able = [c for c in range(1, SETTINGS.most_chunks + 1) if count and count % (c * units) == 0]
     made: list[Schedule] = []
     late: list[int] = []
     best = None
@@ -305,14 +317,14 @@ def dividing(
             best = point.rounds_per_chunk
             continue
         tries = sorted((Fraction(max(point.steps, ceil(c * point.rounds_per_chunk)), c), c) for c in able)  # (R/C, C)
-        for rate, chunks in tries[:TRIES]:
+        for rate, chunks in tries[: SETTINGS.tries]:
             if best is not None and rate >= best:
                 break
             left = search.left
             if left == 0:
                 late.append(point.steps)
                 break
-            seconds = SECONDS if left is None else left / (to_come * (len(found.points) - place))
+            seconds = SETTINGS.seconds if left is None else left / (to_come * (len(found.points) - place))
             answer = synthesis.solve(
                 machine, found.collective, chunks, point.steps, int(rate * chunks), time_limit=seconds, jobs=search.jobs
             )

@@ -10,13 +10,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.model.collective import Collective
 
-MOST_FAMILIES = 160  # maximum number of families; the linear program has a maximum flow for each of them
-TRIES = 4_000  # maximum number of random growths when families are sampled
-SEED = 0  # of the sample, so that a bound is the same each time
+
+@dataclass(frozen=True)
+class IndependentSumSettings:
+    """Limits of the families of sets of ranks.
+
+    Attributes:
+        most_families: Maximum number of families. The linear program has a maximum flow for each of them.
+        tries: Maximum number of random growths when families are sampled.
+        seed: Seed of the sample, so that a bound is the same each time.
+    """
+
+    most_families: int = 160
+    tries: int = 4_000
+    seed: int = 0
+
+
+SETTINGS = IndependentSumSettings()
 
 
 class Family(NamedTuple):
@@ -56,14 +71,14 @@ def families(collective: Collective, unit: int) -> list[Family]:
     """Return families with at least two independent sums; none if no sums are wanted, or all ranks want the same one.
 
     Families are grown by a contribution and a rank that wants it at a time, where no rank of the family wants it. So
-    the matrix of wants is triangular, and its rank is evident. If there are more than `MOST_FAMILIES` they are a
-    sample.
+    the matrix of wants is triangular, and its rank is evident. If there are more than `SETTINGS.most_families` they are
+    a sample.
     """
     if not collective.combining or collective.wants is None:
         return []
     result: list[Family] = []
     for family in _triangular(collective, unit):
-        if len(result) == MOST_FAMILIES:
+        if len(result) == SETTINGS.most_families:
             return _sample(collective, unit)
         result.append(family)
     return result
@@ -97,10 +112,10 @@ def _triangular(collective: Collective, unit: int) -> Iterator[Family]:
 
 
 def _sample(collective: Collective, unit: int) -> list[Family]:
-    rng = random.Random(SEED)
+    rng = random.Random(SETTINGS.seed)
     result: dict[Family, None] = {}
-    for _ in range(TRIES):
-        if len(result) >= MOST_FAMILIES:
+    for _ in range(SETTINGS.tries):
+        if len(result) >= SETTINGS.most_families:
             break
         family = Family(frozenset(), frozenset(), 0)
         while pairs := _extensions(collective, unit, family):

@@ -22,14 +22,25 @@ from synth.pareto.resume import points_from_records
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
 from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
-# Up to this many ranks trees are searched well enough to be queried before solvers have had long slices.
-TREE_RANKS = 32
-# Wall seconds that a CPU second may take on a busy machine, without a time limit.
-PATIENCE = 8.0
-# Wall seconds of any budget, at least.
-LEAST_SECONDS = 0.1
-# Greatest share of the remaining time for replaying points of an earlier run.
-RESUME_SHARE = 0.5
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """Shares of time of a sweep.
+
+    Attributes:
+        tree_ranks: Ranks up to which trees are searched well enough to be queried before solvers have had long slices.
+        patience: Wall seconds that a CPU second may take on a busy machine, without a time limit.
+        least_seconds: Wall seconds of any budget, at least.
+        resume_share: Greatest share of the remaining time for replaying points of an earlier run.
+    """
+
+    tree_ranks: int = 32
+    patience: float = 8.0
+    least_seconds: float = 0.1
+    resume_share: float = 0.5
+
+
+SETTINGS = SweepSettings()
 
 
 @dataclass
@@ -93,7 +104,7 @@ class SweepState:
 
         Those of `steps` steps, or all; under a time limit those for which a part of the time is enough.
         """
-        deadline = self.deadline.share(RESUME_SHARE)
+        deadline = self.deadline.share(SETTINGS.resume_share)
         return points_from_records(self.network, self.collective, self.log.records, steps, deadline)
 
     def forwards(self) -> tuple[Network, Collective]:
@@ -125,9 +136,9 @@ class SweepState:
     def tree_search(self) -> bool:
         """True where trees are searched well, and the options name no engine.
 
-        That is up to `TREE_RANKS` ranks, or where each unit has few ranks to reach.
+        That is up to `SETTINGS.tree_ranks` ranks, or where each unit has few ranks to reach.
         """
-        return self.free and (self.network.ranks <= TREE_RANKS or self.exact_pricing)
+        return self.free and (self.network.ranks <= SETTINGS.tree_ranks or self.exact_pricing)
 
     @cached_property
     def prefetched(self) -> prefetched_bounds.PrefetchedBounds:
@@ -167,12 +178,12 @@ class SweepState:
     def budget(self, seconds: float | None) -> Budget:
         """Return a budget of `seconds` (None: no limit) of each processor that ends with the time limit.
 
-        Without a time limit it may take `PATIENCE` times as many wall seconds.
+        Without a time limit it may take `SETTINGS.patience` times as many wall seconds.
         """
         if self.deadline.limited:
-            deadline = self.deadline.at_least(LEAST_SECONDS).within(seconds)
+            deadline = self.deadline.at_least(SETTINGS.least_seconds).within(seconds)
         else:
-            deadline = Deadline.after(None if seconds is None else PATIENCE * seconds)
+            deadline = Deadline.after(None if seconds is None else SETTINGS.patience * seconds)
         options = self.options
         return Budget(deadline, seconds, options.memory, options.seed, options.jobs, options.deterministic)
 

@@ -8,6 +8,7 @@ The checker re-checks the certificate without any of this.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -26,9 +27,23 @@ from synth.model.topology import Network
 from synth.solvers.processes.deadline import NEVER, UNLIMITED, Budget, Deadline
 from synth.solvers.rationalise import Rounding, common_denominator, roundings, simple_fractions
 
-DENOMINATORS = (60, 1_000, 20_000, 1_000_000)  # maximum denominators of the prices, in trying order
-LARGEST_SCALE = 10**12  # maximum scale of a certificate
-MOST_PROGRAMS = 400  # maximum number of linear programs of one case tree
+
+@dataclass(frozen=True)
+class TreeBoundSettings:
+    """Limits of the certificates of tree bounds.
+
+    Attributes:
+        denominators: Maximum denominators of the prices, in trying order.
+        largest_scale: Maximum scale of a certificate.
+        most_programs: Maximum number of linear programs of one case tree.
+    """
+
+    denominators: tuple[int, ...] = (60, 1_000, 20_000, 1_000_000)
+    largest_scale: int = 10**12
+    most_programs: int = 400
+
+
+SETTINGS = TreeBoundSettings()
 
 
 def tree_bound(
@@ -57,7 +72,7 @@ def tree_bound(
     if columns is None or columns.value <= float(flow) * (1 + 1e-6):
         return None
     best: LowerBound | None = None
-    for rounding in roundings(columns.prices.ravel().tolist(), DENOMINATORS, LARGEST_SCALE):
+    for rounding in roundings(columns.prices.ravel().tolist(), SETTINGS.denominators, SETTINGS.largest_scale):
         if rounding.down and best is not None:
             break
         found = _certified(columns, prover, rounding)
@@ -95,7 +110,7 @@ class Prover:
 
     def program_limit(self) -> int:
         """Return the maximum number of linear programs of the next case tree: one when the time is over."""
-        return 1 if self.deadline.over else MOST_PROGRAMS
+        return 1 if self.deadline.over else SETTINGS.most_programs
 
     def cheapest(self, folded: FoldedProblem, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
         """Return a lower bound on the price of any tree of `unit`, and a tree that costs less than `limit` or None.
@@ -129,7 +144,7 @@ def _certified(columns: Columns, prover: Prover, rounding: Rounding) -> LowerBou
         proofs[unit] = found
     weights = [w for proof in proofs.values() for leaf in leaves(proof) for w, _ in leaf.cuts or ()]
     factor = common_denominator(simple_fractions(weights, 2520))
-    if factor * scale > LARGEST_SCALE:
+    if factor * scale > SETTINGS.largest_scale:
         factor = 1
     whole: list[list[int]] = []
     for row in table:

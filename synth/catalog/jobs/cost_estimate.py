@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-# Measured seconds of each collective on `RANKS` ranks of a machine with direct links.
+# Measured seconds of each collective on `SETTINGS.ranks` ranks of a machine with direct links.
 TYPICAL = {
     "allgather": 0.5,
     "reduce-scatter": 0.5,
@@ -31,11 +32,29 @@ TYPICAL = {
     "multi-broadcast": 60.0,
     "multi-reduce": 60.0,
 }
-OTHER = 10.0  # seconds on `RANKS` ranks of a collective that is not in `TYPICAL`
-RANKS = 8  # ranks that the seconds of `TYPICAL`, `OTHER` and `FLOW` are for
-GROWTH = 3  # seconds of exact synthesis grow with this power of the number of ranks; those of flow methods linearly
-FLOW = 1.0  # seconds of flow methods on `RANKS` ranks
-LEAST = 0.1  # seconds: no estimate and no recorded time is less
+
+
+@dataclass(frozen=True)
+class CostEstimateSettings:
+    """Measured seconds from which those of a task are estimated, beside `TYPICAL`.
+
+    Attributes:
+        other: Seconds on `ranks` ranks of a collective that is not in `TYPICAL`.
+        ranks: Ranks that the seconds of `TYPICAL`, `other` and `flow` are for.
+        growth: Power of the number of ranks with which seconds of exact synthesis grow. Those of flow methods grow
+            linearly.
+        flow: Seconds of flow methods on `ranks` ranks.
+        least: Seconds: no estimate and no recorded time is less.
+    """
+
+    other: float = 10.0
+    ranks: int = 8
+    growth: int = 3
+    flow: float = 1.0
+    least: float = 0.1
+
+
+SETTINGS = CostEstimateSettings()
 
 
 class EntryTime(NamedTuple):
@@ -53,12 +72,12 @@ class CostEstimator:
     def __init__(self, taken: Iterable[EntryTime] = ()) -> None:
         self._same: dict[tuple[str, int, str], list[float]] = defaultdict(list)
         for time in taken:
-            self._same[time.collective, time.ranks, time.engine].append(max(time.seconds, LEAST))
+            self._same[time.collective, time.ranks, time.engine].append(max(time.seconds, SETTINGS.least))
 
     def estimate(self, collective: str, ranks: int, engine: str, time_limit: float | None = None) -> float:
         """Return the estimated seconds of a task; a task ends at most 20% after its `time_limit` in seconds."""
         seconds = self._unlimited(collective, ranks, engine)
-        return max(LEAST, seconds if time_limit is None else min(seconds, time_limit * 1.2))
+        return max(SETTINGS.least, seconds if time_limit is None else min(seconds, time_limit * 1.2))
 
     def _unlimited(self, collective: str, ranks: int, engine: str) -> float:
         same = self._same.get((collective, ranks, engine))
@@ -68,9 +87,9 @@ class CostEstimator:
         if sizes:
             nearest = min(sizes)[1]
             return median(self._same[collective, nearest, engine]) * self._growth(ranks, nearest, engine)
-        base = FLOW if engine == "flow" else TYPICAL.get(collective, OTHER)
-        return base * self._growth(ranks, RANKS, engine)
+        base = SETTINGS.flow if engine == "flow" else TYPICAL.get(collective, SETTINGS.other)
+        return base * self._growth(ranks, SETTINGS.ranks, engine)
 
     @staticmethod
     def _growth(ranks: int, known: int, engine: str) -> float:
-        return (ranks / known) ** (1 if engine == "flow" else GROWTH)
+        return (ranks / known) ** (1 if engine == "flow" else SETTINGS.growth)

@@ -22,9 +22,23 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry.stabilisers import Generator, orbit, stabiliser
 from synth.solvers.processes.deadline import Deadline
 
-DIVE_COLUMNS = 300  # maximum number of known trees of each unit that a dive begins with
-COMPLETING_SECONDS = 3.0  # limit of the completion sub-problem, in seconds of CP-SAT's deterministic time
-MAX_PLACES = 12_000  # maximum size of that sub-problem: chunks times routes times steps
+
+@dataclass(frozen=True)
+class TreeProgramSettings:
+    """Limits of the integer program over known trees.
+
+    Attributes:
+        dive_columns: Maximum number of known trees of each unit that a dive begins with.
+        completing_seconds: Limit of the completion sub-problem, in seconds of CP-SAT's deterministic time.
+        max_places: Maximum size of that sub-problem: chunks times routes times steps.
+    """
+
+    dive_columns: int = 300
+    completing_seconds: float = 3.0
+    max_places: int = 12_000
+
+
+SETTINGS = TreeProgramSettings()
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,7 @@ class TreeProgram:
 
     def diver(self, rounds: int, seed: int) -> Dive:
         """Return a dive in the folded problem that begins with the best trees of `columns`."""
-        trees = {u: self.trees(u, DIVE_COLUMNS) for u in self.folded.units}
+        trees = {u: self.trees(u, SETTINGS.dive_columns) for u in self.folded.units}
         return Dive(self.folded, self.chunks, rounds, trees, seed)
 
     def dive(self, rounds: Sequence[int], deadline: Deadline, seed: int) -> dict[int, list[Tree]] | None:
@@ -135,10 +149,10 @@ class TreeProgram:
         dive = self.diver(sum(rounds), seed)
 
         def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
-            if sum(need.values()) * len(self.folded.network.routes) * self.steps > MAX_PLACES:
+            if sum(need.values()) * len(self.folded.network.routes) * self.steps > SETTINGS.max_places:
                 return None
             capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
-            seconds = min(COMPLETING_SECONDS, deadline.remaining())
+            seconds = min(SETTINGS.completing_seconds, deadline.remaining())
             last = complete(self.folded, capacity, need, seconds, seed)
             if last is None:
                 return None

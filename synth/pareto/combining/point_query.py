@@ -9,7 +9,7 @@ the direct encoding is complete, and refutes.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from synth.encodings.prefix_planning import chunk_assembly
@@ -20,12 +20,23 @@ from synth.pareto.combining.candidates import Candidates, CombiningCandidate
 from synth.pareto.combining.constructions import Constructions
 from synth.solvers.processes.deadline import Budget, Deadline, time_limited
 
-# Share of the time limit that planning without a solver may take.
-PLANNING_SHARE = 0.5
-# Number of candidates that are tried before the complete one at the same conflict limit.
-FEW = 16
-# Conflict limit of each attempt, round by round. The last round has none.
-CONFLICTS = (2_000, 40_000, 400_000, None)
+
+@dataclass(frozen=True)
+class PointQuerySettings:
+    """Efforts for one C, S and R of a combining collective.
+
+    Attributes:
+        planning_share: Share of the time limit that planning without a solver may take.
+        few: Number of candidates that are tried before the complete one at the same conflict limit.
+        conflicts: Conflict limit of each attempt, round by round. The last round has none.
+    """
+
+    planning_share: float = 0.5
+    few: int = 16
+    conflicts: tuple[int | None, ...] = (2_000, 40_000, 400_000, None)
+
+
+SETTINGS = PointQuerySettings()
 
 
 def solve(problem: Problem, budget: Budget) -> Verdict:
@@ -45,13 +56,13 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
     constructions = Constructions(problem.network, problem.collective, budget)
     try:
         undecided = candidates.exactly(problem.steps, problem.chunks, problem.rounds)
-        for turn, conflicts in enumerate(CONFLICTS):
+        for turn, conflicts in enumerate(SETTINGS.conflicts):
             # Without a conflict limit only the complete candidate runs: it decides in the end.
             undecided = [c for c in undecided if c.complete or conflicts is not None]
             seed = budget.seed + turn
             attempts: dict[Attempt, CombiningCandidate] = {}
             for place, c in enumerate(undecided):
-                if place < FEW or c.complete:
+                if place < SETTINGS.few or c.complete:
                     attempt = Attempt(c.engine, c.translation, problem.steps, c.rounds, conflicts, seed, c.complete)
                     attempts[attempt] = c
             outcomes = pool.run(iter(attempts), budget.deadline)
@@ -87,7 +98,7 @@ def _planned(problem: Problem, deadline: Deadline) -> Schedule | None:
     if not chunk_assembly.applies(problem.network, problem.collective):
         return None
     assembly = chunk_assembly.ChunkAssembly(problem.network, problem.collective)
-    with time_limited(deadline.share(PLANNING_SHARE)):
+    with time_limited(deadline.share(SETTINGS.planning_share)):
         for single_chunk in assembly.single_chunk_plans:
             if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
                 return fitting

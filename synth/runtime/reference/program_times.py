@@ -8,6 +8,7 @@ Chunks of many slices pass in a steady rhythm once all FIFOs have been full. Fro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt
 
@@ -24,17 +25,31 @@ from synth.runtime.reference.event_loop import Engine, Simulation
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import cut
 
-# FIFO depths in slices beyond which a time is extrapolated, from half as many slices and from so many.
-STEADY_DEPTHS = 2
-# Slices beyond which a time is extrapolated where that would be more than `LONG` ops.
-STEADY_SLICES = 4
-LONG = 8000
-# Ratio of neighbouring numbers of elements at which the time is always computed.
-SPACING = 4
-# Relative error of an interpolated time in the middle of an interval below which the interval is not divided.
-TOLERANCE = Fraction(1, 250)
-# Numbers of judged sizes up to which long calls are run in full too.
-FEW = 4
+
+@dataclass(frozen=True)
+class ProgramTimeSettings:
+    """Sizes at which times are computed, extrapolated or interpolated.
+
+    Attributes:
+        steady_depths: FIFO depths in slices beyond which a time is extrapolated, from half as many slices and from so
+            many.
+        steady_slices: Slices beyond which a time is extrapolated where that would be more than `long` ops.
+        long: Ops of a program from which on few slices count as steady.
+        spacing: Ratio of neighbouring numbers of elements at which the time is always computed.
+        tolerance: Relative error of an interpolated time in the middle of an interval below which the interval is not
+            divided.
+        few: Numbers of judged sizes up to which long calls are run in full too.
+    """
+
+    steady_depths: int = 2
+    steady_slices: int = 4
+    long: int = 8000
+    spacing: int = 4
+    tolerance: Fraction = Fraction(1, 250)
+    few: int = 4
+
+
+SETTINGS = ProgramTimeSettings()
 FLOAT32 = dtype("float32")
 
 
@@ -63,12 +78,12 @@ class ProgramTimes:
         self._in_place = program.in_place == "in"
         self._code = compile_program(program, self._arena(1), in_place=self._in_place)
         slice_bytes = RUNTIMES["synth"].operation_bytes(program.protocol, collective.name)
-        slices = STEADY_DEPTHS * FIFO_DEPTH[program.protocol]
-        if slices * program.ops > LONG:
-            slices = STEADY_SLICES
+        slices = SETTINGS.steady_depths * FIFO_DEPTH[program.protocol]
+        if slices * program.ops > SETTINGS.long:
+            slices = SETTINGS.steady_slices
         self._steady = slices * slice_bytes // FLOAT32.size
         self._judged = {self._elements(size) for size in judged}
-        if len(judged) > FEW:
+        if len(judged) > SETTINGS.few:
             self._judged = {elements for elements in self._judged if elements <= self._steady}
         self._computed: dict[int, int] = {}
         self._straight: set[tuple[int, int]] = set()  # intervals of elements in which the time is interpolated
@@ -91,9 +106,9 @@ class ProgramTimes:
             last = self.computed(self._steady)
             return last + (elements - self._steady) * Fraction(last - self.computed(half), self._steady - half)
         low = 1
-        while low * SPACING <= elements:
-            low *= SPACING
-        return self._between(elements, low, min(low * SPACING, self._steady))
+        while low * SETTINGS.spacing <= elements:
+            low *= SETTINGS.spacing
+        return self._between(elements, low, min(low * SETTINGS.spacing, self._steady))
 
     def computed(self, elements: int) -> int:
         """Return the ps of a call whose chunks have `elements` elements, by a run of the event loop.
@@ -120,7 +135,7 @@ class ProgramTimes:
         while elements not in self._computed and (low, high) not in self._straight and high - low > 1:
             middle = max(low + 1, isqrt(low * high))
             found = self.computed(middle)
-            if abs(found - self._line(middle, low, high)) <= TOLERANCE * found:
+            if abs(found - self._line(middle, low, high)) <= SETTINGS.tolerance * found:
                 self._straight |= {(low, middle), (middle, high), (low, high)}
             elif elements < middle:
                 high = middle
