@@ -68,6 +68,7 @@ NAMED = (
     ("torus:4x4", "reduce-scatter"),
     ("ndv2*2", "allgather"), ("torus:3x3", "alltoall"), ("mi250", "broadcast"), ("ring:5", "scan"),
     ("hypercube:8", "scan"), ("torus:4x5", "scan"), ("dgx-a100", "allreduce"), ("torus:3x3", "allreduce"),
+    ("torus:4x4", "allreduce"),
 )  # fmt: skip
 MORE: Mapping[str, dict] = {
     "broadcast": {"max_steps": 8},

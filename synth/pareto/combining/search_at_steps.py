@@ -61,16 +61,20 @@ def efforts(hubs: bool) -> list[Effort]:
     "meet": candidates that meet the bound, with a conflict limit. "first meet": a few of them. "near": bisection of R
     from above, with a conflict limit. "hub columns": with CPU seconds for rounding. "mixture": mixtures of hubs on
     symmetric chunks. "chunk columns": with a limit on propagations.
+
+    Where the hub encoding applies "near" comes before "meet", because the bound is often below what a schedule attains:
+    all attempts to meet it then give up and would leave no time for a schedule near it. Scans attain their bound at few
+    steps, so "meet" comes first there.
     """
     sequence: list[Effort] = []
     if hubs:
         sequence += [("first meet", SETTINGS.conflicts[0]), ("hub columns", 0), ("mixture", SETTINGS.mixture_starts)]
     for k, conflicts in enumerate(SETTINGS.conflicts):
         if hubs:
-            sequence.append(("hub columns", SETTINGS.hub_seconds[k]))
-        sequence += [("meet", conflicts), ("near", conflicts)]
-        if not hubs:
-            sequence.append(("chunk columns", SETTINGS.chunk_propagations[k]))
+            sequence += [("hub columns", SETTINGS.hub_seconds[k]), ("near", conflicts), ("meet", conflicts)]
+        else:
+            propagations = SETTINGS.chunk_propagations[k]
+            sequence += [("meet", conflicts), ("near", conflicts), ("chunk columns", propagations)]
     return sequence
 
 
