@@ -24,7 +24,7 @@ from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepStateSettings:
     """Shares of time of a sweep.
 
     Attributes:
@@ -40,7 +40,7 @@ class SweepSettings:
     resume_share: float = 0.5
 
 
-SETTINGS = SweepSettings()
+SETTINGS = SweepStateSettings()
 
 
 @dataclass

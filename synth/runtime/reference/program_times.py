@@ -57,7 +57,7 @@ class ProgramTimes:
     """Times of `program`, called with float32 out of place where it can be, on the links of `network`.
 
     `per_send`: the cost of a message at either end. `launch`: picoseconds before the first op. `judged`: sizes in bytes
-    at which the time is that of a run, as `synth run` has it, and not interpolated. Of more than `FEW` sizes those of
+    at which the time is that of a run, as `synth run` has it, and not interpolated. Of more than `few` sizes those of
     many slices are extrapolated.
     """
 
