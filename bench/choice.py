@@ -109,7 +109,8 @@ class World:
         if algorithm.label not in self._programs:
             program = lower(algorithm.schedule, LoweringOptions(protocol=algorithm.protocol))
             network = self.times.slower(algorithm.protocol)
-            self._programs[algorithm.label] = ProgramTimes(program, network, self.cost)
+            launch = self.times.overheads.launch(algorithm.protocol)
+            self._programs[algorithm.label] = ProgramTimes(program, network, self.cost, launch)
         times = self._programs[algorithm.label]
         elements = -(-size // (4 * algorithm.divisor))
         if len(cut(times.program, elements, FLOAT32).bounds) * times.program.ops > MOST_OPS:

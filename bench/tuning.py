@@ -256,7 +256,7 @@ def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
         except SynthError:
             continue
         schedules += [(made, False)] + [(made, True)] * (name != "direct")
-    times = PredictedTimes(network)
+    times = PredictedTimes(network, judged=plan.tables[0].sizes)
     protocols = ("Simple", "LL", "LL128") if {link.kind for link in topology.links} == {"nvlink"} else ("Simple", "LL")
     ways = []
     for schedule, whole in schedules:

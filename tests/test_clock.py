@@ -111,4 +111,4 @@ def test_overheads_in_words_and_on_links():
     assert NCCL.links(network, "Simple").latency == network.latency + Fraction("2.9")
     assert "without a launch" in describe(NO_OVERHEADS)
     assert "a launch (Simple 8.4, LL 3.6, LL128 10 µs)" in describe(NCCL)
-    assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, launch 8.4 µs included"
+    assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, Simple, launch 8.4 µs included"

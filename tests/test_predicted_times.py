@@ -104,7 +104,7 @@ def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous
     words = "pareto --topo ring:4 --coll allgather --size 1KB --max-steps 3"
     done = invoke(words)
     assert "`best for`: predicted, synchronous steps" in done.stdout
-    assert "predicted, event-driven, launch 3.6 µs included" in done.stdout
+    assert "predicted, event-driven, LL, launch 3.6 µs included" in done.stdout
     free = json.loads(invoke(f"{words} --format json").stdout)
     paid = json.loads(invoke(f"{words} --per-send LL=5us --format json").stdout)
     times = [{row["label"]: row["seconds"] for row in doc["candidates"] if row["protocol"] == "LL"}

@@ -103,7 +103,7 @@ def test_json_says_what_the_table_says(tmp_path):
     time = launch + 7 * step
     assert doc["schema"] == "synth.run/1"
     assert (doc["picoseconds"], doc["launch_picoseconds"]) == (time, launch)
-    assert doc["model"] == "predicted, event-driven, launch 8.4 µs included"
+    assert doc["model"] == "predicted, event-driven, Simple, launch 8.4 µs included"
     assert (doc["right"], doc["elements"], doc["exact"]) == (True, 64000, 64000)
     assert doc["gbps"] == pytest.approx(8000 * 1000 / time)
     assert doc["bus_gbps"] == pytest.approx(doc["gbps"] * 7 / 8)

@@ -52,9 +52,8 @@ ALWAYS = (
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 REFERENCE_PROTOCOLS = (
-    "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between "
-    "protocols by its times"
-    " is no evidence for a GPU"
+    "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
+    "no evidence for a GPU"
 )
 
 

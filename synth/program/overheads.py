@@ -70,8 +70,8 @@ def label(overheads: Overheads, protocol: str, event_driven: bool = True) -> str
     """Return the model of a predicted time in `protocol`, in words: of the event loop, or of synchronous steps."""
     model = "event-driven" if event_driven else "synchronous steps"
     if overheads == NO_OVERHEADS:
-        return f"predicted, {model}, bare links without a launch"
-    return f"predicted, {model}, launch {_decimal(overheads.of(protocol).launch)} µs included"
+        return f"predicted, {model}, {protocol} on bare links without a launch"
+    return f"predicted, {model}, {protocol}, launch {_decimal(overheads.of(protocol).launch)} µs included"
 
 
 def describe(overheads: Overheads) -> str:

@@ -228,7 +228,7 @@ def _clock_bound(bound: ClockBoundRow | None, time: AlgorithmTime | None) -> lis
     factor = _times_as_much(time.seconds, bound.microseconds)
     return [
         f"no program of messages between ranks takes less than {number(bound.microseconds)} µs by this clock ({launch}"
-        f"{bound.reason}): the prediction is {factor}; `synth bound --size --protocol {bound.protocol}` has the "
+        f"{bound.reason}): the prediction is {factor}; `synth bound --sizes --protocol {bound.protocol}` has the "
         "certificate"
     ]
 
@@ -245,7 +245,7 @@ def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
     return [
         f"no program of messages between ranks takes less than {number(bound.microseconds)} µs on bare links "
         f"({bound.reason}): the prediction, of synchronous steps, is {_times_as_much(seconds, bound.microseconds)}; "
-        "`synth bound --size` has the certificate"
+        "`synth bound --sizes` has the certificate"
     ]
 
 

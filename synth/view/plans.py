@@ -119,10 +119,10 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         lines.append("best of library: the fastest of other libraries' own algorithms")
     if bound is None:
         return Report("", SIZES, tuple(rows), tuple(lines))
-    lines.append(
-        "µs at least: no program of messages between ranks is faster by this clock, in any protocol "
-        "(`synth bound --size --protocol` certifies it)"
-    )
+    where = "on bare links (`synth bound --sizes` certifies it)"
+    if any(row.launch for row in bound.rows):
+        where = "by the clock of these times, in any protocol (`synth bound --sizes --protocol` certifies it)"
+    lines.append(f"µs at least: no program of messages between ranks is faster {where}")
     return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))
 
 
