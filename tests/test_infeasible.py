@@ -18,6 +18,7 @@ from synth.model.collective import collective
 APART = """\
 name: two pairs
 ranks: 4
+nodes: [0, 0, 1, 1]
 links:
 - {src: 0, dst: 1, bandwidth: 25, both: true}
 - {src: 2, dst: 3, bandwidth: 25, both: true}
@@ -48,6 +49,13 @@ def test_ranks_apart_leave_a_proof(command, name):
     assert "no schedule" in exact_frontier.document(doc)[0]
     outcome = CliRunner().invoke(root, ["verify", "proof.json"])
     assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, "proof.json: verified")
+
+
+@pytest.mark.parametrize("name", ["allgather", "broadcast"])
+def test_a_bound_in_time_names_the_box_without_links_and_leaves_a_proof(name):
+    doc, said = proof(f"bound --topo-file apart.yaml --coll {name} --sizes 1KB")
+    assert "no link joins box 0 (ranks 0-1) to other boxes" in said
+    assert "no schedule" in exact_frontier.document(doc)[0]
 
 
 def test_the_proof_goes_to_stdout_where_asked():

@@ -243,7 +243,11 @@ def load_json(doc: dict) -> dict:
     ("row", "message"),
     [
         ("{switch: nvs, ranks: [0, 1, 1]}", "names rank 1 twice"),
-        ("{switch: nvs, ranks: []}", "has no ranks"),
+        ("{switch: nvs, ranks: []}", "multicast[0].ranks: is empty"),
+        (
+            "{switch: nvs, ranks: [0, 1]}\n- {switch: nvs, ranks: [0, 1]}",
+            "multicasts is listed twice",
+        ),
         ("{switch: nvs}", "has no ranks"),
         ("{switch: nvs, ranks: [0]}", "has rank 0 alone"),
         ("{switch: nvs, ranks: [0, 7]}", "multicast[0].ranks[1]"),

@@ -21,6 +21,7 @@ from synth.model.scale_collectives import COLLECTIVES, ROOTED
 from synth.model.time_bound import SizeBound, TimeBound
 from synth.model.topology import Topology
 from synth.scale.bounds.time_cuts import CandidateCuts
+from synth.scale.bounds.unreachability import certificate
 
 MOST_WRITTEN = 64  # ranks up to which a collective without a name of the scale engine has a bound on its rate
 MOST_RATED = 64  # ranks up to which a bound on rates is quick; above it takes seconds
@@ -49,8 +50,11 @@ def time_bound(
     wanted = _named(collective, topology.ranks, root)
     try:
         return _bounds(topology, wanted, sizes, rates, time_limit)
-    except InfeasibleError:
-        raise
+    except InfeasibleError as error:
+        if wanted.name is None:
+            raise
+        proof = certificate(topology, wanted.name, wanted.root or 0)
+        raise InfeasibleError(str(error), proof or error.certificate) from error
     except SynthError:  # flow methods cannot read all limits; exact ones need the collective written out
         if not rates or wanted.name is None or topology.ranks > MOST_WRITTEN:
             raise

@@ -193,12 +193,17 @@ def _switches(read: Fields, value: Any) -> tuple[str, ...]:
 
 
 def _multicast(read: Fields, value: Any, ranks: int, switches: tuple[str, ...]) -> tuple[Multicast, ...]:
-    """The switches that multicast. Raises FormatError for a group that names a rank twice, or no rank."""
+    """Return the switches that multicast.
+
+    Raises FormatError for a group that names a rank twice, or no rank, and for a switch that is listed twice.
+    """
     found = []
     for i, item in enumerate(read.sequence(value or [], "multicast", MAX_FILE_RANKS)):
         place = f"multicast[{i}]"
         row = read.mapping(item, place, MULTICAST_KEYS, ("switch",))
         rows = read.sequence(row.get("ranks") or [], f"{place}.ranks", MAX_FILE_RANKS)
+        if row.get("ranks") == []:
+            read.fail("is empty; leave it out for all ranks that have links from and to the switch", f"{place}.ranks")
         members = tuple(read.integer(x, f"{place}.ranks[{j}]", 0, ranks - 1) for j, x in enumerate(rows))
         own = "through" if row.get("own") is None else read.string(row["own"], f"{place}.own").lower()
         found.append(Multicast(read.string(row["switch"], f"{place}.switch", 64), members, own))
@@ -206,6 +211,8 @@ def _multicast(read: Fields, value: Any, ranks: int, switches: tuple[str, ...]) 
             check_multicast(found[-1], ranks, switches)
         except SynthError as error:
             read.fail(str(error), place)
+        if found[-1].switch in [earlier.switch for earlier in found[:-1]]:
+            read.fail(f"the switch {found[-1].switch!r} that multicasts is listed twice", place)
     return tuple(found)
 
 
