@@ -57,7 +57,7 @@ CLICK = (
     ),
     *(
         f"framework/{name}"
-        for name in ("completion", "config", "infeasible_document", "options", "output", "sizes", "types")
+        for name in ("completion", "config", "infeasible_document", "mistakes", "options", "output", "sizes", "types")
     ),
 )
 USES: dict[str, set[str]] = {

@@ -156,7 +156,7 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
         ("--point 1", 2, "this is none"),
         ("--instances 2", 2, "program already"),
         ("--runtime nccl", 2, "unknown runtime"),
-        ("--protocol LL64", 2, "unknown protocol"),
+        ("--protocol LL64", 2, "LL64"),
         ("--block-gbps fast", 2, "not a number"),
         ("--block-gbps 0", 2, "greater than 0"),
         ("--topo ring:8 --topo-file x", 2, "exclude each other"),

@@ -23,6 +23,7 @@ from synth.cli.framework.options import (
     overheads_option,
     per_send_option,
     point_option,
+    protocol_option,
     ranks_on_option,
     threads_option,
     timeout_option,
@@ -49,13 +50,7 @@ from synth.cli.root import CONTEXT
 @point_option("Only the N-th point of a frontier; by default all points.")
 @multicast_points_option
 @search_limit_option
-@click.option(
-    "--protocol",
-    default="Simple",
-    show_default=True,
-    metavar="NAME",
-    help="Simple, LL or LL128, for frontiers and schedules.",
-)
+@protocol_option("Simple, LL or LL128, for frontiers and schedules.", default="Simple", show_default=True)
 @instances_option("Copies side by side, for frontiers and schedules.", default=1)
 @dtype_option()
 @op_option

@@ -17,6 +17,7 @@ from synth.cli.framework.options import (
     output_options,
     overheads_option,
     per_send_option,
+    protocol_option,
     threads_option,
     timeout_option,
 )
@@ -40,7 +41,7 @@ from synth.errors import VerificationError
     shell_complete=names_of("baselines"),
     help="Emulate this too; by default ring, or direct where there is no ring.",
 )
-@click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
+@protocol_option("Simple, LL or LL128.", default="Simple", show_default=True)
 @instances_option("Copies of each program side by side.", default=1)
 @multicast_points_option
 @per_send_option

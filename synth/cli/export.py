@@ -17,6 +17,7 @@ from synth.cli.framework.options import (
     multicast_points_option,
     one_of,
     point_option,
+    protocol_option,
     quiet_option,
     runtime_option,
 )
@@ -97,9 +98,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "-o", "--output", metavar="FILE|DIR", help="The output file; by default, and with -, stdout. With --all a folder."
 )
-@click.option(
-    "--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False), help="By default Simple."
-)
+@protocol_option("Simple, LL or LL128; by default Simple.")
 @instances_option("Copies of the program, each for a share of the data; by default 1.")
 @click.option(
     "--in-place",
@@ -174,7 +173,7 @@ def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any
     output, every = flags["output"], flags["every"]
     if every and (output in (None, "-") or flags["point"] is not None):
         raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point and --step out")
-    check_writable(output)
+    check_writable(output, folder=every)
     if every:
         folders.check(Path(output))
     with waiting(f"exporting {name}"):
@@ -203,7 +202,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     folder = to in plans.FOLDERS
     if folder and output in (None, "-"):
         raise UsageError(f"{to} writes a folder: name it with -o DIR")
-    check_writable(output)
+    check_writable(output, folder=True)
     if folder:
         folders.check(Path(output))
     result = plans.export_request(flags["plan"], _request(flags, to))
@@ -244,16 +243,12 @@ def _request(flags: dict[str, Any], to: str) -> ExportRequest:
         to,
         runtime=flags["runtime"] or "",
         topology=name or path,
-        protocol=_protocol(flags["protocol"]),
+        protocol=flags["protocol"],
         element=ELEMENTS[flags["dtype"].lower()],
         min_size=flags["min_size"] or 0,
         collective=flags["coll"],
         **{key: flags[key] for key in SAME},
     )
-
-
-def _protocol(name: str | None) -> str | None:
-    return None if name is None else {"simple": "Simple", "ll": "LL", "ll128": "LL128"}[name.lower()]
 
 
 def _runtime(flags: dict[str, Any]) -> str:

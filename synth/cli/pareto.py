@@ -100,7 +100,8 @@ def pareto(**flags: Any) -> int:
     from synth import api
     from synth.pareto.events import SweepInterrupted
 
-    check_writable(flags["output"], flags["plot"], flags["schedules"])
+    check_writable(flags["output"], flags["plot"])
+    check_writable(flags["schedules"], folder=True)
     if flags["per_send"] is not None and not flags["size"]:
         raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
     topology = chosen_machine(flags)

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework.config import defaults, line_of
-from synth.cli.framework.suggestions import suggest
+from synth.cli.framework.mistakes import hint, name_option, unknown_command
 from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
@@ -67,8 +67,21 @@ class Commands(click.Group):
         """As click's, with "did you mean"."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise UsageError(suggest("command", name, list(self.lazy), f"`{ctx.command_path} -h` shows them all"))
+            return self._other_word(ctx, name.lower(), args)
         return super().resolve_command(ctx, args)
+
+    def _other_word(
+        self, ctx: click.Context, name: str, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Obey `help` and `version`, which are options here. Raises UsageError for another word."""
+        if name == "help" and len(args) > 1:
+            return self.resolve_command(ctx, [*args[1:], "--help"])
+        options = {"--help": ctx.command.get_help_option(ctx)} | {o: p for p in self.params for o in p.opts}
+        option = options.get(f"--{name}") if name in ("help", "version") else None
+        if option is None or option.callback is None:
+            raise UsageError(unknown_command(args[0], ctx.command_path, list(self.lazy)))
+        option.callback(ctx, option, True)
+        return None, None, []
 
 
 class Root(Commands):
@@ -101,6 +114,8 @@ def _guarded(run: Any) -> int:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         _debug()
+        if isinstance(error, click.NoSuchOption):
+            name_option(error)
         return _say(
             f"error: {_config_place(error)}{' '.join(error.format_message().split()).rstrip('.')}{_usage_hint(error)}",
             error.exit_code,
@@ -138,20 +153,19 @@ def _config_place(error: click.UsageError) -> str:
 
 
 def _usage_hint(error: click.UsageError) -> str:
-    """Return the command that shows the usage, and the argument of a command that has no option for a machine."""
-    if error.ctx is None:
-        return ""
-    arguments = [p.make_metavar(error.ctx) for p in error.ctx.command.params if isinstance(p, click.Argument)]
-    hint = ""
-    if isinstance(error, click.NoSuchOption) and error.option_name in ("--topo", "--topo-file") and arguments:
-        hint = f"; the machine is an argument: {error.ctx.command_path} {' '.join(arguments)}"
-    if isinstance(error, click.NoSuchOption) and error.option_name == "--sizes":
-        hint = "; the chunk counts of a collective are --counts"
-    return f"{hint} (`{error.ctx.command_path} -h` shows how)"
+    """Return how to write what was meant, where it is known, and the command that shows the usage."""
+    return "" if error.ctx is None else f"{hint(error)} (`{error.ctx.command_path} -h` shows how)"
+
+
+# Characters of a word, such as a value of the user's, that an error line quotes.
+MAX_WORD = 120
 
 
 def _say(text: str, code: int) -> int:
-    print("synth: " + " ".join(text.splitlines()), file=sys.stderr)
+    words = []
+    for word in text.split():
+        words.append(word if len(word) <= MAX_WORD else f"{word[:MAX_WORD]}...")
+    print("synth: " + " ".join(words), file=sys.stderr)
     return code
 
 
@@ -194,7 +208,9 @@ COMMANDS = {  # the main job first
     lazy={name: where for name, (where, _) in COMMANDS.items()},
     briefs={name: brief for name, (_, brief) in COMMANDS.items()},
 )
-@click.version_option(package_name="ccl-synth", prog_name="synth", message="%(prog)s %(version)s")
+@click.version_option(
+    None, "-V", "--version", package_name="ccl-synth", prog_name="synth", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def root(ctx: click.Context) -> None:
     """Synthesizes collective-communication algorithms for a machine, with certificates of optimality.

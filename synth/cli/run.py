@@ -25,6 +25,7 @@ from synth.cli.framework.options import (
     overheads_option,
     per_send_option,
     point_option,
+    protocol_option,
     ranks_on_option,
     runtime_option,
     threads_option,
@@ -79,7 +80,7 @@ class AnySize(Size):
 @multicast_points_option
 @search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
-@click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; by default the program's own.")
+@protocol_option("Simple, LL or LL128; by default the program's own.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @click.option(
     "--coll",

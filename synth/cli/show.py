@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE, instances_option, point_option, quiet_option, runtime_option
+from synth.cli.framework.options import (
+    FILE,
+    instances_option,
+    point_option,
+    protocol_option,
+    quiet_option,
+    runtime_option,
+)
 from synth.cli.framework.output import check_writable, save
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
@@ -18,9 +25,7 @@ from synth.model.rational import counted
 @click.argument("file", type=FILE)
 @point_option("The N-th point of a frontier.")
 @runtime_option("Lower for this runtime: msccl, msccl-executor, rccl; by default for synth's own.")
-@click.option(
-    "--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for a schedule."
-)
+@protocol_option("Simple, LL or LL128, for a schedule.", default="Simple", show_default=True)
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @click.option(
     "--in-place",

@@ -18,6 +18,7 @@ from synth.cli.framework.options import (
     output_options,
     overheads_option,
     per_send_option,
+    protocol_option,
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit
@@ -106,7 +107,7 @@ class Percentage(click.ParamType):
     shell_complete=names_of("baselines"),
     help="A further candidate: ring, tree, ... (repeatable).",
 )
-@click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
+@protocol_option("Only Simple, LL or LL128 (repeatable).", "protocols", multiple=True)
 @instances_option("Copies of a program to try (repeatable).", multiple=True)
 @per_send_option
 @overheads_option

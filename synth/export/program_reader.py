@@ -32,6 +32,12 @@ def load(
     Raises FormatError with the place of the fault.
     """
     head = _head(path)
+    if not head.strip():
+        raise FormatError("is empty; expected a schedule, a frontier, a program, MSCCL-IR or a MSCCL++ plan", str(path))
+    if head[:100].lower().startswith(("<!doctype html", "<html")):
+        raise FormatError(
+            "is an HTML page; expected a schedule, a frontier, a program, MSCCL-IR or a MSCCL++ plan", str(path)
+        )
     if head.startswith("<"):
         return read.read(text_of(path, read.MAX_BYTES), str(path), task, root, runtime)
     if not head.startswith("{"):

@@ -373,7 +373,7 @@ def collective(
     if any(not 0 <= r < ranks for r in roots) or len(set(roots)) != len(roots):
         outside = sorted({r for r in roots if not 0 <= r < ranks})
         if outside:
-            names = ", ".join(map(str, outside))
+            names = ", ".join(map(str, outside[:8])) + (", ..." if len(outside) > 8 else "")
             fault = f"root {names} is not a rank" if len(outside) == 1 else f"roots {names} are not ranks"
             raise UsageError(f"{fault} of 0..{ranks - 1}")
         twice = next(r for r in roots if roots.count(r) > 1)
@@ -400,14 +400,18 @@ def collective(
     return pattern(ranks, [(i, (i + 1) % ranks) for i in range(wrap)], key)
 
 
+def _listed(counts: Sequence) -> str:
+    return str(list(counts)) if len(counts) <= 16 else f"{len(counts)} of them"
+
+
 def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...]:
     if sizes is None:
         if name.endswith("v"):
-            example = ",".join("1" * ranks)
+            example = ",".join("1" * min(ranks, 8)) + (",..." if ranks > 8 else "")
             raise UsageError(f"{name} needs a chunk count per rank: --counts {example}, in Python and files `sizes`")
         return (1,) * ranks
     if len(sizes) != ranks or any(not isinstance(n, int) or n < 0 for n in sizes) or not any(sizes):
-        raise UsageError(f"{name} over {ranks} ranks needs {ranks} chunk counts >= 0, not all 0; got {list(sizes)}")
+        raise UsageError(f"{name} over {ranks} ranks needs {ranks} chunk counts >= 0, not all 0; got {_listed(sizes)}")
     return tuple(sizes)
 
 

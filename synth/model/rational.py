@@ -69,7 +69,7 @@ def duration(value: str) -> float:
     """Seconds, above 0, of ``30s``, ``5m``, ``1h30m`` or a bare number of seconds. Raises ValueError for anything
     else."""
     text = value.strip()
-    parts = _DURATION.match(text)
+    parts = _DURATION.match(text.replace(" ", ""))
     if not text or parts is None:
         raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
     hours, minutes, seconds = (float(part or 0) for part in parts.groups())

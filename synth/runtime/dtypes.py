@@ -44,6 +44,7 @@ DTYPES = (
 )  # fmt: skip
 _BY_NAME = {name: dtype for dtype in DTYPES for name in (dtype.name, dtype.short)}
 _BY_NAME |= {"half": _BY_NAME["f16"], "float": _BY_NAME["f32"], "double": _BY_NAME["f64"]}
+_BY_NAME |= {"fp16": _BY_NAME["f16"], "fp32": _BY_NAME["f32"], "fp64": _BY_NAME["f64"]}
 
 
 def dtype(name: str | Dtype) -> Dtype:

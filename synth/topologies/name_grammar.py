@@ -59,6 +59,9 @@ PLUGIN_NIC = Nic(Fraction(25), NET_US)
 
 _SHAPE = re.compile(r"(?P<name>[^:*]+)(:(?P<sizes>[^:*=]+))?(\*(?P<boxes>[^:*]+))?(:(?P<options>[^:*]*=[^:*]*))?")
 _BOXES = re.compile(r"(?P<name>.+)x(?P<boxes>\d{1,6})")
+_WITH_SIZES = re.compile(
+    r"(?P<name>[^\d]*[^\d(-])[(-]?(?P<sizes>\d{1,6}(x\d{1,6}){0,7})\)?"
+)  # ring8, torus-4x4, ring(8)
 _SIZES = re.compile(r"\d{1,6}(x\d{1,6}){0,7}")
 
 
@@ -134,6 +137,9 @@ def _plugin(key: str) -> TopologyBuilder:
     built_in = [*MACHINES, *FAMILIES, *ALIASES]
     added = table("topologies", built_in)
     if key not in added:
+        family = _WITH_SIZES.fullmatch(key)
+        if family and family["name"] in FAMILIES:
+            raise UsageError(f"unknown topology {key!r}; did you mean {family['name']}:{family['sizes']}?")
         raise UsageError(unknown("topology", key, [*built_in, *added], "topologies"))
     target = load(added[key])
 

@@ -57,6 +57,8 @@ def load(path: Path) -> Topology:
 def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     """Return the topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
     read = Fields(file)
+    if isinstance(doc, dict) and "schema" in doc:
+        raise FormatError(f"is a document of schema {str(doc['schema'])[:40]!r}, not a topology file", file)
     doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
     ranks = read.integer(doc["ranks"], "ranks", 1, MAX_FILE_RANKS)
     switches = _switches(read, doc.get("switches"))

@@ -16,6 +16,7 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import StepCount
 from synth.model.topology import Topology
+from synth.program.program import PROTOCOLS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -100,6 +101,12 @@ def runtime_option(help: str) -> Callable[[Function], Function]:
     return click.option(
         "--runtime", metavar="NAME", callback=_runtime_name, help=help, shell_complete=names_of("runtimes")
     )
+
+
+def protocol_option(help: str, *names: str, **attributes: Any) -> Callable[[Function], Function]:
+    """Return --protocol, the name of a protocol in any case."""
+    protocols = click.Choice(PROTOCOLS, case_sensitive=False)
+    return click.option("--protocol", *names, type=protocols, metavar="NAME", help=help, **attributes)
 
 
 def threads_option(help: str) -> Callable[[Function], Function]:
@@ -297,10 +304,13 @@ def chosen_machine(flags: dict[str, Any]) -> Topology:
     name, file = one_of("topo", "topo_file")
     if not name and file is None:
         raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo-file FILE")
+    if file is not None and not file.suffix and not file.exists():
+        raise UsageError(f"--topo-file {file}: there is no such file; a machine's name goes with --topo")
+    topology = api.topology(name or None, file=file, **changes(flags))
     if flags["ranks"] is not None and len(flags["ranks"]) == 1:
         (rank,) = flags["ranks"]
         note(f"--ranks {rank} is rank {rank} alone; --ranks 0-{max(rank - 1, 1)} are {max(rank, 2)} ranks")
-    return api.topology(name or None, file=file, **changes(flags))
+    return topology
 
 
 def machine_if_named(flags: dict[str, Any]) -> Topology | None:

@@ -51,11 +51,18 @@ def wrote(path: object, what: str = "") -> None:
         note(f"wrote {path}{what and f': {what}'}")
 
 
-def check_writable(*outputs: str | Path | None) -> None:
-    """Refuse, before anything is computed, a file that has no folder to be written into. Raises SynthError."""
+def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
+    """Refuse, before anything is computed, a file that has no folder to be written into, or is itself one.
+
+    `folder`: the outputs are folders. Raises SynthError.
+    """
     for output in outputs:
-        if output not in (None, "-") and not Path(str(output)).parent.is_dir():
+        if output in (None, "-"):
+            continue
+        if not Path(str(output)).parent.is_dir():
             raise SynthError(f"cannot write {output}: No such file or directory")
+        if not folder and Path(str(output)).is_dir():
+            raise SynthError(f"cannot write {output}: it is a folder; name a file in it")
 
 
 def captured(table: Callable[[], None]) -> str:

@@ -105,7 +105,8 @@ def allocation_classes(
     """
     wanted = sorted(set(sizes if sizes is not None else range(3, network.ranks + 1)))
     if any(not 2 <= n <= network.ranks for n in wanted):
-        raise UsageError(f"allocations of {wanted} of {network.ranks} ranks; sizes lie between 2 and {network.ranks}")
+        sizes_text = ",".join(map(str, wanted))
+        raise UsageError(f"allocations of {sizes_text} ranks: {network.name} has them of 2 to {network.ranks}")
     for size in wanted:
         subsets = comb(network.ranks, size)
         if subsets > MAXIMUM_SUBSETS:

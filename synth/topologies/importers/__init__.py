@@ -75,6 +75,8 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.teccl import read
     elif form == "astra-sim":
         from synth.topologies.importers.astra_sim import read
+    elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
+        raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
     elif not re.search(r"(?i)link|edge", text):
         raise FormatError(
             "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which "

@@ -1,0 +1,154 @@
+"""Answers to natural mistakes: other names of commands and options, and values without their option."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from synth.cli.framework.suggestions import suggest
+
+# Words for a command that other tools use, and the command line that does it here.
+COMMANDS: Mapping[str, str] = {
+    "frontier": "pareto",
+    "synthesize": "pareto",
+    "search": "pareto",
+    "optimize": "pareto",
+    "plot": "pareto --plot FILE.svg",
+    "graph": "topo draw",
+    "draw": "topo draw",
+    "import": "topo import",
+    "match": "topo match",
+    "info": "topo show",
+    "check": "verify",
+    "validate": "verify",
+    "convert": "export",
+    "compile": "export",
+    "lower": "export",
+    "benchmark": "bench",
+    "time": "bench",
+    "simulate": "run",
+    "execute": "run",
+    "plan": "tune",
+    "html": "report",
+    "gpus": "devices",
+    "topologies": "list topologies",
+    "machines": "list topologies",
+    "collectives": "list collectives",
+    "solvers": "list solvers",
+}
+# Other spellings of options, and those that are meant, of which the first that a command has is named.
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "--collective": ("--coll",),
+    "--collectives": ("--coll",),
+    "--topology": ("--topo",),
+    "--machine": ("--topo",),
+    "--topology-file": ("--topo-file",),
+    "--dump": ("--topo-file",),
+    "--frontier": ("--from",),
+    "--timeout": ("--time-limit",),
+    "--limit": ("--time-limit",),
+    "--max-time": ("--time-limit",),
+    "--json": ("--format json",),
+    "--out": ("--output",),
+    "--outfile": ("--output",),
+    "--outdir": ("--output",),
+    "--datatype": ("--dtype",),
+    "--type": ("--dtype",),
+    "--iters": ("--repeats",),
+    "--iterations": ("--repeats",),
+    "--bytes": ("--size", "--sizes"),
+    "--minbytes": ("--sizes",),
+    "--maxbytes": ("--sizes",),
+    "--message-size": ("--size", "--sizes"),
+    "--threads": ("--jobs",),
+    "--workers": ("--jobs",),
+    "--processes": ("--jobs",),
+    "--cores": ("--jobs",),
+    "--backend": ("--executor", "--runtime"),
+    "--device": ("--executor",),
+    "--gpu": ("--executor",),
+    "--target": ("--to", "--for"),
+    "-b": ("--sizes",),
+    "-c": ("--chunks", "--coll"),
+    "-e": ("--sizes",),
+    "-f": ("--format",),
+    "-j": ("--jobs",),
+    "-r": ("--rounds", "--root"),
+    "-s": ("--steps", "--size"),
+    "-t": ("--topo",),
+}
+COUNTS = ("--nranks", "--np", "--ngpus", "--num-ranks")
+_EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)")
+
+
+def unknown_command(name: str, path: str, known: Sequence[str]) -> str:
+    """Return the message for an unknown command of the group `path`, with the nearest that exist."""
+    others = COMMANDS if path == "synth" else {}
+    meant = others.get(name.lower())
+    line = suggest("command", name, known, f"`{path} -h` shows them all")
+    if meant is None and "did you mean" not in line:
+        meant = next((others[near] for near in difflib.get_close_matches(name.lower(), others, 1, 0.7)), None)
+    return line if meant is None else f"unknown command {name!r}; did you mean `{path} {meant}`?"
+
+
+def name_option(error: click.NoSuchOption) -> None:
+    """Let `error` name the option that is meant, where it is a known other spelling."""
+    meant = OPTIONS.get(error.option_name, ())
+    if error.ctx is None:
+        return
+    if error.option_name in COUNTS:
+        error.possibilities = None
+    options = {option for parameter in error.ctx.command.params for option in parameter.opts}
+    for option in meant:
+        if option.split()[0] in options:
+            error.possibilities = [option]
+            return
+
+
+def hint(error: click.UsageError) -> str:
+    """Return how to write what the command line means, after "; "; "" where it is not known."""
+    if error.ctx is None:
+        return ""
+    command = error.ctx.command
+    options = {option for parameter in command.params for option in parameter.opts}
+    arguments = [p.make_metavar(error.ctx) for p in command.params if isinstance(p, click.Argument)]
+    if isinstance(error, click.NoSuchOption):
+        if error.option_name in ("--topo", "--topo-file") and arguments:
+            return f"; the machine is an argument: {error.ctx.command_path} {' '.join(arguments)}"
+        if error.option_name == "--sizes" and "--counts" in options:
+            return "; the chunk counts of a collective are --counts"
+        if error.option_name in COUNTS and "--topo" in options:
+            return "; the number of ranks is part of the machine's name, as in --topo ring:8 or dgx-a100*2"
+        return ""
+    extra = _EXTRA.search(error.message)
+    if extra is None:
+        return ""
+    words = [_as_option(word, options) for word in extra[1].split()]
+    return f"; did you mean {' '.join(words)}?" if all(words) else ""
+
+
+def _as_option(word: str, options: set[str]) -> str:
+    """Return `word` behind the option that it is the value of; "" where none is known."""
+    if re.fullmatch(r"(?i)[kmgt]i?b?|b|bytes", word):
+        return f"1{word.upper()} (a size has no blank)"
+    from synth.errors import SynthError
+    from synth.model.collective import COLLECTIVES, canonical_name
+
+    if "--coll" in options and canonical_name(word) in COLLECTIVES:
+        return f"--coll {word}"
+    if Path(word).is_file():
+        option = next((name for name in ("--from", "--file", "--topo-file") if name in options), "")
+        return f"{option} {word}" if option else ""
+    if "--topo" not in options:
+        return ""
+    from synth import topologies
+
+    try:
+        topologies.topology(word)
+    except SynthError:
+        return ""
+    return f"--topo {word}"

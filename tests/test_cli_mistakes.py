@@ -1,0 +1,255 @@
+"""Mistakes of an engineer with a deadline: one line that helps, and the exit code of its kind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from synth.cli import root
+
+SMI = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
+GPU0\t X \tNV2\tNV2\tNV2\t0-15
+GPU1\tNV2\t X \tNV2\tNV2\t0-15
+GPU2\tNV2\tNV2\t X \tNV2\t0-15
+GPU3\tNV2\tNV2\tNV2\t X \t0-15
+
+Legend:
+
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
+FILES: dict[str, bytes] = {
+    "topo.txt": SMI.encode(),
+    "crlf.txt": SMI.replace("\n", "\r\n").encode(),
+    "utf16.txt": SMI.encode("utf-16"),
+    "bom.txt": SMI.encode("utf-8-sig"),
+    "prompt.txt": f"me@gpu1:~$ nvidia-smi topo -m\n{SMI}me@gpu1:~$ \n".encode(),
+    "colour.txt": SMI.replace("\tGPU0", "\t\x1b[4mGPU0", 1).replace("Affinity", "Affinity\x1b[0m").encode(),
+    "spaces.txt": SMI.replace("\t", "    ").encode(),
+    "smi.txt": b"| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |\n",
+    "list.txt": b"GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1234)\n",
+    "empty.txt": b"",
+    "empty.json": b"",
+    "list.json": b"[1, 2]",
+    "other.json": b'{"a": 1}',
+    "cut.json": b'{"name": "x", "links": [[0, 1',
+    "cut.xml": b'<algo name="x" proto="Simple" nchannels="1"><gpu id="0"',
+    "page.html": b"<!DOCTYPE html><html><body>x</body></html>",
+    "notes.txt": b"hello\n",
+    "bytes.json": bytes(range(256)),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Return a folder with the files above, a schedule s.json, a frontier f.json of two points, and a folder dir."""
+    made = tmp_path_factory.mktemp("mistakes")
+    for name, content in FILES.items():
+        (made / name).write_bytes(content)
+    (made / "dir").mkdir()
+    for words in (
+        f"solve --topo ring:3 --coll allgather --chunks 1 --steps 1 --rounds 1 -o {made}/s.json",
+        f"pareto --topo fully-connected:4 --coll broadcast --max-steps 2 -o {made}/f.json",
+    ):
+        assert CliRunner().invoke(root, words.split()).exit_code == 0
+    return made
+
+
+ASKED = "--topo ring:3 --coll allgather"
+MISTAKES = [
+    # values without their option
+    ("pareto dgx1 allgather", 2, "did you mean --topo dgx1 --coll allgather?"),
+    ("pareto --topo ring:3 All_Gather", 2, "did you mean --coll All_Gather?"),
+    ("bound dgx1 --coll allreduce", 2, "did you mean --topo dgx1?"),
+    ("pareto topo.txt allreduce", 2, "did you mean --topo-file topo.txt --coll allreduce?"),
+    ("tune f.json", 2, "did you mean --from f.json?"),
+    ("run s.json --size 1 MB", 2, "did you mean 1MB"),
+    ("pareto --topo dgx1 dgx2 --coll allgather", 2, "extra argument (dgx2)"),
+    # options as other tools call them
+    ("pareto --topo ring:3 --collective allgather", 2, "Did you mean '--coll'?"),
+    ("pareto --topology ring:3 --coll allgather", 2, "Did you mean '--topo'?"),
+    ("pareto --machine ring:3 --coll allgather", 2, "Did you mean '--topo'?"),
+    ("solve -c 1 -s 2 -r 3 --topo ring:3 --coll allgather", 2, "Did you mean '--chunks'?"),
+    (f"pareto {ASKED} --json", 2, "Did you mean '--format json'?"),
+    (f"pareto {ASKED} --timeout 5", 2, "Did you mean '--time-limit'?"),
+    (f"pareto {ASKED} --threads 4", 2, "Did you mean '--jobs'?"),
+    (f"pareto {ASKED} --out a.json", 2, "Did you mean '--output'?"),
+    (f"pareto {ASKED} --nranks 4", 2, "as in --topo ring:8"),
+    (f"pareto {ASKED} --sizes 1MB", 2, "'--size'"),
+    ("bench f.json --size 1MB", 2, "'--sizes'"),
+    ("bench f.json -b 1MB", 2, "Did you mean '--sizes'?"),
+    ("bench f.json --iters 20", 2, "Did you mean '--repeats'?"),
+    ("tune --frontier f.json", 2, "Did you mean '--from'?"),
+    ("run s.json --gpu", 2, "Did you mean '--executor'?"),
+    # commands
+    ("fronteir", 2, "did you mean `synth pareto`?"),
+    ("paretto", 2, "did you mean pareto?"),
+    ("plot f.json", 2, "did you mean `synth pareto --plot FILE.svg`?"),
+    ("import topo.txt", 2, "did you mean `synth topo import`?"),
+    ("validate f.json", 2, "did you mean `synth verify`?"),
+    ("help nosuch", 2, "unknown command 'nosuch'"),
+    ("topo shwo", 2, "did you mean show?"),
+    ("list machines", 2, "topologies, collectives"),
+    # machines
+    ("bound --coll allgather --topo ring8", 2, "did you mean ring:8?"),
+    ("bound --coll allgather --topo ring(8)", 2, "did you mean ring:8?"),
+    ("bound --coll allgather --topo torus-4x4", 2, "did you mean torus:4x4?"),
+    ("bound --coll allgather --topo torus:4,4", 2, "such as 8 or 4x4"),
+    ("bound --coll allgather --topo ring", 2, "as in ring:8"),
+    ("bound --coll allgather --topo ring:0", 2, "between 2 and"),
+    ("bound --coll allgather --topo dgxx1", 2, "did you mean"),
+    ("bound --coll allgather --topo dgx1*0", 2, "such as *2"),
+    ("bound --coll allgather --topo nothere.txt", 1, "nothere.txt: does not exist"),
+    ("bound --coll allgather --topo-file dgx1", 2, "a machine's name goes with --topo"),
+    ("bound --coll allgather --topo-file dir.d", 1, "does not exist"),
+    ("bound --coll allgather --topo-file smi.txt", 1, "`nvidia-smi topo -m`"),
+    ("build list.txt", 1, "`nvidia-smi topo -m`"),
+    ("bound --coll allgather --topo-file empty.txt", 1, "is empty"),
+    ("bound --coll allgather --topo-file notes.txt", 1, "is neither a dump"),
+    ("bound --coll allgather --topo-file f.json", 1, "schema 'synth.frontier/1', not a topology file"),
+    ("bound --coll allgather --topo-file other.json", 1, "is neither a dump"),
+    ("bound --coll allgather --topo-file cut.json", 1, "is not JSON"),
+    ("bound --coll allgather --topo-file bytes.json", 1, "is not UTF-8 text"),
+    ("bound --coll allgather --topo ring:4 --topo-file topo.txt", 2, "exclude each other"),
+    (f"bound {ASKED} --ranks 3", 2, "there is no rank 3"),
+    (f"bound {ASKED} --ranks 2-1", 2, "such as 0,1,5 or 0-3"),
+    (f"bound {ASKED} --without 0", 2, "such as 0-3"),
+    (f"bound {ASKED} --degrade 0-1", 2, "such as 0-3:1/2"),
+    # collectives
+    ("bound --topo ring:3", 2, "add --coll NAME"),
+    ("bound --topo ring:3 --coll allgatherr", 2, "did you mean allgather"),
+    ("bound --topo ring:3 --coll alltoallv", 2, "--counts"),
+    ("bound --topo ring:3 --coll broadcast --root 9", 2, "root 9 is not a rank of 0..2"),
+    ("bound --topo ring:3 --coll allgather --root 0", 2, "remove --root"),
+    # numbers
+    (f"pareto {ASKED} --jobs 0", 2, "whole number >= 1"),
+    (f"pareto {ASKED} --jobs auto", 2, "whole number >= 1"),
+    (f"pareto {ASKED} --time-limit 0", 2, "leave it out for no limit"),
+    (f"pareto {ASKED} --time-limit 5x", 2, "such as 30s, 5m or 1h30m"),
+    ("run s.json --size -1", 2, "such as 512, 64KB, 1MB"),
+    ("run s.json --size 1e6", 2, "such as 512, 64KB, 1MB"),
+    ("run s.json --size 99999999999GB", 1, "choose a smaller size"),
+    ("bench f.json --sizes 1GB:1KB", 2, "begins above its end"),
+    ("bench f.json --sizes 1KB-1MB", 2, "1KiB:1GiB:x4 or 1KB,6MB"),
+    ("bench f.json --sizes 0", 2, "less than one byte"),
+    ("bench f.json --sizes 1KB:1MB:x1", 2, "such as x4"),
+    ("allocations --topo dgx1 --gpus 99", 2, "2 to 8"),
+    ("run f.json --point 9", 2, "points 1 to 2"),
+    ("show f.json", 2, "--point K or --step S"),
+    # names of executors and the like
+    ("run s.json --protocol ll256", 2, "'ll256' is not one of"),
+    ("run s.json --dtype int3", 2, "unknown element type 'int3'"),
+    ("run s.json --op add", 2, "there are sum, prod, min, max, avg"),
+    ("run s.json --executor gpu", 2, "`synth list executors`"),
+    ("export s.json --to xml", 2, "did you mean msccl-xml?"),
+    ("lint s.json --runtime nccl", 2, "msccl-executor"),
+    (f"pareto {ASKED} --solver z33", 2, "did you mean z3?"),
+    (f"pareto {ASKED} --plot a.xyz", 2, ".svg, .png, .pdf"),
+    ("topo draw dgx1 -o a.png", 2, "a.svg"),
+    # files of another kind
+    ("verify cut.xml", 1, "`synth lint` checks MSCCL-IR"),
+    ("verify topo.txt", 1, "not JSON"),
+    ("verify list.json", 1, "found a list"),
+    ("show page.html", 1, "is an HTML page"),
+    ("run empty.json", 1, "is empty"),
+    ("run list.json", 1, "is no schedule"),
+    ("run cut.xml", 1, "cut.xml:1"),
+    ("run cut.json", 1, "cut.json:1: not JSON"),
+    ("run dir", 1, "Is a directory"),
+    ("run nothere.json", 1, "No such file"),
+    ("lint dir", 2, "no .json and no .xml"),
+    ("catalog ls --db notes.txt", 1, "is no catalog"),
+    ("tune --from f.json --measured f.json", 1, "`synth bench -o` writes such files"),
+    ("build", 2, "nvidia-smi topo -m > topo.txt"),
+    # outputs that cannot be written
+    (f"bound {ASKED} -o dir", 1, "it is a folder; name a file in it"),
+    (f"bound {ASKED} -o no/such/a.json", 1, "No such file or directory"),
+    ("export s.json -o dir", 1, "it is a folder"),
+    ("export s.json --all -o notes.txt", 1, "it is a file"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), MISTAKES)
+def test_a_mistake_gets_one_line_that_helps(words, code, says, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", "")  # no nvidia-smi
+    found = CliRunner().invoke(root, words.split())
+    assert found.exit_code == code, found.output
+    assert found.stdout == ""
+    (line,) = found.stderr.splitlines()
+    assert says in line and line.startswith("synth: error: ") and len(line) < 300, line
+
+
+@pytest.mark.parametrize("name", ["topo", "crlf", "utf16", "bom", "prompt", "colour", "spaces"])
+def test_a_dump_is_read_as_it_was_copied(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    found = CliRunner().invoke(root, ["topo", "show", f"{name}.txt"])
+    assert found.exit_code == 0 and found.stdout.startswith(f"{name}: 4 ranks, 12 links"), found.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bound --topo RING:3 --coll All-Gather",
+        "bound --topo dgx-1 --coll allgather",
+        "run s.json --protocol ll --size 3kb",
+        "run s.json --dtype fp16 --size 3k",
+        "run s.json --size 0",
+        "help",
+        "help pareto",
+        "topo help show",
+        "version",
+        "-V",
+    ],
+)
+def test_what_is_meant_is_done(words, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    found = CliRunner().invoke(root, words.split())
+    assert (found.exit_code, found.stderr) == (0, "") and found.stdout
+
+
+def test_sizes_and_times_may_have_a_blank_in_quotes(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert CliRunner().invoke(root, ["run", "s.json", "--size", "3 KB"]).exit_code == 0
+    assert CliRunner().invoke(root, ["bound", *ASKED.split(), "--time-limit", "5 m"]).exit_code == 0
+
+
+LONG = "x" * 2000
+RANKS = ",".join(map(str, range(600)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bound", "--topo", LONG, "--coll", "allgather"],
+        ["bound", "--topo", "ring:3", "--coll", LONG],
+        ["bound", "--topo", "ring:3", "--coll", "broadcast", "--root", RANKS],
+        ["bound", "--topo", "ring:3", "--coll", "allgatherv", "--counts", RANKS],
+        ["bound", "--topo", "ring:512", "--coll", "allgatherv", "--engine", "exact"],
+        ["bound", "--topo", "ring:3", "--coll", "allgather", "--degrade", LONG],
+        ["export", "s.json", "--rank-map", RANKS],
+        ["allocations", "--topo", "dgx1", "--gpus", RANKS],
+        ["run", "s.json", "--size", LONG],
+        ["verify", LONG],
+        [LONG],
+    ],
+)
+def test_no_refusal_is_long(words, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    found = CliRunner().invoke(root, words)
+    (line,) = found.stderr.splitlines()
+    assert found.exit_code in (1, 2) and len(line) < 330 and "internal" not in line, line
+
+
+def test_ctrl_c_midway_is_one_line_and_130():
+    code = (
+        "import os, signal, synth.api\nfrom synth.cli import main\n"
+        f"synth.api.bound = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
+    )
+    words = [sys.executable, "-c", code, "bound", *ASKED.split()]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "synth: interrupted")
