@@ -159,18 +159,18 @@ def test_a_flag_overrules_the_rival_option_of_the_environment(asked):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("code", "text", "says"),
     [
-        ("seed = ", "synth.toml"),
-        ("sede = 1", "unknown option 'sede'; did you mean seed"),
-        ("[pareto]\nchunks = 2", "synth.toml:pareto: pareto has no option 'chunks'"),
-        ("[paretto]\nseed = 2", "synth.toml:paretto: unknown command 'paretto'; did you mean pareto?"),
-        ("[topo.shw]\nranks = [1]", "synth.toml:topo.shw: unknown command 'shw'; did you mean show?"),
+        (1, "seed = ", "synth.toml"),
+        (2, "sede = 1", "unknown option 'sede'; did you mean seed"),
+        (2, "[pareto]\nchunks = 2", "synth.toml:pareto: pareto has no option 'chunks'"),
+        (2, "[paretto]\nseed = 2", "synth.toml:paretto: unknown command 'paretto'; did you mean pareto?"),
+        (2, "[topo.shw]\nranks = [1]", "synth.toml:topo.shw: unknown command 'shw'; did you mean show?"),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_place(asked, text, says):
+def test_a_wrong_file_is_refused_with_its_place(asked, code, text, says):
     asked.toml(text)
-    line = asked(code=1)
+    line = asked(code=code)
     assert line.startswith("synth: error: synth.toml")
     assert says in line
     assert line.count("\n") == 1

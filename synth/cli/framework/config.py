@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from synth.cli.framework.suggestions import suggest
-from synth.errors import FormatError
+from synth.errors import FormatError, UsageError
 
 
 def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     """Return the settings in `path` as click's default map; {} where there is no such file.
 
     Top-level keys apply to every command that has the option, those of a table (``[pareto]``, ``[topo.draw]``) to that
-    command. Raises FormatError for a file that is no TOML or a key that no command has.
+    command. Raises FormatError for a file that is no TOML, UsageError for a key that no command has.
     """
     if not path.is_file():
         return {}
@@ -30,7 +30,7 @@ def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     strays = [key for key in shared if _name(key) not in used]
     if strays:
         known = sorted(name.replace("_", "-") for name in used)
-        raise FormatError(suggest("option", strays[0], known, "no command has it"), str(path), strays[0])
+        raise UsageError(f"{path}:{strays[0]}: {suggest('option', strays[0], known, 'no command has it')}")
     return filled
 
 
@@ -55,11 +55,8 @@ def _fill(
         options = {p.name for p in known if p.name}
         for key in table:
             if _name(key) not in options:
-                raise FormatError(
-                    f"{name} has no option {key!r}; `synth {where.replace('.', ' ')} -h` shows those it has",
-                    file,
-                    where,
-                )
+                hint = f"`synth {where.replace('.', ' ')} -h` shows those it has"
+                raise UsageError(f"{file}:{where}: {name} has no option {key!r}; {hint}")
         used |= options
         multiple = {p.name for p in known if p.multiple}
         filled[name] = {}
@@ -69,9 +66,8 @@ def _fill(
                 filled[name][option] = [value] if option in multiple and isinstance(value, str) else value
     strays = [key for key in own if key not in filled]
     if strays:
-        raise FormatError(
-            suggest("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0]
-        )
+        fault = suggest("command", strays[0], list(filled), f"there are {', '.join(filled)}")
+        raise UsageError(f"{file}:{place}{strays[0]}: {fault}")
     return filled, used
 
 
