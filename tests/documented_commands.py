@@ -1,0 +1,161 @@
+"""The commands of README.md and docs/: read from the pages, run in order, their output compared or written anew.
+
+    python -m tests.documented_commands PAGE ...   writes the output of each ``$ `` command into the page
+
+A command is a line of a fenced block that begins with ``synth ``; behind ``$ `` it is followed by its output. All of a
+page run in one folder, so a later command reads a file of an earlier one. HTML comments say more:
+
+``<!-- before: COMMAND -->``        a command that a reader has run already, not shown here
+``<!-- file: NAME = PATH -->``      a file that the reader has, copied from the repository
+``<!-- not run: REASON -->``        the next block is not run
+``<!-- exits: CODE -->``            exit code of the commands in the next block
+
+A line ``...`` stands for lines that the page leaves out. Numbers with a unit of time are masked: another machine takes
+another time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 30
+MARK = re.compile(r"<!-- (before|file|not run|exits): (.*?) -->")
+FENCE = re.compile(r"^ *```(\w*)$")
+TIMES = re.compile(r"\d[\d.]* (?:s|ms|min|hours?)\b")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page.
+
+    `line`: its number in the page, from 1. `text`: as the shell reads it. `shown`: its output in the page, or None.
+    `code`: exit code. `copies`: (name, path) of a file that is there before, for which `text` is empty.
+    """
+
+    line: int
+    text: str
+    shown: list[str] | None = None
+    code: int = 0
+    copies: tuple[str, str] | None = None
+
+
+def pages() -> list[Path]:
+    """Return the pages that have commands."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in found if any(command.text for command in commands(path))]
+
+
+def commands(path: Path) -> Iterator[Command]:
+    """Yield the commands of a page in their order."""
+    inside, skipped, code = False, False, 0
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        mark = MARK.search(line)
+        if FENCE.match(line):
+            inside = not inside
+            if not inside:
+                skipped, code = False, 0
+        elif mark and not inside:
+            kind, value = mark.groups()
+            if kind == "before":
+                yield Command(number, value)
+            elif kind == "file":
+                name, _, source = value.partition(" = ")
+                yield Command(number, "", copies=(name, source))
+            elif kind == "exits":
+                code = int(value)
+            else:
+                skipped = True
+        elif inside and not skipped:
+            bare = line.strip()
+            if bare.startswith("$ synth "):
+                yield Command(number, bare[2:], _output(lines[number:]), code)
+            elif bare.startswith("synth ") and not _is_output(lines, number):
+                yield Command(number, bare, None, code)
+
+
+def _output(lines: list[str]) -> list[str]:
+    """Return the lines up to the next command or the end of the block."""
+    output = []
+    for line in lines:
+        if FENCE.match(line) or line.startswith("$ "):
+            break
+        output.append(line.rstrip())
+    while output and not output[-1]:
+        output.pop()
+    return output
+
+
+def _is_output(lines: list[str], number: int) -> bool:
+    """True for a line below a ``$ `` command of the same block."""
+    for line in reversed(lines[: number - 1]):
+        if FENCE.match(line):
+            return False
+        if line.startswith("$ "):
+            return True
+    return False
+
+
+def run(command: Command, folder: Path, cache: Path) -> list[str]:
+    """Run a command in `folder` and return the lines of its standard output; raises AssertionError."""
+    if command.copies is not None:
+        name, source = command.copies
+        shutil.copy(ROOT / source, folder / name)
+        return []
+    shell = os.environ | {
+        "SYNTH_CACHE": str(cache), "COLUMNS": "120", "NO_COLOR": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }  # fmt: skip
+    done = subprocess.run(
+        command.text, shell=True, cwd=folder, env=shell, capture_output=True, text=True, timeout=20 * SECONDS
+    )
+    said = f"line {command.line}: {command.text}\n{done.stdout}{done.stderr}"
+    assert done.returncode == command.code, f"exit code {done.returncode}, {said}"
+    return [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    """True where `printed` is what the page shows, times masked and ``...`` lines left out."""
+    parts: list[list[str]] = [[]]
+    for line in shown:
+        if line.strip() == "...":
+            parts.append([])
+        else:
+            parts[-1].append(TIMES.sub("TIME", line))
+    text = "\n".join(TIMES.sub("TIME", line) for line in printed)
+    pattern = r"(?:.*\n)*".join(re.escape("\n".join(part) + "\n" if part else "") for part in parts)
+    return re.fullmatch(pattern, text + "\n") is not None
+
+
+def main() -> int:
+    """Write the output of each command that a page shows anew, except where it leaves out lines."""
+    import tempfile
+
+    for name in sys.argv[1:]:
+        path = Path(name)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "page").mkdir()
+            found: dict[int, tuple[int, list[str]]] = {}
+            for command in commands(path):
+                printed = run(command, Path(folder) / "page", Path(folder))
+                if command.shown is not None and "..." not in [line.strip() for line in command.shown]:
+                    found[command.line] = (len(command.shown), printed)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for line in sorted(found, reverse=True):
+            count, printed = found[line]
+            lines[line : line + count] = printed
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"{name}: {len(found)} outputs written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
