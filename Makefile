@@ -8,6 +8,7 @@
 # make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
 #              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
 # make pictures  the pictures in docs/img, those of the report where Chromium is installed
+# make docs    the documentation site: build/docs/index.html
 # make catalog the published catalog of examples/fleet.yaml: catalog.db (DB=...), and its tables in docs/catalog-results.md
 #
 # Needs make and Python >= 3.11 with venv. Everything else goes into .venv.
@@ -27,7 +28,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 ROUNDS ?= 1
 CASES ?= 200
 
-.PHONY: demo test fuzz check bench pictures catalog test-gpu bench-gpu clean
+.PHONY: demo test fuzz check bench docs pictures catalog test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
 # Some hundred programs and helper processes are started by the tests: each module is compiled once, not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,6 +64,11 @@ bench: $(VENV)/.installed
 pictures: $(VENV)/.installed
 	$(BIN)/python -m bench.pictures $(ARGS)
 
+# A page that links to nothing, or a docstring that cannot be read, is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo "build/docs/index.html"
+
 # Intervals that are still open (exit code 4) are a result; failures are not.
 catalog: $(VENV)/.installed
 	$(BIN)/synth catalog build examples/fleet.yaml --db $(DB) --jobs $(JOBS) || test $$? -eq 4
@@ -88,6 +94,6 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) install -e .
 	@touch $@
 
-$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-mpi $(VENV)/.installed-test-cuda $(VENV)/.installed-cuda12 $(VENV)/.installed-cuda13: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-docs $(VENV)/.installed-mpi $(VENV)/.installed-test-cuda $(VENV)/.installed-cuda12 $(VENV)/.installed-cuda13: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) install -e '.[$*]'
 	@touch $@

@@ -2,16 +2,17 @@
 
     python -m tests.documented_commands PAGE ...   writes the output of each ``$ `` command into the page
 
-A command is a line of a fenced block that begins with ``synth ``; behind ``$ `` it is followed by its output. All of a
-page run in one folder, so a later command reads a file of an earlier one. HTML comments say more:
+A command is a line of a code block that begins with ``synth ``; behind ``$ `` it (or ``cat``) is followed by its
+output. All of a page run in one folder, so a later command reads a file of an earlier one. HTML comments say more:
 
 ``<!-- before: COMMAND -->``        a command that a reader has run already, not shown here
 ``<!-- file: NAME = PATH -->``      a file that the reader has, copied from the repository
 ``<!-- not run: REASON -->``        the next block is not run
+``<!-- page not run: REASON -->``   nor is anything below
 ``<!-- exits: CODE -->``            exit code of the commands in the next block
 
-A line ``...`` stands for lines that the page leaves out. Numbers with a unit of time are masked: another machine takes
-another time.
+A command whose comment says that it takes minutes is not run. A line ``...`` stands for lines that the page leaves
+out. Numbers with a unit of time are masked: another machine takes another time.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SECONDS = 30
-MARK = re.compile(r"<!-- (before|file|not run|exits): (.*?) -->")
-FENCE = re.compile(r"^ *```(\w*)$")
+MARK = re.compile(r"<!-- (before|file|not run|page not run|exits): (.*?) -->")
+BLOCK_END = re.compile(r"^ *```(\w*)$")
 TIMES = re.compile(r"\d[\d.]* (?:s|ms|min|hours?)\b")
 
 
@@ -59,7 +60,7 @@ def commands(path: Path) -> Iterator[Command]:
     lines = path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
         mark = MARK.search(line)
-        if FENCE.match(line):
+        if BLOCK_END.match(line):
             inside = not inside
             if not inside:
                 skipped, code = False, 0
@@ -72,11 +73,15 @@ def commands(path: Path) -> Iterator[Command]:
                 yield Command(number, "", copies=(name, source))
             elif kind == "exits":
                 code = int(value)
+            elif kind == "page not run":
+                return
             else:
                 skipped = True
         elif inside and not skipped:
             bare = line.strip()
-            if bare.startswith("$ synth "):
+            if "minutes" in bare.partition("  #")[2]:
+                continue
+            if bare.startswith(("$ synth ", "$ cat ")):
                 yield Command(number, bare[2:], _output(lines[number:]), code)
             elif bare.startswith("synth ") and not _is_output(lines, number):
                 yield Command(number, bare, None, code)
@@ -86,7 +91,7 @@ def _output(lines: list[str]) -> list[str]:
     """Return the lines up to the next command or the end of the block."""
     output = []
     for line in lines:
-        if FENCE.match(line) or line.startswith("$ "):
+        if BLOCK_END.match(line) or line.startswith("$ "):
             break
         output.append(line.rstrip())
     while output and not output[-1]:
@@ -97,7 +102,7 @@ def _output(lines: list[str]) -> list[str]:
 def _is_output(lines: list[str], number: int) -> bool:
     """True for a line below a ``$ `` command of the same block."""
     for line in reversed(lines[: number - 1]):
-        if FENCE.match(line):
+        if BLOCK_END.match(line):
             return False
         if line.startswith("$ "):
             return True
@@ -108,6 +113,7 @@ def run(command: Command, folder: Path, cache: Path) -> list[str]:
     """Run a command in `folder` and return the lines of its standard output; raises AssertionError."""
     if command.copies is not None:
         name, source = command.copies
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / source, folder / name)
         return []
     shell = os.environ | {

@@ -14,7 +14,7 @@ from bench import readme
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "api.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "api.md", ROOT / "docs" / "tutorial" / "notebook.md"]
 
 
 def _printed(cell: dict) -> str:
@@ -79,7 +79,7 @@ def test_snippet_runs_and_prints_what_it_says(code, tmp_path):
 
 
 def test_links_of_the_documents_lead_somewhere():
-    for path in [*DOCUMENTS, *(ROOT / "docs").glob("*.md")]:
+    for path in [*DOCUMENTS, *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
             if not target.startswith(("http://", "https://")):
                 assert (path.parent / target).exists(), f"{path.name} links to {target}"

@@ -1,0 +1,62 @@
+"""The documentation site builds without a warning, and no link of its pages leads nowhere."""
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+class _Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.names = [], {""}
+
+    def handle_starttag(self, tag, attributes):
+        for key, value in attributes:
+            if key in ("href", "src") and value:
+                self.links.append(value)
+            if key in ("id", "name") and value:
+                self.names.add(value)
+
+
+def _read(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+@pytest.mark.slow
+def test_site_builds_and_its_links_lead_somewhere(tmp_path):
+    pytest.importorskip("sphinx", reason="Sphinx is not installed; run: pip install 'ccl-synth[docs]'")
+    options = ["--quiet", "--fail-on-warning", "--keep-going", "-d", str(tmp_path / "doctrees"), "-c", "docs"]
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, ".", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    pages = {path.resolve(): _read(path) for path in (tmp_path / "site").rglob("*.html")}
+    assert (tmp_path / "site" / "index.html").resolve() in pages
+    assert "synth.frontier" in pages[(tmp_path / "site/docs/python.html").resolve()].names
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.exists(), f"{path.name} links to {link}"
+            if target in pages and parts.fragment:
+                assert unquote(parts.fragment) in pages[target].names, f"{path.name} links to {link}"
+
+
+def test_every_page_is_in_the_contents():
+    contents = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    guides = (ROOT / "docs" / "howto" / "index.md").read_text(encoding="utf-8")
+    for path in (ROOT / "docs").rglob("*.md"):
+        name = path.relative_to(ROOT / "docs").with_suffix("").as_posix()
+        if name != "index" and path.parent.name != "img":
+            assert f"\n{name}\n" in contents or f"\n{path.stem}\n" in guides, name
