@@ -136,13 +136,13 @@ def test_two_boxes_come_within_five_per_cent_of_the_bound() -> None:
 
 
 def test_the_second_frontier_of_boxes_is_verified() -> None:
-    frontier = second(boxes((2, 2)), "allreduce", max_steps=8, max_chunks=40)
+    frontier = second(boxes((3, 2)), "allreduce", max_steps=8, max_chunks=40)
     assert frontier is not None and frontier.points and not frontier.open
     assert all(point.steps <= 8 and point.chunks <= 40 for point in frontier.points)
     assert any(point.schedule.uses_multicast for point in frontier.points)
     assert frontier.points[-1].construction.startswith("boxes: ")
     api.verify(frontier.to_json())
-    assert second(boxes((2, 2)), "allgather") is None
+    assert second(boxes((8, 8)), "allgather") is None
 
 
 def test_a_deadline_leaves_the_rest_open() -> None:
@@ -172,7 +172,7 @@ def test_after_the_deadline_points_without_multicast_are_kept(monkeypatch) -> No
     plain = api.frontier("switch:4", "allreduce", max_steps=3)
     assert isinstance(plain, Frontier) and len(plain.points) > 1
     frontier = multicast_frontier(machine, collective("allreduce", 4), plain, Options(time_limit=0))
-    assert frontier is not None and not frontier.open
+    assert frontier is not None and [interval.steps for interval in frontier.open] == [1]  # mixtures are not searched
     assert [(p.steps, p.rounds_per_chunk) for p in frontier.points] == [
         (p.steps, p.rounds_per_chunk) for p in plain.points
     ]

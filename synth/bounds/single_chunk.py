@@ -5,7 +5,7 @@ A schedule with many chunks is a mixture of single-chunk schedules. The least ro
 linear program, and its dual values price bandwidth. CaDiCaL searches for a single-chunk schedule that costs less than
 all known ones. If there is none, the prices bound R/C for every number of chunks, and CaDiCaL's proof is the
 certificate (`synth.checker.certificates.single_chunk`). Unlike flows, this sees that one address holds one sum at a
-time.
+time, and what one multicast or fetched sum of a switch does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
 
 from synth import bounds
 from synth.checker.certificates import cuts, single_chunk
@@ -20,13 +22,14 @@ from synth.checker.certificates.instance import MOST_WORK, Instance
 from synth.errors import SynthError, VerificationError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
-from synth.model.schedule import problem_fingerprint
+from synth.model.schedule import Send, SwitchSend, problem_fingerprint
 from synth.model.topology import Network
 from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
 from synth.solvers.column_generation import generate_columns
 from synth.solvers.linear_program import LinearProgram
+from synth.solvers.processes.deadline import check_deadline
 from synth.solvers.rationalise import near_integers
 
 
@@ -41,6 +44,8 @@ class SingleChunkSettings:
         conflicts: Conflict limit of one query.
         denominator: Largest denominator of a simple price.
         fine: Largest scale of prices, and that of prices that are not simple; they are rounded down.
+        switch_denominator, switch_fine: The same for prices of switches that multicast, where the coarser ones find no
+            column. Ports of different widths have prices of large denominators.
         close: Tolerance for float comparisons.
     """
 
@@ -49,12 +54,20 @@ class SingleChunkSettings:
     conflicts: int = 4_000
     denominator: int = 24
     fine: int = 60
+    switch_denominator: int = 400
+    switch_fine: int = 2_000
     close: float = 1e-6
 
 
 SETTINGS = SingleChunkSettings()
 
-Loads = tuple[tuple[int, ...], ...]  # number of sends of one chunk, by route and step
+
+class Column(NamedTuple):
+    """A schedule of one chunk of `unit`: its sends by step, chunk number 0, and their `loads` by resource and step."""
+
+    unit: int
+    steps: tuple[tuple[Send | SwitchSend, ...], ...]
+    loads: tuple[tuple[int, ...], ...]
 
 
 def bound(network: Network, collective: Collective, steps: int, above: Fraction) -> LowerBound | None:
@@ -65,24 +78,7 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
     """
     if not _small(network, collective, steps):
         return None
-    try:
-        found = _Generation(network, collective, steps).run(above)
-    except (_Spent, VerificationError):  # the second: more clauses than a checker takes
-        return None
-    if found is None:
-        return None
-    certificate = {
-        "kind": "one-chunk",
-        "problem": problem_fingerprint(network, collective),
-        "steps": steps,
-        "generators": [],
-        **found,
-    }
-    try:
-        value = cuts.check(certificate, network.document, collective.document, steps=steps)
-    except VerificationError:  # the proof is too long
-        return None
-    return LowerBound(value, certificate) if value > above else None
+    return MixtureGeneration(network, collective, steps, SETTINGS.columns, SETTINGS.conflicts).run(above)
 
 
 def too_few_steps(network: Network, collective: Collective, steps: int) -> LowerBound | None:
@@ -134,58 +130,93 @@ class _Spent(Exception):
     """A query reached its conflict limit."""
 
 
-class _Generation:
-    """Restricted master over the known single-chunk schedules (as loads)."""
+class MixtureGeneration:
+    """Column generation for schedules of `steps` steps: restricted master over the known single-chunk schedules.
 
-    def __init__(self, network: Network, collective: Collective, steps: int) -> None:
+    The chunks of each unit are summed, or copied from one rank. At most `most_columns` columns are generated, and a
+    query is limited to so many `conflicts`.
+
+    Attributes:
+        columns: the known single-chunk schedules.
+        shares: for each column the share of the chunks of its unit in the best mixture.
+        value: the least R/C of a mixture of the columns; infinite where a unit has none.
+        prices: for each resource the price of a send in each step, in units of 1 / `scale`.
+        least: for each unit the price of its cheapest column.
+        precisions: (largest denominator of a simple price, largest scale) in the order in which they are tried.
+    """
+
+    def __init__(self, network: Network, collective: Collective, steps: int, most_columns: int, conflicts: int) -> None:
         self.network, self.collective, self.steps = network, collective, steps
+        self.most_columns, self.conflicts = most_columns, conflicts
+        self.precisions = [(SETTINGS.denominator, SETTINGS.fine)]
+        if network.multicast:
+            self.precisions.append((SETTINGS.switch_denominator, SETTINGS.switch_fine))
         self.problem = Instance(network.document, collective.document, False)
-        self.names = single_chunk.Variables(self.problem, 0, steps)
+        self.names = {}
+        for unit, ranks in enumerate(self.problem.post):
+            if not self.problem.pre[unit].issuperset(ranks) or collective.combining:
+                self.names[unit] = single_chunk.Variables(self.problem, unit, steps)
         self.resources = [((i,), r.units) for i, r in enumerate(network.routes)]
         self.resources += [(c.routes, c.units) for c in network.caps]
-        self.columns: list[Loads] = []
-        self.value, self.least, self.scale = float("inf"), 1, 1
+        self.columns: list[Column] = []
+        self.shares: list[float] = []
+        self._duals: list[float] = []
+        self.value, self.scale = float("inf"), 1
+        self.least = dict.fromkeys(self.names, 1)
         self.prices = [[0] * steps for _ in self.resources]
 
-    def run(self, above: Fraction) -> dict | None:
-        """Return prices and the proof, as fields of the certificate; None if that takes too many columns or a mixture
-        attains `above`."""
-        generation = generate_columns(
-            self._solve, lambda: self.value <= above + SETTINGS.close, [self._add_cheaper], SETTINGS.columns + 1
-        )
-        proved = generation.ending == "no column" and self.columns and self.least > above * self.scale
-        return self._proved() if proved else None
+    def run(self, above: Fraction) -> LowerBound | None:
+        """Return a bound greater than `above`; None if that takes too many columns or conflicts, if a mixture attains
+        `above`, or if the proof is too long."""
+        try:
+            generation = generate_columns(
+                self._solve,
+                lambda: self.value <= above + SETTINGS.close,
+                [partial(self._add_cheaper, precision) for precision in self.precisions],
+                self.most_columns + 1,
+            )
+            if generation.ending != "no column" or self.value == float("inf"):
+                return None
+            return self._proved() if sum(self.least.values()) > above * self.scale else None
+        except (_Spent, VerificationError):  # the second: more clauses than a checker takes
+            return None
 
     def _solve(self) -> bool:
-        """Solve the master: sets `value`, the least R/C of a mixture of the known schedules, `prices` of each resource
-        in each step in units of 1 / `scale`, and `least`, the price of the cheapest known schedule."""
-        if not self.columns:
+        """Solve the master: sets `value`, `shares` and the dual prices of each resource in each step."""
+        check_deadline()
+        if {column.unit for column in self.columns} != self.names.keys():
             return True
         size = len(self.columns)
         program = LinearProgram([0.0] * size + [1.0] * self.steps)
         rows: list[tuple[float | None, dict[int, float], float | None]] = []
-        for routes, units in self.resources:
+        for k, (_, units) in enumerate(self.resources):
             for t in range(self.steps):
-                row: dict[int, float] = {}
-                for c, loads in enumerate(self.columns):
-                    load = sum(loads[r][t] for r in routes)
-                    if load:
-                        row[c] = -float(load)
+                row = {c: -float(column.loads[k][t]) for c, column in enumerate(self.columns) if column.loads[k][t]}
                 rows.append((0.0, row | {size + t: float(units)}, None))
-        program.add_rows([*rows, (1.0, dict.fromkeys(range(size), 1.0), None)])
+        for unit in self.names:
+            rows.append((1.0, {c: 1.0 for c, column in enumerate(self.columns) if column.unit == unit}, None))
+        program.add_rows(rows)
         solved = program.solve()
         if solved is None:
             return False
-        self.value, _, duals = solved
-        self.scale, self.prices = self._whole(duals[:-1])
-        self.least = min(self._cost(known) for known in self.columns)
+        self.value, x, duals = solved
+        self.shares, self._duals = x[:size], [max(y, 0.0) for y in duals[: -len(self.names)]]
         return True
 
-    def _whole(self, dual: Sequence[float]) -> tuple[int, list[list[int]]]:
-        """Return a scale and the dual prices as integers, of total value at most the scale in each step."""
-        dual = [max(y, 0.0) for y in dual]
-        scale, whole = near_integers(dual, SETTINGS.denominator, SETTINGS.fine, SETTINGS.close)
-        return scale, [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
+    def _round_prices(self, precision: tuple[int, int]) -> bool:
+        """Set `scale`, `prices` and `least` by the duals, which come to at most the scale in each step.
+
+        `precision`: the largest denominator of a simple price, and the largest scale. Returns False where the prices
+        are those of before.
+        """
+        if not self.shares:
+            return True
+        before = self.scale, self.prices
+        self.scale, whole = near_integers(self._duals, *precision, SETTINGS.close)
+        self.prices = [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
+        for unit in self.names:
+            self.least[unit] = min(self._cost(column) for column in self.columns if column.unit == unit)
+        return before != (self.scale, self.prices)
 
     def _paid(self) -> list[list[int]]:
         """Return the price of a send over each route, in each step."""
@@ -195,51 +226,119 @@ class _Generation:
                 paid[r] = [a + b for a, b in zip(paid[r], row, strict=True)]
         return paid
 
-    def _cost(self, loads: Loads) -> int:
+    def _cost(self, column: Column) -> int:
         cost = 0
-        for row, sends in zip(self._paid(), loads, strict=True):
-            cost += sum(a * b for a, b in zip(row, sends, strict=True))
+        for row, loads in zip(self.prices, column.loads, strict=True):
+            cost += sum(a * b for a, b in zip(row, loads, strict=True))
         return cost
 
-    def _add_cheaper(self) -> bool:
-        """Add a single-chunk schedule that costs less than `least`; return False if there is none. Raises `_Spent`."""
-        model = Model()
-        model.clauses = self._clauses()
-        model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
-        answer = Cadical(0, SETTINGS.conflicts).solve(model)
-        if answer.status not in ("sat", "unsat"):
-            raise _Spent
-        if answer.status == "sat":
-            self.columns.append(self._loads(answer.values))
-        return answer.status == "sat"
+    def _add_cheaper(self, precision: tuple[int, int]) -> bool:
+        """Add for each unit a single-chunk schedule that costs less than all known ones at prices of this `precision`;
+        return False if there is none. Raises `_Spent`."""
+        added = False
+        if not self._round_prices(precision) and precision != self.precisions[0]:
+            return False
+        for unit in self.names:
+            check_deadline()
+            if self.shares and self.least[unit] == 0:
+                continue
+            model = Model()
+            model.clauses = self._clauses(unit)
+            model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
+            answer = Cadical(0, self.conflicts).solve(model)
+            if answer.status not in ("sat", "unsat"):
+                raise _Spent
+            if answer.status == "sat":
+                self.columns.append(self._column(unit, answer.values))
+                added = True
+        return added
 
-    def _clauses(self) -> list[list[int]]:
+    def _clauses(self, unit: int) -> list[list[int]]:
         self.problem.work = MOST_WORK  # the checker's limit holds for each query by itself
-        return single_chunk.clauses(self.problem, 0, self.steps, self._paid(), self.least)
+        limits = self.prices[len(self.network.routes) :]
+        return single_chunk.clauses(self.problem, unit, self.steps, self._paid(), self.least[unit], limits)
 
-    def _loads(self, true: Sequence[bool]) -> Loads:
-        """Return the loads of a model, without dead sends."""
-        loads = [[0] * self.steps for _ in self.network.routes]
-        needed = [n in self.collective.post[0] for n in range(self.network.ranks)]
+    def _column(self, unit: int, true: Sequence[bool]) -> Column:
+        """Return the column of a model, without dead sends."""
+        names, steps = self.names[unit], []
+        needed = {n for n in range(self.network.ranks) if n in self.collective.post[unit]}
         for t in reversed(range(self.steps)):
-            before = [needs and true[self.names.keep[t][n]] for n, needs in enumerate(needed)]
-            for r, (route, (total, raw)) in enumerate(zip(self.network.routes, self.names.sent[t], strict=True)):
-                if needed[route.dst]:
-                    loads[r][t] = true[total] + true[raw]
-                    before[route.src] |= true[total]
-            needed = before
-        return tuple(map(tuple, loads))
+            kept = {n for n in needed if true[names.keep[t][n]]}
+            sends, read = self._sends(names, t, true, needed)
+            steps.append(sends)
+            needed = kept | read
+        steps.reverse()
+        loads = [[0] * self.steps for _ in self.resources]
+        first_cap = len(self.network.routes)
+        switches = {switch.switch: switch for switch in self.network.multicast}
+        for t, sends in enumerate(steps):
+            for send in sends:
+                if isinstance(send, SwitchSend):
+                    fetches = send.kind == "fetch-reduce"
+                    counted = switches[send.switch].caps(send.rank, send.group, fetches=fetches)
+                elif send.local:
+                    continue
+                else:
+                    route = self.network.route_index[send.src, send.dst, send.via]
+                    loads[route][t] += 1
+                    counted = list(self.network.caps_of[route])
+                for k in counted:
+                    loads[first_cap + k][t] += 1
+        return Column(unit, tuple(map(tuple, steps)), tuple(map(tuple, loads)))
 
-    def _proved(self) -> dict | None:
+    def _sends(
+        self, names: single_chunk.Variables, t: int, true: Sequence[bool], needed: set[int]
+    ) -> tuple[list[Send | SwitchSend], set[int]]:
+        """Return the sends of step `t` into ranks that are `needed` after it, and the ranks that these sends read."""
+        switched: list[SwitchSend] = []
+        read: set[int] = set()
+        replaced = {n for n in needed if not true[names.keep[t][n]]}
+        for row in names.switched[t]:
+            members = {member for member, x in row.members.items() if true[x]}
+            fetches = row.kind == "fetch-reduce"
+            members = members & needed if not fetches else members
+            if not true[row.used] or not members or (fetches and row.rank not in needed):
+                continue
+            group = tuple(sorted({row.rank, *members}))
+            switched.append(SwitchSend(0, row.rank, group, row.kind, self.network.multicast[row.switch].switch))
+            read |= members if fetches else {row.rank}
+            if row.kind == "multicast":
+                replaced -= members
+        sends: list[Send] = []
+        for route, (total, raw) in zip(self.network.routes, names.sent[t], strict=True):
+            for x, suffix in ((total, ""), (raw, "-input")):
+                if route.dst in needed and true[x]:
+                    kind = "copy" if route.dst in replaced else "reduce"
+                    replaced.discard(route.dst)
+                    kind = kind + suffix if self.problem.combining else "copy"
+                    sends.append(Send(0, route.src, route.dst, kind, route.via))
+                    read |= {route.src} if not kind.endswith("-input") else set()
+        for n in sorted(needed) if self.problem.combining else ():
+            if true[names.own[t][n]]:
+                sends.append(Send(0, n, n, "copy-input" if n in replaced else "reduce-input"))
+        return [*sends, *switched], read
+
+    def _proved(self) -> LowerBound | None:
+        """Return the bound of the prices, with the refutation of cheaper schedules of each unit; None without one."""
+        chunk = {}
         try:
-            lines = refute(self._clauses())
+            for unit, least in self.least.items():
+                if not least:
+                    continue
+                lines = refute(self._clauses(unit))
+                if lines is None:
+                    return None
+                chunk[str(unit)] = [least, single_chunk.packed(lines)]
         except SynthError:  # a step of the proof came without its reasons
-            return None
-        if lines is None:
             return None
         links: list[list] = []
         for r in self.network.routes:
             links.append(["link", r.src, r.dst, *([list(r.via)] if r.via else [])])
         limits = [["limit", k] for k in range(len(self.network.caps))]
         rows = [[*name, *row] for name, row in zip([*links, *limits], self.prices, strict=True) if any(row)]
-        return {"scale": self.scale, "prices": rows, "chunk": {"0": [self.least, single_chunk.packed(lines)]}}
+        certificate = {
+            "kind": "one-chunk", "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
+            "generators": [], "scale": self.scale, "prices": rows, "chunk": chunk,
+        }  # fmt: skip
+        value = cuts.check(certificate, self.network.document, self.collective.document, steps=self.steps)
+        return LowerBound(value, certificate)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from synth.bounds.distance import steps as least_steps
 from synth.bounds.multicast import bound_at_steps, multicast_bound
+from synth.checker.documents.exact_frontier import unproved_intervals
 from synth.checker.schedule import replay
+from synth.encodings.multicast_mixtures import MixtureSearch
 from synth.encodings.multicast_pipelining import COLLECTIVES as PIPELINED
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError
@@ -28,6 +30,7 @@ from synth.scale.composition.switch_pipelining import SETTINGS as PIPELINING
 from synth.scale.composition.switch_pipelining import SwitchPipelining
 from synth.scale.composition.switch_templates import COLLECTIVES, switch_parts, switch_templates
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.processes.pool import run_in_process
 
 if TYPE_CHECKING:
     F = TypeVar("F", Frontier, ScaleFrontier)
@@ -41,18 +44,35 @@ class MulticastSettings:
     """Numbers of steps, and time.
 
     `steps`: numbers of steps of pipelined schedules through one switch. The last one comes within 3% of the bound for
-    any number. `steps_of_parts`: the same where several parts of the machine have a switch each. `least_seconds`:
+    any number. `steps_of_parts`: the same where several parts of the machine have a switch each. `steps_beyond`: steps
+    above the least number up to which few ranks have mixtures, where no limit is given. `least_seconds`:
     seconds for the second frontier at least, after a time limit that the first one used up. `search_share`: the share
     of its time that may be searched, before schedules are written out and replayed.
     """
 
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
     steps_of_parts: tuple[int, ...] = (*range(3, 9), 10, 12, 16, 24, 32, 48, 64)
+    steps_beyond: int = 4
     least_seconds: float = 2.0
     search_share: float = 0.4
 
 
 SETTINGS = MulticastSettings()
+
+
+@dataclass
+class _Bounds:
+    """Bounds with multicast: `floor` for any number of steps, and what was proved for single ones."""
+
+    network: Network
+    collective: Collective
+    floor: LowerBound
+    proved: dict[int, LowerBound] = field(default_factory=dict)
+
+    def at(self, steps: int) -> LowerBound:
+        """Return the greatest known bound on R/C at `steps` steps."""
+        known = self.proved.get(steps, self.floor)
+        return bound_at_steps(self.network, self.collective, steps, known)
 
 
 @dataclass(frozen=True)
@@ -95,22 +115,28 @@ def with_multicast(found: F, machine: Topology, collective: Collective, options:
 def multicast_frontier(
     machine: Topology, collective: Collective, plain: ParetoFrontier, options: Options
 ) -> Frontier | None:
-    """Return the frontier with switch sends: pipelined schedules, and the points of `plain` that they do not beat.
+    """Return the frontier with switch sends: pipelined schedules, mixtures of single-chunk schedules on few ranks, and
+    the points of `plain` that they do not beat.
 
     One switch of `machine` that multicasts has ports for all ranks, or parts of the machine have one each, and the
-    collective is of `switch_templates.COLLECTIVES`; else the answer is None. Every schedule is replayed, and its bound
-    holds for any number of steps. Limits on steps, chunks and bits of `options` count, and of its time limit what
-    `plain` left. Raises InfeasibleError, and SweepInterrupted with the frontier so far on Ctrl-C.
+    collective is of `switch_templates.COLLECTIVES`, or there are few ranks; else the answer is None. Every schedule is
+    replayed. Limits on steps, chunks and bits of `options` count, and of its time limit what `plain` left. Raises
+    InfeasibleError, and SweepInterrupted with the frontier so far on Ctrl-C.
     """
     start = time.monotonic()
     network = machine.multicast_network()
     whole = whole_switch(network) is not None
-    if not whole and (not network.multicast or collective.name not in COLLECTIVES):
+    search = MixtureSearch(network, collective, options.max_chunks)
+    if not network.multicast:
         return None
     steps = least_steps(network, collective)
     if not steps.value:
         return None
+    composed = not whole and collective.name in COLLECTIVES
+    if not whole and not composed and not search.applies(int(steps.value)):
+        return None
     bound = multicast_bound(network, collective)
+    bounds = _Bounds(network, collective, bound)
     deadline = Deadline()
     if options.time_limit is not None:
         deadline = deadline.within(options.time_limit - plain.seconds).at_least(SETTINGS.least_seconds)
@@ -119,31 +145,41 @@ def multicast_frontier(
     try:
         if whole:
             candidates += _of_one_switch(network, collective, options)
-        else:
+        if composed:
             for count, candidate in _of_parts(machine, network, collective, options, deadline):
                 stopped = count
                 if candidate is not None:
                     candidates.append(candidate)
             stopped = None
+        with time_limited(deadline.share(SETTINGS.search_share)):
+            for count, candidate in _of_few_ranks(search, bounds, int(steps.value), candidates, options):
+                stopped = count
+                if candidate is not None:
+                    candidates.append(candidate)
+        stopped = None
     except TimeUp:
         reason = "time"
     except KeyboardInterrupt:
         reason = "interrupted"
-    points, late = _points(candidates, bound, options, deadline)
+    points, late = _points(candidates, bounds, options, deadline)
     left_open = sorted({*late} if stopped is None else {stopped, *late})
     value = points[-1].rounds_per_chunk if points else None
-    complete = len(points) == 1 and value == bound.value and points[0].steps == steps.value
     undecided: list[Open] = []
     for count in left_open if value != bound.value else []:
         best = min((point.rounds_per_chunk for point in points if point.steps <= count), default=None)
         undecided.append(Open(count, bound.value, best, reason or "time", bound.certificate))
+    listed: list[tuple[int | None, LowerBound]] = [(0, steps), (None, bound)]
+    reached = {point.steps for point in points}
+    listed[1:1] = [(count, proved) for count, proved in sorted(bounds.proved.items()) if count not in reached]
+    complete = not undecided and _complete(points, listed, options.max_steps)
     found = Frontier(
         network,
         collective,
         points,
         tuple(undecided),
         complete=complete,
-        bounds=((0, steps), (None, bound)),
+        max_steps=options.max_steps,
+        bounds=tuple(listed),
         labels=machine.labels,
         seconds=time.monotonic() - start,
     )
@@ -181,6 +217,58 @@ def _of_one_switch(network: Network, collective: Collective, options: Options) -
             yield _Candidate(steps, schedule.rounds_per_chunk, sends, "switch multicast", partial(replace, schedule))
 
 
+def _of_few_ranks(
+    search: MixtureSearch, bounds: _Bounds, least: int, known: Sequence[_Candidate], options: Options
+) -> Iterator[tuple[int, _Candidate | None]]:
+    """Yield for each number of steps that is left undecided by `known` a mixture of single-chunk schedules.
+
+    It adds to `bounds` what is proved. Before the work at a number of steps the number itself is yielded with None.
+    Raises TimeUp at the ambient deadline.
+    """
+    best = None
+    call = run_in_process if options.time_limit is not None else _in_this_process
+    for count in range(least, 1 + (options.max_steps or least + SETTINGS.steps_beyond)):
+        for row in known:
+            if row.steps <= count and (row.same_bits or not options.same_bits):
+                best = row.rounds_per_chunk if best is None else min(best, row.rounds_per_chunk)
+        bound = bounds.at(count)
+        if best == bound.value:
+            bounds.proved[count] = bound
+        elif search.applies(count):
+            yield count, None
+            found, higher = call(search.at_steps, count, bound.value)
+            bounds.proved[count] = higher or bound
+            if found is None or (options.same_bits and not same_bits(found)):
+                pass
+            elif best is None or found.rounds_per_chunk < best:
+                best, construction = found.rounds_per_chunk, "mixture of single-chunk schedules"
+                yield count, _Candidate(count, best, found.sends, construction, partial(_same, found))
+        else:
+            return
+        if best == bounds.floor.value:
+            return
+
+
+def _in_this_process(call: Callable, *arguments: object) -> Any:
+    return call(*arguments)
+
+
+def _same(schedule: Schedule) -> Schedule:
+    return schedule
+
+
+def _complete(points: Sequence[Point], bounds: Sequence[tuple[int | None, LowerBound]], max_steps: int | None) -> bool:
+    """Return True where every point is optimal, and no other one is possible (up to `max_steps`)."""
+    if not points or any(point.status != "optimal" for point in points):
+        return False
+    values = [(steps, bound.value) for steps, bound in bounds]
+    ended = any(steps is None and value == points[-1].rounds_per_chunk for steps, value in values)
+    until = points[-1].steps if ended else max_steps
+    if until is None or (0, points[0].steps) not in values:
+        return False
+    return not unproved_intervals([(point.steps, point.rounds_per_chunk) for point in points], values, until)
+
+
 def _of_parts(
     machine: Topology, network: Network, collective: Collective, options: Options, deadline: Deadline
 ) -> Iterator[tuple[int, _Candidate | None]]:
@@ -209,7 +297,7 @@ def _of_parts(
 
 
 def _points(
-    candidates: Iterable[_Candidate], bound: LowerBound, options: Options, deadline: Deadline
+    candidates: Iterable[_Candidate], bounds: _Bounds, options: Options, deadline: Deadline
 ) -> tuple[tuple[Point[Schedule], ...], list[int]]:
     """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps.
 
@@ -227,7 +315,7 @@ def _points(
         if not wanted:
             break
         i = min(wanted, key=lambda i: rows[i].sends)
-        point = _point(rows[i], bound, options)
+        point = _point(rows[i], bounds, options)
         if point is None:
             del rows[i]
         else:
@@ -245,7 +333,7 @@ def _nondominated(rows: Sequence[_Candidate]) -> list[int]:
     return front
 
 
-def _point(candidate: _Candidate, bound: LowerBound, options: Options) -> Point[Schedule] | None:
+def _point(candidate: _Candidate, bounds: _Bounds, options: Options) -> Point[Schedule] | None:
     """Return the point of the candidate's replayed schedule, or None where it is none, or not of the `options`."""
     schedule = candidate.make()
     if schedule is None:
@@ -257,6 +345,6 @@ def _point(candidate: _Candidate, bound: LowerBound, options: Options) -> Point[
         replay.schedule(schedule)
     if options.same_bits and not alike:
         return None
-    bound = bound_at_steps(schedule.network, schedule.collective, schedule.step_count, bound)
+    bound = bounds.at(schedule.step_count)
     status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
     return Point.of(schedule, bound, status, candidate.construction, alike)

@@ -36,9 +36,16 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
             "links": [[ranks[u], ranks[v], *map(renamed, way)] for u, v, *way in limit["links"]],
             "units": limit["units"],
         }
+    ported = []
+    for switch in topology.get("multicast", []):
+        ports = []
+        for rank, up, down in switch["ports"]:
+            ports.append([ranks[rank], *(list(map(limits.__getitem__, side)) for side in (up, down))])
+        ported.append(switch | {"ports": ports})
     pre = sorted([units[u], ranks[r]] for u, r in collective["pre"])
     post = []
     for u, r, *wants in collective["post"]:
         post.append([units[u], ranks[r], *[sorted(map(ranks.__getitem__, want)) for want in wants]])
     post.sort()
-    return topology | {"links": moved, "limits": shared}, collective | {"pre": pre, "post": post}
+    machine = topology | {"links": moved, "limits": shared} | ({"multicast": ported} if ported else {})
+    return machine, collective | {"pre": pre, "post": post}

@@ -1,4 +1,4 @@
-"""The least price of one chunk of a combining collective, with a proof in steps of LRAT.
+"""The least price of one chunk of a combining collective, or of one copied by switches, with a proof in steps of LRAT.
 
 Chunks of a schedule share bandwidth and nothing else: the sends of each are a schedule for one chunk. So if every
 schedule of S steps for one chunk of a unit pays at least V at the prices given, C chunks pay at least C·V. That none
@@ -14,7 +14,7 @@ import lzma
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, count, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from synth.checker.certificates import lrat
 from synth.checker.certificates.instance import Instance
@@ -26,7 +26,21 @@ if TYPE_CHECKING:
     from synth.checker.certificates.cuts import PricedCuts
 
 # Maximum characters of a packed proof in a certificate, and maximum bytes of its lines.
-MOST_PACKED, MOST_TEXT = 20_000, 1 << 20
+MOST_PACKED, MOST_TEXT = 400_000, 1 << 23
+SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
+
+
+class SwitchSends(NamedTuple):
+    """The sends of one kind through switch `switch` between `rank` and any of the others in one step.
+
+    `used` is true where there is one, `members[other]` where `other` is in its group.
+    """
+
+    switch: int
+    rank: int
+    kind: str
+    used: int
+    members: dict[int, int]
 
 
 class Variables:
@@ -37,6 +51,7 @@ class Variables:
     keep[t][n]           what n holds after step t includes what it held before
     own[t][n]            and its own input, added in this step
     sent[t][link][raw]   the link carries what its tail holds (raw = 0) or what that rank had at the start (raw = 1)
+    switched[t]          the sends of switches that multicast, as `SwitchSends`: of each switch, rank and kind
     """
 
     def __init__(self, problem: Instance, unit: int, steps: int) -> None:
@@ -50,6 +65,25 @@ class Variables:
         self.sent: list[list[tuple[int, int]]] = []
         for _ in range(steps):
             self.sent.append([(next(self.fresh), next(self.fresh)) for _ in problem.links])
+        self.switched = [list(self._switch_sends(problem)) for _ in range(steps)]
+
+    def _switch_sends(self, problem: Instance) -> Iterator[SwitchSends]:
+        """Yield the variables of the switch sends of one step, by switches in the order of their ports.
+
+        Data that do not combine are multicast alone.
+        """
+        kinds = SWITCH_KINDS if problem.combining else SWITCH_KINDS[:1]
+        keys = []
+        for switch in problem.switches:
+            ports = [(rank, sorted(up), sorted(switch.down[rank])) for rank, up in sorted(switch.up.items())]
+            keys.append((switch.through, ports))
+        for k in sorted(range(len(keys)), key=keys.__getitem__):
+            switch = problem.switches[k]
+            for rank in sorted(switch.up):
+                for kind in kinds:
+                    used = next(self.fresh)
+                    others = [other for other in sorted(switch.up) if other != rank]
+                    yield SwitchSends(k, rank, kind, used, dict(zip(others, self.fresh, strict=False)))
 
 
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
@@ -59,7 +93,8 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
 
     What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts
     twice: of the things that would bring one contribution at most one is there, and the contribution is held exactly
-    where one is.
+    where one is. A multicast replaces what its members hold, so that at most one reaches a rank in a step. Several
+    sends of one kind between a rank and others through one switch in one step cost no less than one to all of them.
     """
     names = Variables(problem, unit, steps)
     has, keep, own, sent = names.has, names.keep, names.own, names.sent
@@ -73,17 +108,23 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
             yield [-total, *has[t][u].values()]  # something is sent
             if t == 0 or u not in problem.pre[unit]:
                 yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
+        for row in names.switched[t]:
+            for member, x in row.members.items():
+                source = member if row.kind == "fetch-reduce" else row.rank
+                yield from ([-x, row.used], [-x, *has[t][source].values()])
         for n in range(problem.ranks):
             into = [(u, *sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
+            copies, added = _switched_into(names.switched[t], n)
             if n not in problem.pre[unit]:
                 yield [-own[t][n]]
-            yield [
-                keep[t][n],
-                own[t][n],
-                *(x for _, *both in into for x in both),
-            ]  # only what comes replaces what is there
+            # Only what comes replaces what is there. What is added by a switch replaces nothing.
+            replacing = [x for _, *both in into for x in both]
+            yield [keep[t][n], own[t][n], *replacing, *(x for _, x in copies)]
+            yield from ([-x, -keep[t][n]] for _, x in copies)
+            yield from ([-x, -y] for (_, x), (_, y) in combinations(copies, 2))
             for i in sorted(problem.pre[unit]):
-                pairs = [(keep[t][n], has[t][n][i]), *((total, has[t][u][i]) for u, total, _ in into)]
+                moved = [*((u, total) for u, total, _ in into), *copies, *added]
+                pairs = [(keep[t][n], has[t][n][i]), *((x, has[t][u][i]) for u, x in moved)]
                 ways = [next(names.fresh) for _ in pairs]
                 for way, (move, there) in zip(ways, pairs, strict=True):
                     yield from ([-way, move], [-way, there], [way, -move, -there])
@@ -92,6 +133,17 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
                 yield [-after, *ways]
                 yield from ([-way, after] for way in ways)
                 yield from ([-a, -b] for a, b in combinations(ways, 2))
+
+
+def _switched_into(rows: Sequence[SwitchSends], n: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return (source, variable) of the switch sends that replace what rank `n` holds, and of those that add to it."""
+    copies, added = [], []
+    for row in rows:
+        if row.kind == "fetch-reduce":
+            added += list(row.members.items()) if row.rank == n else []
+        elif n in row.members:
+            (copies if row.kind == "multicast" else added).append((row.rank, row.members[n]))
+    return copies, added
 
 
 def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
@@ -115,15 +167,29 @@ def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> It
         before = sums
 
 
-def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
+def clauses(
+    problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int,
+    limits: Sequence[Sequence[int]] = (),
+) -> list[list[int]]:  # fmt: skip
     """Return the clauses that a schedule for one chunk of `unit` fulfils if its sends cost less than `least`.
 
-    It has `steps` steps; a send costs ``prices[link][step]``.
+    It has `steps` steps. A send costs ``prices[link][step]``, and one of a switch ``limits[k][step]`` for each limit k
+    of a port that it counts against.
     """
-    sent = Variables(problem, unit, steps).sent
-    costs = [
-        (x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]
-    ]
+    names = Variables(problem, unit, steps)
+    costs = []
+    for t in range(steps):
+        costs += [(x, row[t]) for row, both in zip(prices, names.sent[t], strict=True) for x in both]
+        for row in names.switched[t]:
+            switch = problem.switches[row.switch]
+            one, many = (switch.down, switch.up) if row.kind == "fetch-reduce" else (switch.up, switch.down)
+            counted = list(one[row.rank])
+            if switch.through:
+                counted += many[row.rank]
+            costs.append((row.used, sum(limits[k][t] for k in counted)))
+            for member, x in row.members.items():
+                costs.append((x, sum(limits[k][t] for k in many[member])))
+    costs = [(x, cost) for x, cost in costs if cost]
     problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
     rules = list(formula(problem, unit, steps))
     return [*rules, *cost_clauses(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
@@ -141,8 +207,13 @@ def check_no_schedule(problem: Instance, unit: int, steps: int, proof: object) -
 
 def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     """Return about how many clauses and variables `formula` has."""
-    degree = Counter(v for _, v, _ in problem.links)
-    return steps * (len(problem.pre[unit]) + 1) * sum((2 * degree[n] + 2) ** 2 for n in range(problem.ranks))
+    arrivals = Counter(dict.fromkeys(range(problem.ranks), 2))
+    for _, v, _ in problem.links:
+        arrivals[v] += 2
+    for switch in problem.switches:
+        for rank in switch.up:
+            arrivals[rank] += 3 * (len(switch.up) - 1)
+    return steps * (len(problem.pre[unit]) + 1) * sum(count**2 for count in arrivals.values())
 
 
 def total_price(packing: PricedCuts, given: dict) -> int:
@@ -151,15 +222,17 @@ def total_price(packing: PricedCuts, given: dict) -> int:
     `given`: [least price, packed LRAT proof] of one unit of each orbit, by its number. Raises VerificationError.
     """
     problem, sum_of_prices = packing.problem, 0
-    need(problem.combining, "is for collectives that combine", "kind")
+    need(problem.combining or problem.switches, "is for collectives that combine, or switches that multicast", "kind")
     sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))
     for name, row in mapping(given, "chunk").items():
         unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
         least, proof = items(row, place)
+        need(problem.combining or len(problem.pre[unit]) == 1, "is copied from several ranks", place)
         size = sizes.pop(packing.orbits["unit"].of(unit), 0)
         need(size > 0, "is in the orbit of another unit", place)
         sum_of_prices += size * number(least, place, 1)
-        lrat.check(clauses(problem, unit, packing.layers, packing.room, least), unpacked(proof, place))
+        limits = packing.prices["limit"]
+        lrat.check(clauses(problem, unit, packing.layers, packing.room, least, limits), unpacked(proof, place))
     return sum_of_prices
 
 
