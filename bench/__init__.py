@@ -15,6 +15,7 @@ python -m bench.gpu_checks    on a GPU: is every element right (make test-gpu; -
 python -m bench.gpu           on a GPU: times against its own memory copy, and the targets (make bench-gpu)
 python -m bench.emulated      the DGX-1's allgather and allreduce, 1 KiB .. 1 GiB: predicted beside emulated, regret,
                               negative controls
+python -m bench.notebooks     the notebooks of examples/, run and stored
 python -m bench.pictures      the pictures of the README
 python -m bench.readme        the figures of the README, from the JSON
 python -m bench               the first three

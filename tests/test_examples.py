@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import readme
+from bench import notebooks, readme
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -27,21 +27,19 @@ def _kinds(cell: dict) -> list[list[str]]:
     return [sorted(output["data"]) for output in cell.get("outputs", []) if "data" in output]
 
 
-def test_there_are_two_notebooks():
-    assert [path.name for path in NOTEBOOKS] == ["first_frontier.ipynb", "your_machine.ipynb"]
+def test_there_are_three_notebooks():
+    assert [path.name for path in NOTEBOOKS] == ["first_frontier.ipynb", "own_collective.ipynb", "your_machine.ipynb"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_prints_what_it_shows(path, tmp_path, monkeypatch):
-    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed; run: pip install 'ccl-synth[test]'")
+def test_notebook_prints_what_it_shows(path, tmp_path):
+    pytest.importorskip("nbclient", reason="nbclient is not installed; run: pip install 'ccl-synth[test]'")
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed; run: pip install 'ccl-synth[test]'")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed; run: pip install 'ccl-synth[test]'")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; run: pip install 'ccl-synth[plot]'")
-    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-    notebook = nbformat.read(path, as_version=4)
-    shown = [(_printed(cell), _kinds(cell)) for cell in notebook.cells if cell.cell_type == "code"]
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    before, notebook = nbformat.read(path, as_version=4), notebooks.executed(path, tmp_path)
+    shown = [(_printed(cell), _kinds(cell)) for cell in before.cells if cell.cell_type == "code"]
     again = [(_printed(cell), _kinds(cell)) for cell in notebook.cells if cell.cell_type == "code"]
     assert again == shown
     assert any(printed for printed, _ in shown)
@@ -55,6 +53,7 @@ def test_notebook_is_tidy(path):
     code = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert all(cell["metadata"] == {} for cell in document["cells"])
+    assert "<iframe" not in path.read_text(encoding="utf-8"), "run python -m bench.notebooks"
 
 
 def _snippets() -> list:

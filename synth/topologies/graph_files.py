@@ -103,7 +103,7 @@ def from_graph(graph: Any, file: str) -> dict:
     Nodes that are integers are the machine's own numbers of the ranks, which stand in their order.
     """
     try:
-        return _document(graph, file)
+        return _document(graph, file, "graph")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"is no graph of networkx's form: {error}", file) from None
 
@@ -114,7 +114,8 @@ def _named(root: Any, tag: str) -> list[Any]:
     ]
 
 
-def _document(graph: Any, file: str) -> dict:
+def _document(graph: Any, file: str, order: str = "file") -> dict:
+    """Return the topology document of a graph; `order` names what ranks that are no integers are ordered by."""
     switch = {n for n, d in graph.nodes(data=True) if str(d.get("switch", "")).lower() in ("true", "1", "yes")}
     ids = [n for n in graph.nodes if n not in switch]
     notes = []
@@ -130,7 +131,7 @@ def _document(graph: Any, file: str) -> dict:
         shown = [f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])]
         if len(ids) > 8:
             shown.append("...")
-        notes.append(f"ranks in the order of the file: {', '.join(shown)}")
+        notes.append(f"ranks in the order of the {order}: {', '.join(shown)}")
     names = {}
     for n in switch:
         names[n] = f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n)
