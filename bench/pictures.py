@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     folder = Path(given[0]) if given else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "dgx1.svg").write_text(topology_svg(synth.topology("dgx1")), encoding="utf-8")
+    for machine in ("dgx1", "dgx-h100x2"):
+        (folder / f"{machine}.svg").write_text(topology_svg(synth.topology(machine)), encoding="utf-8")
     for name, collective, last in (("allgather", "allgather", None), ("broadcast", "broadcast", 8)):
         frontier = synth.frontier("dgx1", collective, max_steps=last, fresh=True, engine="exact")
         assert isinstance(frontier, synth.Frontier)  # what the exact engine returns
@@ -34,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
-    """An entry of `synth report` in a window, and its schedule in motion at the second step; says what was written."""
+    """Draw an entry of `synth report`, its schedule in motion at the second step, and the chart of a plan; returns
+    a line on what was written."""
     with tempfile.TemporaryDirectory(prefix="synth-pictures-") as made, chromium.Chromium() as browser:
         page = Path(made) / "report.html"
         page.write_text(api.report(frontier).html, encoding="utf-8")
@@ -49,7 +51,15 @@ def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
         browser.run("document.getElementById('forth').click()")
         browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         (folder / "report-steps.png").write_bytes(browser.picture("[aria-label=Schedule]"))
-    return f"{folder / 'report.png'}, {folder / 'report-steps.png'}: the report of {frontier!r}"
+        plan = api.tune(
+            "dgx1", "allreduce", [1 << k for k in range(10, 31)], baselines=(), instances=(1, 2), dividing=False
+        )
+        page.write_text(api.report(plan).html, encoding="utf-8")
+        browser.open(page)
+        browser.run("mode.value = 'bus'; mode.dispatchEvent(new Event('change'))")
+        browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        (folder / "report-times.png").write_bytes(browser.picture("[aria-label='Time against size']"))
+    return f"{folder / 'report*.png'}: the reports of {frontier!r} and {plan!r}"
 
 
 if __name__ == "__main__":

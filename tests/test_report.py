@@ -576,7 +576,12 @@ def test_frontiers_at_scale_show_rates_and_the_bound_in_words(tmp_path):
     doc = large.to_json()  # type: ignore[union-attr]
     known, value = report.collect([save(tmp_path / "l.json", doc)]).sheets[0], report.collect([large]).sheets[0]  # type: ignore[list-item]
     assert known.stairs == value.stairs and known.times == value.times and known.algorithms == value.algorithms
-    assert len(known.times.lines) == len(known.algorithms) > 2 and known.machine is None
+    assert len(known.times.lines) == len(known.algorithms) > 2
+    assert known.machine is not None and [end[2] for end in known.machine.ends if end[3]] == [
+        "switch 0",
+        "switch 1",
+        "net",
+    ]
     assert all(a.move is None and "not drawn" in a.lack for a in known.algorithms)
     assert any("GB/s at most" in claim and "throughput-cut" in how for claim, how in known.proofs)
     assert dict(known.provenance)["certificates"].startswith("the bound was added up again")

@@ -432,6 +432,14 @@ def test_sends_through_a_switch_follow_each_other(browser, tmp_path):
     assert browser.complaints() == []
 
 
+def test_numbers_of_chunks_that_follow_each_other_are_a_span(at):
+    page = at(4)
+    text = page.run("document.querySelectorAll('script').item(document.scripts.length - 1).textContent")
+    source = text[text.index("function spans") : text.index("/** Chunks grouped by")]
+    shown = page.run(f"(() => {{ {source} return [[1, 2, 3, 4, 6, 7, 9], [5], [1, 2]].map(spans); }})()")
+    assert shown == ["1–4, 6, 7, 9", "5", "1, 2"]
+
+
 def test_one_rank_s_data_can_be_followed(at):
     page = at(1)
     page.run(
@@ -612,6 +620,13 @@ def test_large_frontiers_have_rates_but_no_player(at):
     page = at(4)
     assert page.run("document.getElementById('player')") is None
     assert "not drawn" in page.run("document.getElementById('stage').textContent")
+    x, y = page.run(
+        "(() => { const g = document.querySelector('[data-link]'); g.scrollIntoView({block: 'center'});"
+        " const p = g.getPointAtLength(g.getTotalLength() / 2).matrixTransform(g.getScreenCTM());"
+        " return [p.x, p.y]; })()"
+    )
+    page.point(x, y)
+    assert page.run("document.querySelector('#stage .info').textContent") == "0 → switch 0: 450 GB/s"
     assert (
         page.run("document.querySelectorAll('.series').length") > 2
         and page.run("document.querySelectorAll('.dot').length") > 2

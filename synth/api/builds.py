@@ -380,7 +380,7 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
 
     names = [table.collective for table in result.tables]
     title = f"{', '.join(names)} on {result.topology}"
-    page = report([*frontiers, folder / "plan.json"], title=title, verify=False)
+    page = report([folder / "plan.json", *frontiers], title=title, verify=False)
     write(folder / "report.html", page.html)
     programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
     write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs))

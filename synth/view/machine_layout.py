@@ -18,6 +18,7 @@ SPACING = 80  # between neighbours of a grid
 MARGIN = 34  # around the ranks of a group
 GAP = 30  # between groups
 FRAME = 9  # from the frame of a group to those of the groups in it
+EDGE = 14  # around the drawing
 CLEAR = 21  # least distance of a line from an end that it does not join
 MOST_TURNS = 300_000  # maximum pairs of a line and an end that are looked at to turn a group
 TURNS = tuple(product((False, True), (1, -1), (1, -1)))
@@ -73,8 +74,8 @@ def layout(ranks: int, lines: Sequence[Line], ends: int, boxes: Sequence[int] = 
     bent = _bends(spots, [(a, b) for a, b, _ in lines])
     tops = [_control(spots[a], spots[b], bend / 2) for (a, b, _), bend in zip(lines, bent, strict=True) if bend]
     corners = [(-block.width, -block.height), (block.width, block.height)]
-    left, top = (min(side) - 6 for side in zip(*corners, *tops, strict=True))
-    right, bottom = (max(side) + 6 for side in zip(*corners, *tops, strict=True))
+    left, top = (min(side) - EDGE for side in zip(*corners, *tops, strict=True))
+    right, bottom = (max(side) + EDGE for side in zip(*corners, *tops, strict=True))
     frames = tuple((x - w - left, y - h - top, 2 * w, 2 * h) for x, y, w, h in block.frames)
     places = tuple((x - left, y - top) for x, y in spots)
     return MachineLayout(round(right - left), round(bottom - top), places, frames, tuple(bent))

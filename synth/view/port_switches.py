@@ -153,6 +153,7 @@ def _switch_of(chains: dict[int, tuple[int, ...]], sides: Sequence[tuple[Ranks, 
 
     def root(limit: int) -> int:
         while parent[limit] != limit:
+            parent[limit] = parent[parent[limit]]
             limit = parent[limit]
         return limit
 

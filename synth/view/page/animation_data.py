@@ -29,7 +29,7 @@ from synth.view.port_switches import Pairs, wiring
 
 MOST_SENDS = 50_000  # maximum sends of a schedule that is animated
 MOST_RANKS = 256  # maximum ranks of a machine that is drawn
-MOST_LINES = 5_000  # maximum links of a machine that is drawn
+MOST_ROUTES = 10_000  # maximum routes, or links where switches are listed, of a machine that is drawn
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ def reason_not_drawn(schedule: Schedule) -> str:
     sends = sum(len(step.sends) for step in schedule.steps)
     if sends > MOST_SENDS:
         return f"{sends} sends are not drawn step by step; at most {MOST_SENDS} are"
-    if network.ranks > MOST_RANKS or len(network.wires or network.routes) > MOST_LINES:
+    if network.ranks > MOST_RANKS or len(network.wires or network.routes) > MOST_ROUTES:
         return (
             f"{network.ranks} ranks and {len(network.wires or network.routes)} links are not drawn; at most "
-            f"{MOST_RANKS} and {MOST_LINES}"
+            f"{MOST_RANKS} and {MOST_ROUTES}"
         )
     return ""
 

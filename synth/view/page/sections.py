@@ -12,8 +12,10 @@ from synth.model.frontier import Frontier, Point
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
+from synth.model.topology import Topology
 from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
+from synth.view.page.animation_data import MachineDrawing
 from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Sheet, Times
 
 
@@ -32,6 +34,8 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     table = frontier_text.report(found)
     algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, table.rows, strict=True))
     times = time_chart.of_frontier(found, about.measured)
+    is_animated = any(algorithm.move for algorithm in algorithms)
+    machine = animation_data.machine(found.network) if is_animated else None
     slopes = [slope for _, _, slope in times.lines if slope]
     return Sheet(
         about.id,
@@ -47,7 +51,7 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
         1 / min(slopes) / 1e9 if slopes else None,
         time_chart.stairs(found) if found.points or found.open else None,
         times,
-        animation_data.machine(found.network) if algorithms else None,
+        machine,
         certificate_text.of_frontier(found),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
     )
@@ -109,7 +113,7 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
         fastest,
         time_chart.scale_stairs(found.least_steps, found.bound, [(p.steps, p.rounds_per_chunk) for p in found.points]),
         times,
-        None,
+        _drawn(found.topology),
         (
             limited,
             *certificate_text.of_scale_frontier(
@@ -118,6 +122,14 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
         ),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
     )
+
+
+def _drawn(topology: Topology) -> MachineDrawing | None:
+    """Return the drawing of a machine of the flow engines, None where it is too large for a page."""
+    if topology.ranks > animation_data.MOST_RANKS or len(topology.links) > animation_data.MOST_ROUTES:
+        return None
+    network = topology.network()
+    return animation_data.machine(network) if len(network.routes) <= animation_data.MOST_ROUTES else None
 
 
 def _gap(gap: Fraction) -> str:
@@ -167,7 +179,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
         Times(
             ((0, alpha, slope),), marks=marks, bus=time_chart.bus_bandwidth(given.collective.name, given.network.ranks)
         ),
-        animation_data.machine(given.network),
+        animation_data.machine(given.network) if only.move else None,
         (),
         (("schedule", about.checked), *about.provenance),
     )

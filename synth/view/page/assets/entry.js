@@ -36,7 +36,7 @@ function entryView(sheet, machine) {
     const said = algorithm?.proof ? make("p", {}, algorithm.proof) : null;
     if (!algorithm?.move || !machine) {
       stage.replaceChildren(make("h3", {}, algorithm ? algorithm.name : "Schedule"), said ?? "",
-        make("p", { class: "note" }, `No schedule step by step: ${algorithm?.lack || "none is at hand"}.`));
+        make("p", { class: "note" }, `No schedule step by step: ${algorithm?.lack || "none is at hand"}.`), machine ? machineAtRest(machine) : "");
       return;
     }
     try {

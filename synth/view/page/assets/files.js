@@ -73,7 +73,6 @@ function filesPanel(sheet, machine, chosen) {
     const steps = algorithm()?.steps;
     for (const { text, code } of codes) code.textContent = text.replace("{steps}", steps || "1");
     if (schedule) schedule.disabled = !algorithm()?.move;
-    if (picture) picture.disabled = !algorithm()?.move;
   }
   again();
   return { again, element: panel("Commands and files", rows.length ? make("ul", { class: "plain" }, rows) : null, downloads) };

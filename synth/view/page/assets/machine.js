@@ -24,7 +24,7 @@ function machineView(machine, tell) {
   });
   const tokens = draw("g", {});
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "the machine: ranks and links", id: "machine" },
-    frames, wires, bodies, tokens);
+    frames, wires, tokens, bodies);
   let under = "";
   const hear = (event, stay) => {
     const rank = event.target.closest("[data-rank]")?.dataset.rank, { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
@@ -67,6 +67,16 @@ function machineView(machine, tell) {
       for (const { route, element } of moving) element.classList.toggle("lit", machine.routes[route][2].some((k) => lit.includes(k)));
     },
   };
+}
+
+/** The drawing alone, with the bandwidth of the link under the pointer. */
+function machineAtRest(machine) {
+  const info = make("p", { class: "info", role: "status" }, "Point at a link: it says its bandwidth.");
+  const view = machineView(machine, (what) => {
+    view.light(what?.link === undefined ? [] : [what.link]);
+    if (what?.link !== undefined) info.textContent = `${linkName(machine, what.link)}: ${machine.links[what.link][3]} GB/s`;
+  });
+  return make("div", {}, view.svg, info);
 }
 
 /** Places along a line from one end to another; `bend`: of its control point to the left; `aside`: what keeps both directions apart. */

@@ -101,6 +101,17 @@ function unitName(schedule, unit) {
   return one(from) ? `rank ${from}'s data` : `unit ${unit}`;
 }
 
+/** Growing numbers with runs of three and more as a span: "0–12, 15". */
+function spans(numbers) {
+  const found = [];
+  for (const n of numbers) {
+    const last = found.at(-1);
+    if (last && last[1] === n - 1) last[1] = n;
+    else found.push([n, n]);
+  }
+  return found.flatMap(([a, b]) => (b - a > 1 ? `${a}–${b}` : b > a ? [a, b] : a)).join(", ");
+}
+
 /** Chunks grouped by their unit: "rank 0's data: chunks 0, 2; rank 3's data: chunk 12". */
 function chunksText(schedule, sends, most = 6) {
   const units = new Map();
@@ -108,6 +119,6 @@ function chunksText(schedule, sends, most = 6) {
     const unit = Math.floor(chunk / schedule.chunks), name = `${unitName(schedule, unit)}${KIND_TEXT[kind] ? ` (${KIND_TEXT[kind]})` : ""}`;
     units.set(name, [...(units.get(name) ?? []), chunk]);
   }
-  const parts = [...units].map(([name, chunks]) => `${name}: ${chunks.length === 1 ? "chunk" : "chunks"} ${chunks.join(", ")}`);
+  const parts = [...units].map(([name, chunks]) => `${name}: ${chunks.length === 1 ? "chunk" : "chunks"} ${spans(chunks)}`);
   return parts.length > most ? `${parts.slice(0, most).join("; ")}; and ${parts.length - most} more` : parts.join("; ");
 }

@@ -130,7 +130,7 @@ function timesPanel(sheet, chosen) {
   const wins = (title, found) => (found.length ? [make("h3", {}, title), make("ul", { class: "plain" }, found.map(([from, to, name, k], i) =>
     make("li", {}, make("span", { class: `key ${tint(k ?? i)}` }), `${rangeText(from, to)}: ${name}`)))] : null);
   const says = [...new Set(times.marks.map((mark) => mark.says))].map((text) => make("p", { class: "note" }, `Points: ${text}.`));
-  const key = [times.floor.length ? "grey: proved impossible in synchronous steps" : times.bound.length ? "grey: proved impossible" : null, times.lines.length ? "lines: predicted, synchronous steps on bare links" : null, times.marks.some((m) => m.library) ? "dashed: other libraries" : null,
+  const key = [times.floor.length ? "grey: proved impossible in synchronous steps" : times.bound.length ? "grey: beyond the certified bound" : null, times.lines.length ? "lines: predicted, synchronous steps on bare links" : null, times.marks.some((m) => m.library) ? "dashed: other libraries" : null,
     times.marks.length ? "filled points: measured, hollow: modelled" : null, "strips: who is best", "drag: zoom"].filter(Boolean).join(" · ");
   return { again, element: panel("Time against size", make("div", { class: "bar" }, make("label", {}, "show", mode), near, back, wide), host,
     make("label", { for: "size" }, "size: ", shown), slider, table_, make("p", { class: "note" }, key),
