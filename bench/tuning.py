@@ -6,10 +6,10 @@ python -m bench.tuning --advice [-o results.json]
 python -m bench.tuning --table
 
 Every point of a frontier and its baselines, in each protocol and in 1, 2 and 4 instances, is timed by the reference
-executor (an execution-driven model, no measurement of a machine) at sizes from 1 KiB to 1 GiB, each twice the one
-before, rounded up to what all of them divide; where that is no small number (broadcast: 22, 26, 38 .. chunks) each
-program moves what it divides of the size, and counts as if it moved all. The tuner sees every other size. The loss is
-what its choice takes longer, at a size that it has not seen, than the best that was timed there.
+executor on bare links (an execution-driven model, no measurement of a machine) at sizes from 1 KiB to 1 GiB, each twice
+the one before, rounded up to what all of them divide; where that is no small number (broadcast: 22, 26, 38 .. chunks)
+each program moves what it divides of the size, and counts as if it moved all. The tuner sees every other size. The loss
+is what its choice takes longer, at a size that it has not seen, than the best that was timed there.
 
 The advice: `synth tune --topo MACHINE --coll COLLECTIVE --time-limit LIMIT`, 1 KiB to 1 GiB. No size may be without an
 answer, nothing may be chosen that is predicted slower than the best candidate, ring, tree and NCCL's own among them;
@@ -46,6 +46,7 @@ from synth.model.frontier import Frontier
 from synth.model.number_text import size_text
 from synth.model.topology import Topology
 from synth.model.tuning_plan import Algorithm, Plan, Table
+from synth.program.overheads import NO_OVERHEADS
 
 GOAL = 0.05
 LOW, HIGH = 10, 30  # 1 KiB to 1 GiB
@@ -96,7 +97,13 @@ class Set:
         """Seconds of `algorithm` at `size`, timed now where it was not before."""
         row = self.times[algorithm.label]
         if size not in row and algorithm.schedule is not None:
-            done = api.bench(algorithm.schedule, [size], protocol=algorithm.protocol, instances=algorithm.instances)
+            done = api.bench(
+                algorithm.schedule,
+                [size],
+                protocol=algorithm.protocol,
+                instances=algorithm.instances,
+                overheads=False,
+            )
             row[size] = next(r.median for r in done.rows if not r.in_place)
         return row[size]
 
@@ -113,7 +120,12 @@ def timed(topology: str, collective: str, baselines: tuple[str, ...], instances:
     sizes = tuple(sorted({-(-(1 << k) // each) * each if exact else 1 << k for k in range(LOW, HIGH + 1)}))
     docs = [
         api.bench(
-            frontier, [s for s in sizes if s <= top], protocol=protocol, instances=n, baselines=baselines
+            frontier,
+            [s for s in sizes if s <= top],
+            protocol=protocol,
+            instances=n,
+            baselines=baselines,
+            overheads=False,
         ).to_json()
         for protocol, top in LARGEST.items()
         for n in instances
@@ -270,8 +282,8 @@ def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
 
 
 def _plain(frontier: Frontier) -> TimeModel:
-    """α and β as the network says, with the launch and the costs of Simple, by which the executor ran."""
-    return nominal(frontier.network)
+    """α and β as the network says; the executor charges nothing else."""
+    return nominal(frontier.network, overheads=NO_OVERHEADS)
 
 
 def _summary(rows: list[tuple[int, float]]) -> dict:
