@@ -7,10 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
+from synth.api.tuning import times_at
 from synth.cli import root
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
 from synth.scale.clock_bound import clock_bound
+from synth.view import frontier_text
 
 
 def documents(*commands):
@@ -112,3 +114,17 @@ def test_overheads_in_words_and_on_links():
     assert "without a launch" in describe(NO_OVERHEADS)
     assert "a launch (Simple 8.4, LL 3.6, LL128 10 µs)" in describe(NCCL)
     assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, Simple, launch 8.4 µs included"
+
+
+def test_points_that_were_not_run_are_said_to_be_of_synchronous_steps():
+    frontier = api.frontier("ring:4", "allgather", max_steps=3)
+    rows = times_at(frontier, 4096, seconds=600.0)
+    late = [row._replace(late=True, model=label(NCCL, row.protocol, event_driven=False)) for row in rows]
+    for times, synchronous in ((rows, False), (late, True)):
+        report = frontier_text.choice(frontier, 4096, None, times)
+        said = " ".join(report.sentences)
+        assert ("were not run" in said) == synchronous
+        assert ("predicted, synchronous steps, L" in said) == synchronous
+        assert [name for name, _ in report.columns][2:4] == ["µs at 4 KB", "protocol"]
+    bare = frontier_text.choice(frontier, 4096)
+    assert "synchronous µs" in [name for name, _ in bare.columns]

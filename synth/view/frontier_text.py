@@ -173,10 +173,13 @@ def choice(
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
         lines[:0] = [*taken, *_against(found, best, size, programs)]
     if programs:
+        late = [str(point.steps) for point in found.points if id(point) in programs and programs[id(point)].late]
         lines.append(
             "µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol; `best for`: "
             "predicted, synchronous steps on bare links without a launch"
         )
+        if late:
+            lines.append(f"the points of {', '.join(late)} steps were not run: their µs are of synchronous steps, too")
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
