@@ -218,3 +218,14 @@ def test_a_machine_may_be_a_file(tmp_path):
     file = tmp_path / "machine.json"
     file.write_text(said("topo show ring:3 --format json").stdout)
     assert said(f"bound --topo-file {file} --coll allgather").stdout.startswith("allgather on ring:3")
+
+
+@pytest.mark.parametrize("command", ["run --size", "bench --sizes", "emulate --sizes"])
+def test_a_size_that_does_not_divide_is_rounded_and_padded_alike(command, frontier):
+    name, option = command.split()
+    found = said(f"{name} {frontier} {option} 1000003")
+    assert found.exit_code == 0, found.stderr
+    (line,) = found.stderr.splitlines()
+    assert "sizes are rounded to whole float32 elements: 1000003 to 1000000 bytes" in line
+    assert said(f"{name} {frontier} {option} 1000000").stdout == found.stdout
+    assert said(f"{name} {frontier} {option} 1").stdout == said(f"{name} {frontier} {option} 4").stdout

@@ -22,8 +22,10 @@ from synth.program.overheads import NCCL
 from synth.runtime import devices
 from synth.runtime.benchmark import emulation
 from synth.runtime.cuda import gpu_status
+from synth.runtime.dtypes import dtype
 from synth.runtime.mpi import environment
 from synth.runtime.reference.executor import Reference
+from synth.runtime.slicing import padding
 from synth.scale.baselines import algorithms
 
 
@@ -70,7 +72,7 @@ def test_bench_of_the_reference_is_its_time_and_says_that_it_is_modelled(frontie
         program = api.lower(frontier.points[row["program"] % 2].schedule)
         time = (
             Reference(NCCL.links(frontier.network, "Simple"))
-            .time(program, row["element_count"] // program.loop_chunks, in_place=row["in_place"])
+            .time(program, padding(program, row["size"], dtype("float32")).elements, in_place=row["in_place"])
             .picoseconds
         )
         assert row["seconds"] == (time + NCCL.launch("Simple")) / 1e12
@@ -82,7 +84,7 @@ def test_bench_of_the_reference_is_its_time_and_says_that_it_is_modelled(frontie
 
 def test_bench_rounds_sizes_down_and_checks_when_asked(frontier):
     found = api.bench("f.json", (1, 1000), check=True, dtype="float16", point=2)
-    each = api.lower(frontier.points[1].schedule).loop_chunks * 2
+    each = frontier.points[1].schedule.collective.buffer_units * 2
     assert [row.size for row in found.rows if not row.in_place] == [each, 1000 // each * each]
     assert all(row.right for row in found.rows)
 

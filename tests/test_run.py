@@ -173,8 +173,9 @@ def test_a_size_that_no_call_has_runs_the_nearest_below_and_says_so(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
     outcome = synth("run p.txt --size 1003 --format json")
     assert json.loads(outcome.stdout)["size"] == 1000
-    assert "1000 and 1004 fit; this runs 1000" in outcome.stderr
-    assert "the least is 4" in synth("run p.txt --size 3", code=1).stderr
+    assert "1003 to 1000 bytes (--exact-size refuses)" in outcome.stderr
+    assert "3 to 4 bytes" in synth("run p.txt --size 3").stderr
+    assert "the least is 4" in synth("run p.txt --size 3 --exact-size", code=1).stderr
 
 
 @pytest.mark.parametrize(

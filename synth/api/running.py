@@ -249,6 +249,8 @@ def bench(
     Raises VerificationError where an output is wrong.
     """
     from synth.runtime.benchmark import bench as measure
+    from synth.runtime.dtypes import dtype as dtype_of
+    from synth.runtime.slicing import rounding_text
 
     found = _opened(source, None, collective, roots)
     machine = None if topology is None else named_topology(topology).network()
@@ -258,7 +260,8 @@ def bench(
     how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check, overheads)
     given = {name: value for name, value in options.items() if value is not None}
     programs = [candidate for candidate, _ in candidates]
-    return replace(measure.bench(programs, sizes, machine or network, how, beside, **given), left_out=left_out)
+    done = measure.bench(programs, sizes, machine or network, how, beside, **given)
+    return replace(done, left_out=(*left_out, *rounding_text(programs[0].program, sizes, dtype_of(how.dtype))))
 
 
 def emulate(
@@ -280,6 +283,8 @@ def emulate(
     runs the best of each size also at real time so many times longer. `options` are the executor's.
     """
     from synth.runtime.benchmark import emulation
+    from synth.runtime.dtypes import dtype as dtype_of
+    from synth.runtime.slicing import rounding_text
 
     found = _opened(frontier, None, None, ())
     if not isinstance(found, ParetoFrontier | Schedule):
@@ -294,7 +299,8 @@ def emulate(
             entries.append(emulation.EmulatedSchedule(candidate.label, schedule, candidate.program, choice))
     request = RunRequest(executor.lower(), bound=False, overheads=overheads, options=options)
     result = emulation.emulate(network or found.network, entries, sizes, request, stretches)
-    return replace(result, left_out=left_out)
+    rounded = rounding_text(entries[0].program, sizes, dtype_of("float32"))
+    return replace(result, left_out=(*left_out, *rounded))
 
 
 def _has_ring(found: ParetoFrontier | Schedule) -> bool:

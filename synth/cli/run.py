@@ -179,10 +179,10 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
         try:
             done = running.run_request(source, request)
         except IndivisibleError as odd:
-            if flags["exact_size"] or not odd.nearest:
+            if flags["exact_size"]:
                 raise
             if reports_to_user():
-                note(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
+                note(f"{odd.rounding} (--exact-size refuses)")
             done = running.run_request(source, replace(request, size=odd.nearest))
     except SynthError:
         if reports_to_user():

@@ -50,9 +50,7 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
             check_memory(
                 sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(request.executor)
             )
-            elements = parts.unit if parts.padded else parts.elements
-            values = reference_data.random_inputs(parts.layout(collective), elements, kind, op, request.seed)
-            inputs = [parts.rows(rows, len(chunks)) for rows, chunks in zip(values, layout.inputs, strict=True)]
+            inputs = reference_data.padded_inputs(collective, parts, kind, op, request.seed)
     else:
         inputs, parts = rows_of(arrays, layout)
         kind = _common(inputs)

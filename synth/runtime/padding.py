@@ -27,6 +27,11 @@ class Padding(NamedTuple):
         return -(-self.unit // self.chunks)
 
     @property
+    def row_elements(self) -> int:
+        """Elements of a row of `layout`: of a unit where there is padding, else of a chunk."""
+        return self.unit if self.padded else self.elements
+
+    @property
     def padded(self) -> bool:
         """True if the chunks do not divide the unit, so that they hold padding."""
         return self.unit != self.elements * self.chunks

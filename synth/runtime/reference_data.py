@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synth.errors import UsageError, VerificationError
+from synth.model.collective import Collective
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype, divide
+from synth.runtime.padding import Padding
 
 Array = np.ndarray
 # Maximum random elements of a rank, and minimum period of a chunk: longer chunks repeat with that period.
@@ -35,6 +37,13 @@ def random_inputs(layout: Layout, elements: int, kind: Dtype, op: str, seed: int
         _random(np.random.default_rng([seed, rank]), (len(held), elements), kind, op, task.ranks, rank)
         for rank, held in enumerate(layout.inputs)
     ]
+
+
+def padded_inputs(task: Collective, parts: Padding, kind: Dtype, op: str, seed: int) -> list[Array]:
+    """Return random inputs of a call of `parts` by rank, one row a chunk, padding included."""
+    values = random_inputs(parts.layout(task), parts.row_elements, kind, op, seed)
+    held = Layout(task, parts.chunks).inputs
+    return [parts.rows(rows, len(chunks)) for rows, chunks in zip(values, held, strict=True)]
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, int], kind: Dtype, op: str, ranks: int, rank: int) -> Array:

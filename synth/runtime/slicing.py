@@ -6,6 +6,7 @@ operation, so an op of `count` chunks is divided into ceil(count / m) parts of a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,12 +20,12 @@ from synth.runtime.padding import Padding
 class IndivisibleError(SynthError):
     """Error of a size that gives no whole number of elements for each unit of data.
 
-    `nearest`: the next smaller size in bytes that does; 0 where there is none.
+    `nearest`: the size in bytes that `rounded_size` gives. `rounding`: the sentence that says so.
     """
 
-    def __init__(self, message: str, nearest: int) -> None:
+    def __init__(self, message: str, nearest: int, rounding: str) -> None:
         super().__init__(message)
-        self.nearest = nearest
+        self.nearest, self.rounding = nearest, rounding
 
 
 class Slicing(NamedTuple):
@@ -41,6 +42,23 @@ class Slicing(NamedTuple):
     depth: int
 
 
+def rounded_size(program: Program, size: int, kind: Dtype) -> int:
+    """Return `size` rounded down to whole elements for each part of the data, as nccl-tests does; at least one each."""
+    each = program.loop_chunks // program.chunks * kind.size
+    return max(size // each, 1) * each
+
+
+def rounding_text(program: Program, sizes: Sequence[int], kind: Dtype) -> tuple[str, ...]:
+    """Return the sentence on the sizes that are rounded; none where no size is."""
+    changes = [f"{size} to {run}" for size in sizes if (run := rounded_size(program, size, kind)) != size]
+    if not changes:
+        return ()
+    parts = program.loop_chunks // program.chunks
+    whole = f"whole {kind.name} elements" + (f" for each of {parts} parts of the data" if parts > 1 else "")
+    more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
+    return (f"sizes are rounded to {whole}: {', '.join(changes[:4])}{more} bytes",)
+
+
 def padding(program: Program, size: int, kind: Dtype) -> Padding:
     """Return the padding of a call of `size` bytes.
 
@@ -55,7 +73,8 @@ def padding(program: Program, size: int, kind: Dtype) -> Padding:
         raise IndivisibleError(
             f"{program.name}: {size} bytes of {kind.name} do not divide into {parts}; sizes are multiples of {each} "
             f"bytes, {near}",
-            below,
+            rounded_size(program, size, kind),
+            *rounding_text(program, [size], kind),
         )
     return Padding(size // each, program.chunks)
 

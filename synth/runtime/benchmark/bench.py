@@ -30,7 +30,9 @@ from synth.runtime.call import make_executor
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.executor import Repetitions
+from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
+from synth.runtime.slicing import padding, rounded_size
 
 SAYS = {
     "reference": "modelled, not measured: event-driven runs of the reference executor on {network}, {overheads}",
@@ -68,7 +70,8 @@ def bench(
 ) -> Measured:
     """Time every candidate at every size in bytes, out of place and in place if its program supports both.
 
-    Sizes are rounded down to whole elements of each chunk, as nccl-tests does, but to no less than one element.
+    Sizes are rounded down to whole elements for each part of the data, as nccl-tests does, but to no less than one
+    element; chunks that do not divide a part are padded.
     `network`: the machine whose links give modelled times. `beside`: names of reference timings, taken at every size.
     `options`: those of the executor. Raises UsageError for an executor without times, VerificationError if an output is
     wrong.
@@ -96,9 +99,9 @@ def bench(
             launch = costs.launch(protocol)
             runner = make_executor(name, {"network": costs.links(network, protocol), **options})
         for size in sizes:
-            count = max(1, size // (candidate.program.loop_chunks * kind.size))
+            parts = padding(candidate.program, rounded_size(candidate.program, size, kind), kind)
             for in_place in {"out": (False,), "in": (True,), "both": (False, True)}[candidate.program.in_place]:
-                point = _Point(k, candidate.program, count, in_place, launch)
+                point = _Point(k, candidate.program, parts, in_place, launch)
                 rows.append(_row(runner, point, kind, how, clock))
     others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
@@ -127,43 +130,50 @@ def _beside(
     program = candidates[0].program
     if program.collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
-    count, layout = max(1, size // (program.loop_chunks * kind.size)), Layout(program.collective, program.chunks)
+    size = rounded_size(program, size, kind)
+    parts = padding(program, size, kind)
     written, seconds = timer.beside(
-        name, layout, count, dtype=kind.name, op=how.op, repetitions=Repetitions(how.warmup, how.repeats)
+        name,
+        parts.layout(program.collective),
+        parts.row_elements,
+        dtype=kind.name,
+        op=how.op,
+        repetitions=Repetitions(how.warmup, how.repeats),
     )
     return ReferenceTiming(
         name,
         getattr(timer, "copies", BESIDE[name]) if name == "copy" else BESIDE[name],
-        count * program.loop_chunks * kind.size,
+        size,
         written,
         tuple(sorted(seconds)),
     )
 
 
 class _Point(NamedTuple):
-    """One measurement: the program of candidate number `candidate`, with `elements` elements a chunk.
+    """One measurement: the program of candidate number `candidate` in a call of `parts`.
 
     `launch`: picoseconds of a launch in modelled times.
     """
 
     candidate: int
     program: Program
-    elements: int
+    parts: Padding
     in_place: bool
     launch: int = 0
 
 
 def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable | None) -> BenchmarkRow:
-    k, program, count, in_place, launch = point
+    k, program, parts, in_place, launch = point
     collective, op = program.collective, operator(how.op)
     if collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
-    layout, size = Layout(collective, program.chunks), count * program.loop_chunks * kind.size
+    layout, elements = Layout(collective, program.chunks), parts.unit * (program.loop_chunks // program.chunks)
+    size = elements * kind.size
     if clock is None and not how.check:
-        execution = runner.time(program, count, dtype=kind.name, in_place=in_place)
-        return BenchmarkRow(k, size, count, in_place, (execution.after(launch).picoseconds / 1e12,), None)
-    check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, maximum_bytes(how.executor))
-    inputs = reference_data.random_inputs(layout, count, kind, op, how.seed)
+        execution = runner.time(program, parts.elements, dtype=kind.name, in_place=in_place)
+        return BenchmarkRow(k, size, elements, in_place, (execution.after(launch).picoseconds / 1e12,), None)
+    check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(how.executor))
+    inputs = reference_data.padded_inputs(collective, parts, kind, op, how.seed)
     if clock is None:
         execution = runner.run(program, inputs, dtype=kind.name, op=op, in_place=in_place)
         outputs, seconds = execution.outputs, [execution.after(launch).picoseconds / 1e12]
@@ -173,8 +183,9 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
         )
     checked = how.check is not False
     if checked:
-        reference_data.check(layout, kind, op, inputs, outputs)
-    return BenchmarkRow(k, size, count, in_place, tuple(sorted(seconds)), True if checked else None)
+        given, results = list(map(parts.units, inputs)), list(map(parts.units, outputs))
+        reference_data.check(parts.layout(collective), kind, op, given, results)
+    return BenchmarkRow(k, size, elements, in_place, tuple(sorted(seconds)), True if checked else None)
 
 
 class _Host(NamedTuple):

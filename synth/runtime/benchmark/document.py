@@ -36,8 +36,9 @@ class BenchmarkProgram(NamedTuple):
 class BenchmarkRow(NamedTuple):
     """One candidate at one size.
 
-    `candidate`: its index. `size`: bytes as nccl-tests counts them. `elements`: of a chunk. `seconds`: sorted, one for
-    each repeat, a single one if they are modelled. `right`: True if all outputs were right; None if not checked.
+    `candidate`: its index. `size`: bytes as nccl-tests counts them. `elements`: of the larger buffer.
+    `seconds`: sorted, one for each repeat, a single one if they are modelled. `right`: True if all outputs were right;
+    None if not checked.
     """
 
     candidate: int
@@ -172,7 +173,7 @@ class Measured:
         return {
             "program": row.candidate,
             "size": row.size,
-            "element_count": row.elements * program.loop_chunks,
+            "element_count": row.elements,
             "in_place": row.in_place,
             "seconds": time,
             "least": row.seconds[0],

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import lcm
 from typing import NamedTuple
 
 from synth.errors import UsageError
@@ -22,10 +21,12 @@ from synth.program.buffer_layout import Layout
 from synth.program.overheads import label, selected
 from synth.program.program import Program
 from synth.runtime.call import Call, run
+from synth.runtime.dtypes import dtype
 from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
 from synth.runtime.link_schedule import Key
 from synth.runtime.run_request import RunRequest
+from synth.runtime.slicing import rounded_size
 
 # Maximum bytes of all ranks' buffers up to which a kernel's outputs are compared while it keeps the time.
 CHECKED = 256 << 20
@@ -183,7 +184,7 @@ def emulate(
 ) -> EmulationResult:
     """Emulate all `entries` at all `sizes`, and the negative controls at the largest and the smallest size.
 
-    Sizes are rounded up to whole elements of each unit of data, and padded where chunks do not divide them, as in
+    Sizes are rounded to whole elements for each part of the data, and chunks that do not divide one are padded, as in
     `synth run`. `request`: the executor and its options. With the host or the cuda executor the kernel keeps the time
     while it moves the data, and its outputs are compared up to `CHECKED` bytes. `stretches`: with these executors, the
     best entry of each size also runs with real time held to so many times logical time. Raises UsageError for an
@@ -198,8 +199,7 @@ def emulate(
         )
     clock = {"clock": "logical"} if name in KERNELS else {}
     request = replace(request, options=clock | {**request.options})
-    each = lcm(*(entry.program.loop_chunks // entry.program.chunks for entry in entries)) * ELEMENT
-    rounded = sorted({-(-size // each) * each for size in sizes})
+    rounded = sorted({rounded_size(entries[0].program, size, dtype("float32")) for size in sizes})
     rows = tuple(_sized(network, entries, size, request) for size in rounded)
     paced = tuple(_paced(network, entries, at, request, stretch) for at in rows for stretch in stretches)
     controls = _controls(network, entries, rows, request)
