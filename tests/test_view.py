@@ -99,8 +99,8 @@ def test_open_intervals_that_say_the_same_are_said_once():
     ]
 
 
-def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
-    """With the same bound and reason; what is settled between them parts them."""
+def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
+    """They have the same bound and reason."""
     floor = LowerBound(Fraction(1), {})
     uppers = ((2, None), (3, Fraction(3)), (4, Fraction(2)), (5, Fraction(2)), (7, Fraction(3, 2)))
     opened = tuple(Open(steps, Fraction(1), upper, "time") for steps, upper in uppers)
@@ -109,8 +109,8 @@ def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_on
     lines = frontier_text.sentences(replace(found, points=three))
     assert lines[:4] == [
         "open: with 2 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
-        "open: with 3 to 5 steps the least rounds/chunk is at least 1, at most 3 down to 2 (the time ran out)",
-        "open: with 7 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
+        "open: with 3 to 5 and 7 steps the least rounds/chunk is at least 1, at most 3 down to 3/2 (the time ran out)",
+        "open: with 6 steps the least rounds/chunk is at least 1, at most 2 (not decided)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
     assert [row[4] for row in frontier_text.report(replace(found, points=three)).rows] == ["best known"] * 3
@@ -229,3 +229,18 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
 def test_a_prediction_that_meets_the_bound_in_time_has_no_factor(seconds, said):
     bound = SimpleNamespace(microseconds=Fraction(4), reason="a path")
     assert said in frontier_text.in_time(bound, seconds)[0]
+
+
+def test_steps_between_points_that_nothing_decides_are_listed():
+    bounds = ((None, LowerBound(Fraction(1), {})),)
+    points = []
+    for steps, rounds, bound in ((2, 9, 2), (4, 5, Fraction(3, 2)), (9, 4, 1)):
+        points.append(replace(made((steps, rounds, 2)).points[0], bound=LowerBound(Fraction(bound), {})))
+    found = replace(made(), points=tuple(points), bounds=bounds, open=(Open(6, Fraction(1), Fraction(5, 2), "time"),))
+    assert [line for line in frontier_text.sentences(found) if line.startswith("open: ")] == [
+        "open: with 3 steps the least rounds/chunk is at least 3/2, at most 9/2 (not decided)",
+        "open: with 5 and 7 to 8 steps the least rounds/chunk is at least 1, at most 5/2 (not decided)",
+        "open: with 6 steps the least rounds/chunk is at least 1, at most 5/2 (the time ran out)",
+    ]
+    settled = replace(found, open=(), points=tuple(points[:2]), bounds=((3, LowerBound(Fraction(9, 2), {})),))
+    assert not [line for line in frontier_text.sentences(settled) if "open: " in line]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from synth.model.collective import Collective
@@ -27,6 +28,7 @@ WHY = {
     "interrupted": "interrupted",
     "crash": "the solver crashed",
     "gave-up": "the search ended without an answer",
+    "between": "not decided",
 }
 
 
@@ -123,7 +125,7 @@ def table_title(
 def sentences(found: Frontier) -> list[str]:
     """Return the sentences below a frontier's table: proofs, open intervals, the best point at 128 MB, and notes."""
     lines = _proved(found)
-    lines += _open(found.open) + _gap(found)
+    lines += _open(found) + _gap(found)
     if found.points:
         lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
         lines.append(SYNCHRONOUS)
@@ -167,7 +169,7 @@ def choice(
             seconds = found.seconds_at(point, size), seconds_by_link_classes(found, point, size)
             row += [*(number(one * 1e6) for one in seconds), number(found.gbps(point, size))]
         rows.append((*row, _range(*span) if span else "no size"))
-    lines = _proved(found) + _open(found.open) + _gap(found)
+    lines = _proved(found) + _open(found) + _gap(found)
     if best is not None:
         fastest = programs.get(id(best))
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
@@ -298,7 +300,7 @@ def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | No
 
 def _proved(found: Frontier) -> list[str]:
     if not found.complete:
-        return [] if found.open else ["incomplete: what other numbers of steps would give has not been decided"]
+        return [] if _open(found) else ["incomplete: what other numbers of steps would give has not been decided"]
     if not found.points:
         return ["complete: nothing is to be done, every rank has what it must have"]
     if found.max_steps is None:
@@ -307,30 +309,53 @@ def _proved(found: Frontier) -> list[str]:
     return [f"complete up to {most}: no schedule of so many steps in this model, with any number of chunks, is better"]
 
 
-def _open(intervals: Sequence[Open]) -> list[str]:
-    """Return a sentence for each run of consecutive steps with the same bound and the same reason."""
-    runs: list[list[Open]] = []
-    for item in intervals:
-        if runs and _goes_on(runs[-1][-1], item):
-            runs[-1].append(item)
-        else:
-            runs.append([item])
+def _open(found: Frontier) -> list[str]:
+    """Return a sentence for the open intervals of the same bound and the same reason, those between points too."""
+    groups: dict[tuple[Fraction, str, bool], list[Open]] = {}
+    for item in sorted([*found.open, *_between(found)], key=lambda item: item.steps):
+        groups.setdefault((item.lower, item.reason, item.upper is None), []).append(item)
     lines = []
-    for run in runs:
-        first, last = run[0], run[-1]
-        span = counted(first.steps, "step") if len(run) == 1 else f"{first.steps} to {last.steps} steps"
+    for items in groups.values():
+        first, last = items[0], items[-1]
         upper = "nothing was found"
         if first.upper is not None and last.upper is not None:
             upper = f"at most {show(first.upper)}"
             upper += f" down to {show(last.upper)}" if last.upper != first.upper else ""
-        why = WHY.get(first.reason, first.reason)
-        lines.append(f"open: with {span} the least rounds/chunk is at least {show(first.lower)}, {upper} ({why})")
+        why, least = WHY.get(first.reason, first.reason), show(first.lower)
+        steps = _spans([item.steps for item in items])
+        lines.append(f"open: with {steps} the least rounds/chunk is at least {least}, {upper} ({why})")
     return lines
 
 
-def _goes_on(before: Open, item: Open) -> bool:
-    alike = (before.lower, before.reason, before.upper is None) == (item.lower, item.reason, item.upper is None)
-    return alike and item.steps == before.steps + 1
+def _between(found: Frontier) -> Iterator[Open]:
+    """Yield an interval for each number of steps between points for which neither a proof nor an interval is there."""
+    if found.complete:
+        return
+    floors = [(steps, bound.value) for steps, bound in found.bounds]
+    floors += [(point.steps, point.bound.value) for point in found.points]
+    known = {interval.steps for interval in found.open}
+    for few, many in pairwise(found.points):
+        for steps in range(few.steps + 1, many.steps):
+            # a bound holds at fewer steps, too, since idle steps may be added
+            lower = max((value for s, value in floors if s is None or s >= steps), default=Fraction(0))
+            if steps not in known and lower < few.rounds_per_chunk:
+                yield Open(steps, lower, few.rounds_per_chunk, "between")
+
+
+def _spans(steps: Sequence[int]) -> str:
+    """Return rising numbers of steps as text: 1 step; 2, 4 to 6 and 8 steps."""
+    spans: list[list[int]] = []
+    for count in steps:
+        if spans and count == spans[-1][-1] + 1:
+            spans[-1].append(count)
+        else:
+            spans.append([count])
+    texts = []
+    for span in spans:
+        texts.append(str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}")
+    if len(texts) == 1 and len(steps) == 1:
+        return counted(steps[0], "step")
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts) + " steps"
 
 
 def _gap(found: Frontier) -> list[str]:
