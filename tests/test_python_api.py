@@ -20,7 +20,9 @@ import synth
 import synth.api
 from synth.errors import ArgumentError, FormatError, SynthError, UsageError
 
-NAMES = sorted(synth.__all__)
+MORE = ("baseline", "bench", "lint", "lower", "report")  # of synth.api
+PUBLIC = {name: getattr(synth, name) for name in synth.__all__} | {name: getattr(synth.api, name) for name in MORE}
+NAMES = sorted(PUBLIC)
 HALO = {"name": "halo", "pre": {0: 0, 1: 1}, "post": {0: {1}, 1: {0, 2}}}
 
 
@@ -33,7 +35,7 @@ def examples(value: object) -> list[doctest.DocTest]:
 def test_the_examples_of_each_public_name_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-    tests = examples(getattr(synth, name))
+    tests = examples(PUBLIC[name])
     assert tests
     for test in tests:
         said: list[str] = []
@@ -43,7 +45,7 @@ def test_the_examples_of_each_public_name_run(name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_public_name_is_a_function_or_class_with_documentation(name):
-    value = getattr(synth, name)
+    value = PUBLIC[name]
     assert inspect.isfunction(value) or inspect.isclass(value)
     doc = inspect.getdoc(value)
     assert doc is not None and len(doc.splitlines()[0]) < 120

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from synth.program.program import InPlace, Program
 
 
+@keywords_checked
 def lower(
     schedule: Schedule,
     *,
@@ -38,11 +39,36 @@ def lower(
     lanes: int | None = LoweringOptions.lanes,
     name: str | None = LoweringOptions.name,
 ) -> Program:
-    """Return the Program of `schedule` in the form that `runtime` takes. The schedule is replayed first.
+    """Return the program of a schedule, which is replayed first.
 
-    The options are those of synth.program.lowering_options.LoweringOptions. Raises VerificationError for a wrong
-    schedule, SynthError naming the limit of the runtime that is met, UsageError for more sends than
-    synth.program.checked_lowering takes.
+    Parameters
+    ----------
+    schedule : a schedule with every send listed.
+    runtime : the runtime whose form and limits count; "synth" for this project's executors.
+    protocol : Simple, LL or LL128.
+    instances : copies of the schedule side by side, each for its share of the data.
+    in_place : the calls that it is for: "in", "out" or "both". None: all that a two-sided program can serve, calls out
+        of place for a one-sided one.
+    fuse : receives may forward, where the runtime has such instructions. Of two-sided programs alone, as the next two.
+    aggregate : neighbouring chunks travel as one message.
+    lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
+    name : of the program. None: of collective, machine and C, S, R.
+
+    Returns
+    -------
+    The `Program`: the instructions of each thread block of each rank.
+
+    Raises
+    ------
+    VerificationError for a wrong schedule; SynthError naming the limit of the runtime that is met; UsageError for too
+    many sends.
+
+    Examples
+    --------
+    >>> import synth
+    >>> ring = synth.api.baseline("ring", "ring:4", "allgather")
+    >>> synth.api.lower(ring, protocol="LL").protocol
+    'LL'
     """
     from synth.program import checked_lowering
 
@@ -171,6 +197,7 @@ def load_program(
     return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
 
 
+@keywords_checked
 def lint(
     program: Program | str | Path,
     *,
@@ -180,14 +207,30 @@ def lint(
     in_place: InPlace | None = None,
     point: int | StepCount | None = None,
 ) -> LintReport:
-    """Analyse a program, or the one in a file of any kind that `load_program` reads.
+    """Analyse a program: its data flow, races, deadlocks and the limits of its runtime.
 
-    Returns the report: the faults that were found, and the properties that are proved.
+    Parameters
+    ----------
+    program : a program, or a file of any kind that `synth.load_program` reads.
+    runtime : the runtime whose rules and FIFO depths apply. None: this project's executors.
+    collective, roots : the collective of a file that does not say it.
+    in_place : the calls to judge, if not those that it claims.
+    point : the number of a frontier's point, from 1.
 
-    `runtime`: the runtime whose rules and FIFO depths apply (default: this project's executors).
-    `collective`, `roots`: the collective that a file computes, if the file does not say. `in_place`: how the program is
-    called, if not as it claims. Raises FormatError for a file that cannot be read. Every fault of the program is a
-    finding, not an error.
+    Returns
+    -------
+    The report: the findings, `ok` where none is an error, and the properties that are proved.
+
+    Raises
+    ------
+    FormatError for a file that cannot be read. Every fault of the program is a finding, not an error.
+
+    Examples
+    --------
+    >>> import synth
+    >>> program = synth.api.lower(synth.api.baseline("ring", "ring:4", "allgather"))
+    >>> synth.api.lint(program).ok
+    True
     """
     from synth.program.analysis import check
 

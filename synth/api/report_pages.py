@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from synth.api.arguments import keywords_checked
 from synth.model.collective import canonical_name
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Page(NamedTuple):
     wrong: tuple[str, ...]
 
 
+@keywords_checked
 def report(
     given: ReportSource | Sequence[ReportSource],
     *,
@@ -29,13 +31,29 @@ def report(
     collective: str | None = None,
     verify: bool = True,
 ) -> Page:
-    """Return one HTML page that works offline: frontiers with their bounds, schedules step by step, times,
-    certificates, provenance.
+    """Return one HTML page that works offline: frontiers, schedules step by step, times, certificates.
 
-    `given`: files (a catalog; JSON of a frontier, exact or at scale, a plan, a schedule, measurements) or values of
-    these kinds.
-    `topology`, `collective`: only these entries of a catalog. `verify`: re-check everything first.
-    Raises FormatError for a file that is none of these, UsageError where there is nothing to show.
+    Parameters
+    ----------
+    given : a value or a file, or several: catalogs, frontiers, exact or at scale, plans, schedules, measurements.
+    title : of the page.
+    topology, collective : only these entries of a catalog.
+    verify : re-check everything first.
+
+    Returns
+    -------
+    The page: its `html`, the number of entries, and a line for each that failed its check and is not drawn.
+
+    Raises
+    ------
+    FormatError for a file that is none of these; UsageError where there is nothing to show.
+
+    Examples
+    --------
+    >>> import synth
+    >>> page = synth.api.report(synth.frontier("ring:4", "allgather"), title="a ring")
+    >>> page.entries, page.wrong
+    (1, ())
     """
     from importlib import metadata
 

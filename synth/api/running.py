@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from synth.runtime.run_result import RunResult
 
 
+@keywords_checked
 def baseline(
     name: str,
     topology: TopologyLike | Network,
@@ -35,10 +36,28 @@ def baseline(
     roots: Sequence[int] = (),
     pieces: int | None = None,
 ) -> Schedule:
-    """A known algorithm on the same links, replayed (`synth.scale.baselines.algorithms.SUMMARIES`).
+    """Return the schedule of a known algorithm on the links of a machine, replayed.
 
-    `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or
-    the links do not carry it.
+    Parameters
+    ----------
+    name : ring, tree, direct, hierarchical, ... (docs/measuring.md).
+    topology : the machine, as `synth.topology` takes it, or a `Network`.
+    collective, roots : the collective, as `synth.collective` takes it.
+    pieces : of pipelined broadcasts and trees.
+
+    Returns
+    -------
+    The `Schedule`.
+
+    Raises
+    ------
+    UsageError where the algorithm does not do the collective, or the links do not carry it.
+
+    Examples
+    --------
+    >>> import synth
+    >>> synth.api.baseline("ring", "ring:4", "allgather").step_count
+    3
     """
     from synth.checker.schedule import replay
     from synth.scale.baselines import algorithms as baselines
@@ -242,11 +261,39 @@ def bench(
     overheads: bool = True,
     **options: object,
 ) -> Measured:
-    """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of
-    `baselines` on the links of the schedule; of these copy and nccl are no programs but the GPU's memcpy and NCCL,
-    timed beside them where the executor can. The reference executor's times are modelled, with a launch and the costs
-    of protocols unless `overheads` is False. `options` are the executor's.
-    Raises VerificationError where an output is wrong.
+    """Time programs over sizes.
+
+    Parameters
+    ----------
+    source : a frontier, of which every point is timed, or a schedule or program; or a file of one.
+    sizes : bytes as nccl-tests counts them.
+    executor : a name (`synth list executors`). The times of the reference executor are modelled.
+    point : the number of the only point, from 1.
+    baselines : known algorithms on the links of the schedule; copy and nccl are the GPU's memcpy and NCCL, timed
+        beside them where the executor can.
+    topology : the machine whose links give modelled times. None: the network that a schedule brings.
+    collective, roots : the collective of a file that does not say it.
+    protocol, instances : with which schedules are lowered.
+    dtype, op : the type of the elements, and the reduction.
+    repeats, warmup : timed calls of each size, and calls before them.
+    check : compare the outputs. None: where the executor moves data.
+    overheads : modelled times include a launch and the costs of protocols.
+    options : the executor's.
+
+    Returns
+    -------
+    The times of each program at each size, with nccl-tests' bandwidths.
+
+    Raises
+    ------
+    VerificationError where an output is wrong; UsageError for options that do not go together.
+
+    Examples
+    --------
+    >>> import synth
+    >>> ring = synth.api.baseline("ring", "ring:4", "allgather")
+    >>> synth.api.bench(ring, [1024, 65536]).modelled
+    True
     """
     from synth.runtime.benchmark import bench as measure
     from synth.runtime.dtypes import dtype as dtype_of
