@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.api.tuning import times_at
 from synth.cli import root
+from synth.errors import UsageError
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
 from synth.scale.clock_bound import clock_bound
@@ -27,8 +28,8 @@ def documents(*commands):
 @pytest.mark.parametrize(
     ("machine", "size", "protocol"),
     [
-        ("ring:4", 1 << 20, "Simple"),
         ("ring:4", 1008, "LL"),
+        pytest.param("ring:4", 1 << 20, "Simple", marks=pytest.mark.slow),
         pytest.param("dgx1", 1 << 20, "LL128", marks=pytest.mark.slow),  # 6 chunks do not divide the size
     ],
 )
@@ -112,6 +113,8 @@ def test_overheads_in_words_and_on_links():
     assert slower.latency == network.latency
     assert NCCL.links(network, "Simple").latency == network.latency + Fraction("2.9")
     assert "without a launch" in describe(NO_OVERHEADS)
+    with pytest.raises(UsageError, match="unknown protocol 'TCP'; there are Simple, LL, LL128"):
+        api.run(api.lower(api.baseline("ring", "ring:4", "allgather")), topology="ring:4", size=64, protocol="TCP")
     assert "a launch (Simple 8.4, LL 3.6, LL128 10 µs)" in describe(NCCL)
     assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, Simple, launch 8.4 µs included"
 
