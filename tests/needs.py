@@ -14,6 +14,7 @@ WHAT = {
     "mpi": environment.missing,
     "g++": lambda: None if shutil.which("g++") else "there is no g++ on PATH: apt install g++",
     "chromium": chromium.missing,
+    "node": lambda: None if shutil.which("node") else "there is no node on PATH: apt install nodejs",
     "nvrtc": lambda: None if nvrtc.library_path() else nvrtc.MISSING,
 }
 

@@ -7,6 +7,8 @@ from itertools import combinations, pairwise, permutations
 from math import dist
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from synth import api
 from synth.model.topology import Limit, Link, Network, Topology
@@ -53,6 +55,39 @@ def test_a_line_carries_what_its_limit_counts(name):
         assert (tuple(sorted(cap.routes)), cap.units) in lines | rows
     if name != "dgx1":
         assert len(drawn.links) < len(network.routes) and not drawn.caps
+
+
+@given(st.data())
+def test_any_links_and_limits_are_drawn(data):
+    """Each link has a path, what a limit counts has a line or stays, and ends lie apart in the picture."""
+    ranks = data.draw(st.integers(1, 9))
+    pair = st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda ends: ends[0] != ends[1])
+    pairs = data.draw(st.lists(pair, max_size=30)) if ranks > 1 else []
+    links = [(*ends, data.draw(st.integers(1, 3))) for ends in pairs]
+    members = st.lists(st.integers(0, max(0, len(links) - 1)), min_size=1, max_size=8)
+    limits = data.draw(st.lists(st.tuples(members, st.integers(1, 3)), max_size=8)) if links else []
+    sides: list[tuple[list[int], int]] = []
+    for rank in range(ranks if data.draw(st.booleans()) else 0):  # ports, which make switches likely
+        for side in (0, 1):
+            port = [k for k, link in enumerate(links) if link[side] == rank]
+            sides += [(port, 1)] if port else []
+    found = wiring(Pairs(ranks, links, [*limits, *sides]))
+    ends = ranks + len(found.names)
+    for (src, dst, _), path in zip(links, found.paths, strict=True):
+        stops = [src, *(found.lines[k][1] for k in path)]
+        assert stops[-1] == dst and [found.lines[k][0] for k in path] == stops[:-1]
+    users: dict[int, list[int]] = {}
+    for link, path in enumerate(found.paths):
+        for k in path:
+            users.setdefault(k, []).append(link)
+    lines = [(sorted(users[k]), found.lines[k][2]) for k in users]
+    assert len(users) == len(found.lines)
+    for k, (inside, rate) in enumerate([*limits, *sides]):
+        assert k in found.limits or (sorted(inside), rate) in lines
+    drawn = layout(ranks, found.lines, ends)
+    assert len(drawn.spots) == ends and len(drawn.bends) == len(found.lines)
+    assert all(0 < x < drawn.width and 0 < y < drawn.height for x, y in drawn.spots)
+    assert all(dist(a, b) > 1 for a, b in combinations(drawn.spots[:ranks], 2))
 
 
 def test_switches_and_networks_have_names():

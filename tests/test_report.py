@@ -9,6 +9,7 @@ import html as markup
 import json
 import re
 import shlex
+import subprocess
 import zlib
 from dataclasses import replace
 from fractions import Fraction
@@ -33,6 +34,7 @@ from synth.model.topology import Limit, Link, Topology
 from synth.model.tuning_plan import Algorithm, LibraryTimes, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
 from synth.view.page.frontier_section import AlgorithmRow, Sheet
+from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
 
@@ -164,6 +166,13 @@ def test_the_scripts_name_every_file():
     assert not any(
         "</script" in html.asset(f"{name}.js") or "innerHTML" in html.asset(f"{name}.js") for name in html.SCRIPTS
     )
+
+
+def test_the_script_of_a_page_can_be_parsed(dgx1):
+    need("node")
+    script = api.report(dgx1).html.rpartition("<script>")[2].partition("</script>")[0]
+    done = subprocess.run(["node", "--check", "-"], input=script, capture_output=True, text=True, check=False)
+    assert script and done.returncode == 0, done.stderr
 
 
 def test_machines_are_written_once(dgx1):

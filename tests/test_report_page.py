@@ -478,7 +478,7 @@ def test_two_algorithms_are_compared(at, gather):
     counts = [sum(len(step.sends) for step in point.schedule.steps) for point in gather.points]
     assert found["sends"][:2] == [str(count) for count in counts] and found["links in use"] == ["32", "32", "same"]
     said = page.run("document.querySelector('[aria-label=Differences]').textContent")
-    assert "By prediction 2 steps is faster to 410 KB, 3 steps from there on." in said
+    assert "By synchronous steps 2 steps is faster up to 410 KB, 3 steps from there on." in said
     press(page, "tbody tr:nth-child(2) input[type=radio]")
     page.wait("document.querySelector('[aria-label=Differences]').textContent.includes('chosen algorithm itself')")
 

@@ -23,7 +23,7 @@ function crossing({ times, algorithms }, first, second) {
   if (!a || !b) return "";
   const size = (b[1] - a[1]) / (a[2] - b[2]), [low, high] = a[1] < b[1] || (a[1] === b[1] && a[2] <= b[2]) ? [a, b] : [b, a];
   const name = (line) => algorithms[line[0]].name;
-  return size > 0 && Number.isFinite(size) ? `By prediction ${name(low)} is faster to ${sizeText(size)}, ${name(high)} from there on.` : `By prediction ${name(low)} is as fast or faster at every size.`;
+  return size > 0 && Number.isFinite(size) ? `By synchronous steps ${name(low)} is faster up to ${sizeText(size)}, ${name(high)} from there on.` : `By synchronous steps ${name(low)} is as fast or faster at every size.`;
 }
 
 /** The panel; `again()` after another algorithm was chosen. */

@@ -79,7 +79,8 @@ function readings(sheet, size) {
     return { k, name, note: points ? `${note} at ${sizeText(near[0])}` : note, size: near[0], seconds: near[1] };
   });
   return rows.sort((a, b) => a.seconds - b.seconds).map((r) => {
-    const rate = r.size / r.seconds / 1e9, who = [r.name, make("span", { class: "soft" }, ` ${r.note}`)];
+    const rate = r.size / r.seconds / 1e9, [note, ...rest] = r.note.split(/(?=, )/);
+    const who = [r.name, make("span", { class: "soft" }, ` ${note}`, make("span", { class: "far" }, rest.join("")))];
     return { k: r.k, row: [who, timeText(r.seconds), number(rate), ...(sheet.times.bus ? [number(rate * sheet.times.bus)] : [])] };
   });
 }
