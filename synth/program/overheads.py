@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from synth.errors import UsageError
 from synth.model.rational import show
 from synth.model.topology import Network
 
@@ -33,11 +32,8 @@ class Overheads:
     by_protocol: tuple[tuple[str, ProtocolCost], ...]
 
     def of(self, protocol: str) -> ProtocolCost:
-        """Return the costs of `protocol`. Raises UsageError for an unknown one."""
-        costs = dict(self.by_protocol)
-        if protocol not in costs:
-            raise UsageError(f"unknown protocol {protocol!r}; there are {', '.join(costs)}")
-        return costs[protocol]
+        """Return the costs of `protocol`."""
+        return dict(self.by_protocol)[protocol]
 
     def links(self, network: Network, protocol: str) -> Network:
         """Return `network` with the protocol's hop in every α, and its share of every β."""
