@@ -40,7 +40,8 @@ class CutLPSettings:
         scale: Flow units of a load of 1 in the integer maximum flows.
         tolerance: Relative violation below which a cut counts as satisfied.
         max_cycles: Maximum number of rounds of cut separation.
-        exact_ranks: Number of ranks up to which every program is solved to its optimum, by the cuts that this violates.
+        exact_ranks: Number of ranks up to which covers are searched for, and every program is solved to its optimum, by
+            the cuts that this violates.
         many_columns: Number of columns above which the cuts of other programs are separated between the optimum of the
             relaxation and a feasible point.
         step: Part of the way from the feasible point to that optimum at which they are separated.
@@ -131,7 +132,7 @@ class CutLP:
         self.caps = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
         self.shares = [self._share(*pair) for pair in _representatives(collective, generators)]
         self.shares = [s for s in self.shares if s.demands]
-        if not self.static:
+        if not self.static and network.ranks <= SETTINGS.exact_ranks:
             for share in self.shares:
                 share.covers = covers(network, share.demands, self.steps)
         self.count = count
@@ -163,21 +164,23 @@ class CutLP:
         back = self.network.reversed()
         for share in self.shares:
             same = share.routes = orbits(len(self.network.routes), [g.routes for g in share.group])
-            useful: set[tuple[int, int]] = set()
+            share.demands = _demand_representatives(share.demands, share.group)
+            useful: set[tuple[int, int]] = set()  # the first route of an orbit, and a step
             for demand in share.demands:
                 reach = self.far[demand] = (
                     self.network.distances_from(sorted(demand.sources)),
                     back.distances_from([demand.dst]),
                 )
-                for i, route in enumerate(self.network.routes):
+                for i, route in zip(same, self.network.routes, strict=True):
                     useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
             if self.count or share.covers:  # these are paid by sends of no use too
                 useful = {(i, t) for i in range(len(same)) for t in range(1, self.steps + 1)}
             fresh: dict[tuple[int, int], int] = {}
-            for i, t in sorted(useful):
-                share.columns[i, t] = fresh.setdefault((same[i], t), self.size + len(fresh))
+            for i, first in enumerate(same):
+                for t in range(1, self.steps + 1):
+                    if (first, t) in useful:
+                        share.columns[i, t] = fresh.setdefault((first, t), self.size + len(fresh))
             self.size += len(fresh)
-            share.demands = _demand_representatives(share.demands, share.group)
 
     def _times(self, early: int | None, late: int | None) -> range:
         if early is None or late is None:

@@ -115,7 +115,8 @@ class PipeliningProgram:
         if not chunks or any(total != chunks for total in totals.values()):
             return None
         options = []
-        for up in ROUND_UP:
+        placed = all(template.placed for template in self.templates)
+        for up in ROUND_UP[:1] if placed else ROUND_UP:
             passed = []
             for template, table, count in zip(self.templates, shares, counts, strict=True):
                 passed.append(_whole_chunks(template, table, count, up))
@@ -149,6 +150,8 @@ def _whole_chunks(template: Template, shares: np.ndarray, count: int, up: float)
     """Round the shares of a template to whole numbers of `count` chunks, up from fractions of 1 - `up` on; phases still
     wait for each other."""
     steps = shares.shape[1]
+    if template.placed:
+        return count * (np.arange(steps) >= np.array(template.placed)[:, None])
     total = shares[0, -1]
     passed = np.zeros(shares.shape, np.int64)
     if not count:

@@ -20,10 +20,10 @@ class CompositionSettings:
         most_placed: Maximum number of steps for which trees are placed in the steps.
         extra_levels: Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
         most_priced: Maximum of (steps + 1)^2 x ranks^2 for which trees are priced: their table takes 8 bytes an entry.
-        turns: Maximum number of turns of column generation for a number of steps.
         fresh_turns: Number of turns of which one also begins with breadth-first trees.
         slight: Fraction below which savings by further trees are not worth a larger program.
-        slow_turns: Number of turns of column generation that together must save as much.
+        slow_turns: Number of turns of column generation that together must save as much, or it ends.
+        last_turns: Number of turns after which, if all of them find no new tree at the same prices, it ends, too.
         varied_turns: Number of turns that add trees at prices about the best ones, for periods of trees.
         variation: Standard deviation of the logarithms of these prices.
         least_varied: The least of these prices, in relation to their mean, before they are varied.
@@ -57,10 +57,10 @@ class CompositionSettings:
     most_placed: int = 12
     extra_levels: tuple[int, ...] = (5, 12)
     most_priced: int = 1 << 22
-    turns: int = 60
     fresh_turns: int = 3
     slight: float = 1e-3
-    slow_turns: int = 10
+    slow_turns: int = 30
+    last_turns: int = 12
     varied_turns: int = 40
     variation: float = 0.5
     least_varied: float = 0.2

@@ -78,11 +78,11 @@ class TreeColumns:
             check_deadline()
             values.append(self.value)
             before = values[-1 - SETTINGS.slow_turns] if len(values) > SETTINGS.slow_turns else np.inf
-            slight = 1 - SETTINGS.slight
-            return before * slight < self.value or self.value * slight < smoothed.bound
+            return before * (1 - SETTINGS.slight) < self.value
 
-        pricers = (lambda: price(smoothed.smooth(self.prices)), lambda: price(self.prices))
-        return generate_columns(self._solve, stop, pricers, SETTINGS.turns).ending != "unsolved"
+        own_prices = [lambda: price(self.prices)] * SETTINGS.last_turns  # each one searches for other trees
+        pricers = (lambda: price(smoothed.smooth(self.prices)), *own_prices)
+        return generate_columns(self._solve, stop, pricers).ending != "unsolved"
 
     def vary(self, search: Search) -> None:
         """Add trees that are cheap at prices about the master's. They make other sums of loads possible."""
