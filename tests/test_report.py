@@ -505,7 +505,8 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
         ),
         Table("allreduce", 8, (Range(1, None, (1,)),)),
     )
-    plan = Plan(algorithms, tables, "measured", "measured by hand", dgx1.network)
+    notes = ("allgather: one", "allreduce: two", "both: three")
+    plan = Plan(algorithms, tables, "measured", "measured by hand", dgx1.network, notes=notes)
     ours, theirs = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
     assert (
         [a.name for a in ours.algorithms] == ["ours", HOSTILE] and ours.algorithms[0].move and ours.algorithms[1].lack
@@ -516,6 +517,7 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
         ("what the plan takes", False),
     ]
     assert "at most 50.00% slower" in " ".join(ours.says)
+    assert ours.says[-2:] == ("note: allgather: one", "note: both: three") and "note: allreduce: two" in theirs.says
     assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
 
 

@@ -90,7 +90,11 @@ def _says(plan: Plan, table: Table) -> tuple[str, ...]:
     losses = [loss for loss in table.losses if loss is not None]
     if losses:
         sentences.append(f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates")
-    return (*sentences, *(f"note: {note}" for note in plan.notes))
+    others = {other.collective for other in plan.tables} - {table.collective}
+    for note in plan.notes:
+        if note.partition(":")[0] not in others:  # the notes of a build begin with their collective
+            sentences.append(f"note: {note}")
+    return tuple(sentences)
 
 
 def _line(schedule: Schedule) -> tuple[float, float]:

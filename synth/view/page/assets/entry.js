@@ -61,8 +61,8 @@ function entryView(sheet, machine) {
   playChosen();
   return {
     element: make("article", {}, make("h2", {}, sheet.title), make("p", { class: sheet.mood }, sheet.status),
-      make("ul", { class: "plain soft" }, sheet.says.map((line) => make("li", {}, line))), algorithms, extra,
-      make("div", { class: "pair" }, make("div", {}, stairs?.element, differences.element), times.element), make("section", { class: "panel", "aria-label": "Schedule" }, stage),
+      make("ul", { class: "plain soft" }, sheet.says.map((line) => make("li", {}, line))), algorithms,
+      make("div", { class: "pair" }, make("div", {}, stairs?.element, extra, differences.element), times.element), make("section", { class: "panel", "aria-label": "Schedule" }, stage),
       make("div", { class: "pair" }, proofs, make("div", {}, files.element, assumed, origin))),
     keys: (event) => player?.keys(event),
     dispose: () => player?.dispose(),
