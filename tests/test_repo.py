@@ -51,7 +51,6 @@ CLICK = (
             "ls",
             "results",
             "show",
-            "table",
             "verify",
         )
     ),

@@ -17,7 +17,7 @@ from synth.errors import MissingDependencyError, UsageError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import number, size_text
 from synth.model.schedule import Schedule, Send, Step
-from synth.view import frontier_text, plot, tables
+from synth.view import bench_tables, frontier_text, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
@@ -244,3 +244,16 @@ def test_steps_between_points_that_nothing_decides_are_listed():
     ]
     settled = replace(found, open=(), points=tuple(points[:2]), bounds=((3, LowerBound(Fraction(9, 2), {})),))
     assert not [line for line in frontier_text.sentences(settled) if "open: " in line]
+
+
+@pytest.mark.parametrize("width", [70, 100])
+def test_measured_times_fit_a_terminal_without_the_columns_that_matter_least(width, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = api.bench(api.baseline("ring", "ring:4", "allgather"), (4096, 1 << 20)).to_json()
+    report = bench_tables.measured(done)
+    assert set(report.optional) <= {name for name, _ in report.columns}
+    tables.print_report(report)
+    out = capsys.readouterr().out
+    assert all(len(line) <= width for line in out.splitlines())
+    assert "redop" not in out.splitlines()[2] and "--wide prints them" in out.replace("\n", " ")

@@ -45,7 +45,11 @@ def measured(doc: dict) -> Report:
     if repeats > 1:
         sentences.append(f"each time is the median of {repeats} launches; the least and the most are in the JSON")
     return Report(
-        f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor", columns, tuple(rows), tuple(sentences)
+        f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor",
+        columns,
+        tuple(rows),
+        tuple(sentences),
+        ("redop", "root", "type", "count", "algbw (GB/s)"),
     )
 
 
@@ -115,7 +119,8 @@ def emulated(doc: dict) -> list[Report]:
         tuple(controls),
         (f"all of this is {doc['says']}",),
     )
-    reports = [Report(title, tuple(columns), tuple(rows), tuple(sentences)), control]
+    optional = tuple(name for name, _ in columns if name.endswith("predicted"))
+    reports = [Report(title, tuple(columns), tuple(rows), tuple(sentences), (*optional, "best")), control]
     return [*reports, _paced(doc)] if doc.get("paced") else reports
 
 

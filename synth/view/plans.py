@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from synth.model.number_text import number, size_text
@@ -34,6 +35,7 @@ SIZES = (
     ("loss", "right"),
 )
 # Columns of the lower bound in time, and of the time over it.
+OPTIONAL = ("best schedule µs", "instances", "GB/s", "best of library µs")  # left out first on a narrow terminal
 BOUNDS = (("µs at least", "right"), ("factor", "right"))
 
 
@@ -51,7 +53,7 @@ def reports(plan: Plan, bounds: Sequence[ClockBound | None] = ()) -> list[Report
         sentences += [prefix + line for line in doc.get("words", ())]
     sentences += [f"note: {note}" for note in plan.notes]
     last = tables[-1]
-    return [*tables[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *sentences))]
+    return [*tables[:-1], replace(last, sentences=(*last.sentences, *sentences))]
 
 
 def html(plan: Plan) -> str:
@@ -69,7 +71,7 @@ def _ranges(plan: Plan, table: Table) -> Report:
         if table.sizes
         else ()
     )
-    return Report(title, RANGES, rows, ends)
+    return Report(title, RANGES, rows, ends, ("alternatives, in order", "no padding at multiples of", "backend"))
 
 
 def _groups(table: Table) -> list[list[Range]]:
@@ -118,12 +120,12 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         lines.append(f"loss: what is chosen takes so much longer than the best of all candidates{most}")
         lines.append("best of library: the fastest of other libraries' own algorithms")
     if bound is None:
-        return Report("", SIZES, tuple(rows), tuple(lines))
+        return Report("", SIZES, tuple(rows), tuple(lines), OPTIONAL)
     where = "on bare links (`synth bound --sizes` certifies it)"
     if any(row.launch for row in bound.rows):
         where = "by the clock of these times, in any protocol (`synth bound --sizes --protocol` certifies it)"
     lines.append(f"µs at least: no program of messages between ranks is faster {where}")
-    return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))
+    return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines), OPTIONAL)
 
 
 def _micro(seconds: float | None) -> str:

@@ -46,7 +46,8 @@ def allocations(
             row += [number(slow[allocation.ranks][name])] if slow is not None else []
         table.append(tuple(row))
     left = [f"left open: {', '.join(missing)}"] if missing else []
-    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
+    optional = ("x rings", *(f"{name} units" for name in names), "rings")
+    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left), optional)
 
 
 def _ratio(best: Fraction, other: Fraction | None) -> str:

@@ -1,5 +1,4 @@
-"""Rows of a catalog as plain columns: fast for ten thousand rows, for which tables fitted to a terminal take
-seconds."""
+"""Rows of a catalog as tables."""
 
 from __future__ import annotations
 
@@ -7,19 +6,42 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import click
+from synth.model.rational import counted
 
 if TYPE_CHECKING:
     from synth.catalog.store.rows import Choice, EntryRow
 
 
+Columns = tuple[tuple[str, str], ...]
+ENTRIES: Columns = (
+    ("id", "left"),
+    ("topology", "left"),
+    ("collective", "left"),
+    ("ranks", "right"),
+    ("state", "left"),
+    ("points", "right"),
+    ("steps", "left"),
+    ("seconds", "right"),
+    ("options", "left"),
+)
+POINTS: Columns = (
+    ("id", "left"),
+    ("point", "right"),
+    ("steps", "right"),
+    ("rounds", "right"),
+    ("chunks", "right"),
+    ("rounds/chunk", "right"),
+    ("status", "left"),
+    ("synchronous µs", "right"),
+    ("construction", "left"),
+)
+
+
 def print_rows(rows: Sequence[EntryRow]) -> None:
     """Print the rows as `synth catalog ls` does."""
-    head = ("id", "topology", "collective", "ranks", "state", "points", "steps", "seconds", "options")
-    print_columns(list(zip(head, *map(_cells, rows), strict=True)), right=(3, 5, 7))
-    entries = f"{len(rows)} entr{'y' if len(rows) == 1 else 'ies'}"
     done = sum(row.state == "done" for row in rows)
-    click.echo(f"{entries}, {done} done" if rows else "no entries")
+    total = f"{counted(len(rows), 'entry')}, {done} done" if rows else "no entries"
+    _print(ENTRIES, list(map(_cells, rows)), total, ("options", "seconds", "steps"))
 
 
 def _cells(row: EntryRow) -> tuple[str, ...]:
@@ -52,22 +74,17 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
 
 def print_choices(points: Sequence[Choice]) -> None:
     """Print the points as `synth catalog ls --size` does, in their order."""
-    head = ("id", "point", "steps", "rounds", "chunks", "rounds/chunk", "status", "synchronous µs", "construction")
     rows = []
     for c in points:
         numbers = map(str, (c.point, c.steps, c.rounds, c.chunks))
         time = "" if c.seconds is None else f"{c.seconds * 1e6:.2f}"
         rows.append((c.fingerprint[:12], *numbers, c.rounds_per_chunk, c.status, time, c.construction))
-    print_columns(list(zip(head, *rows, strict=True)), right=(1, 2, 3, 4, 5, 7))
-    if not points:
-        click.echo("no point of this machine and collective")
+    total = "" if points else "no point of this machine and collective"
+    _print(POINTS, rows, total, ("construction", "rounds", "chunks"))
 
 
-def print_columns(columns: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Print aligned columns, each with its head as the first text; the columns `right` are aligned to the right."""
-    padded = []
-    for i, column in enumerate(columns):
-        width = max(map(len, column))
-        justify = str.rjust if i in right else str.ljust
-        padded.append([justify(text, width) for text in column])
-    print("\n".join([line.rstrip() for line in map("  ".join, zip(*padded, strict=True))]))
+def _print(columns: Columns, rows: Sequence[tuple[str, ...]], sentence: str, optional: tuple[str, ...]) -> None:
+    from synth.view.frontier_text import Report
+    from synth.view.tables import print_report
+
+    print_report(Report("", columns, tuple(rows), (sentence,) if sentence else (), optional))
