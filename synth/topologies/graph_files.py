@@ -114,8 +114,8 @@ def _named(root: Any, tag: str) -> list[Any]:
     ]
 
 
-def _document(graph: Any, file: str, order: str = "file") -> dict:
-    """Return the topology document of a graph; `order` names what ranks that are no integers are ordered by."""
+def _document(graph: Any, file: str, source: str = "file") -> dict:
+    """Return the topology document of a graph; `source` is the name of what lists the ranks."""
     switch = {n for n, d in graph.nodes(data=True) if str(d.get("switch", "")).lower() in ("true", "1", "yes")}
     ids = [n for n in graph.nodes if n not in switch]
     notes = []
@@ -131,7 +131,7 @@ def _document(graph: Any, file: str, order: str = "file") -> dict:
         shown = [f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])]
         if len(ids) > 8:
             shown.append("...")
-        notes.append(f"ranks in the order of the {order}: {', '.join(shown)}")
+        notes.append(f"ranks in the order of the {source}: {', '.join(shown)}")
     names = {}
     for n in switch:
         names[n] = f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n)
