@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 from bench import multicast as brute_force
 from synth import api, bounds
-from synth.bounds.multicast import bound_at_steps, multicast_bound, operations_bound
+from synth.bounds.multicast import bound_at_steps, multicast_bound, operations_bound, step_cuts_bound
+from synth.checker.certificates import single_chunk
 from synth.checker.certificates.cuts import KEYS, check
+from synth.checker.certificates.instance import MOST_WORK, Instance
 from synth.checker.schedule import replay
 from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
@@ -24,6 +26,8 @@ from synth.model.collective import collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Multicast, MulticastSwitch, Network, SwitchPort, Topology
+from synth.solvers.boolean_model import Model
+from synth.solvers.cadical import Cadical
 from synth.topologies import topology
 from synth.topologies.modify import with_ranks
 from synth.topologies.topology_files import dump, from_document, load
@@ -305,6 +309,49 @@ def operations(ranks: int = 4) -> tuple[Network, dict]:
     return network, bound.certificate
 
 
+@pytest.mark.parametrize(("ranks", "steps"), [(3, 2), (4, 3), (8, 3), (8, 5)])
+def test_operations_in_so_many_steps_cost_what_is_proved(ranks: int, steps: int) -> None:
+    network, task = machine("through", ranks), collective("allreduce", ranks)
+    bound = operations_bound(network, task, steps)
+    assert bound is not None and bound.certificate["steps"] == steps
+    assert bound.value == Fraction(ranks + 1, ranks) + (1 - Fraction(3, ranks)) / (steps - 1)
+    documents = network.document, task.document
+    rounds = check(bound.certificate, *documents, steps=steps, chunks=7)
+    assert bound.value <= rounds < bound.value + 1 and (7 * rounds).denominator == 1
+    for other in (steps - 1, steps + 1, None):
+        with pytest.raises(VerificationError, match="steps"):
+            check(bound.certificate, *documents, steps=other)
+    for stated in (1, 0, None, True, "2"):
+        with pytest.raises(VerificationError):
+            check(bound.certificate | {"steps": stated}, *documents, steps=1 if stated == 1 else steps)
+
+
+def test_operations_of_two_ranks_are_counted_without_steps() -> None:
+    network, certificate = operations(2)
+    with pytest.raises(VerificationError, match="three ranks"):
+        check(certificate | {"steps": 2}, network.document, collective("allreduce", 2).document, steps=2)
+
+
+@pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_no_chunk_of_four_ranks_costs_less_than_its_operations(steps: int) -> None:
+    """The formula of one chunk, which shares nothing with the proof, is refuted below the value and not above it."""
+    network, task = machine("through"), collective("allreduce", 4)
+    problem = Instance(network.document, task.document, False)
+    link = 3 * (steps - 1)
+    up = [steps - 1 + steps - t for t in range(1, steps + 1)]
+    down = [link - price for price in up]
+    limits: list[list[int]] = [[] for _ in problem.limits]
+    for rank in range(4):
+        limits[problem.switches[0].up[rank][0]], limits[problem.switches[0].down[rank][0]] = up, down
+    links = [[link] * steps for _ in problem.links]
+    for least, status in ((5 * link + 3, "unsat"), (5 * link + 4, "sat")):
+        problem.work = MOST_WORK
+        model = Model()
+        model.clauses = single_chunk.clauses(problem, 0, steps, links, least, limits)
+        model.variables = max(abs(x) for clause in model.clauses for x in clause)
+        assert Cadical(0).solve(model).status == status
+
+
 @pytest.mark.parametrize("change", ["one limit twice", "another rank's limit", "local", "broadcast", "a link beside"])
 def test_a_false_count_of_operations_is_refused(change: str) -> None:
     network, certificate = operations()
@@ -493,8 +540,11 @@ def test_bounds_at_each_number_of_steps_are_the_formula(ranks: int, units: int, 
         if own == "through":
             value = Fraction((ranks - 1) * steps, (ranks - 1) * steps - ranks + 2)
             value = Fraction(ranks + 1, 2) if steps == 1 else value
-        bound = bound_at_steps(made, task, steps, floor)
-        assert bound.value == max(value / units, floor.value)
+        cuts = step_cuts_bound(made, task, steps, floor)
+        assert cuts.value == max(value / units, floor.value)
+        if own == "through" and steps > 1:
+            value = Fraction(ranks + 1, ranks) + (1 - Fraction(3, ranks)) / (steps - 1)
+        assert bound_at_steps(made, task, steps, floor).value == max(value / units, floor.value)
 
 
 @pytest.mark.parametrize(("instance"), [i for i in brute_force.instances(90) if i.ranks == 3], ids=str)
@@ -507,7 +557,7 @@ def test_bounds_of_many_steps_are_not_above_the_search(instance: brute_force.Ins
 @pytest.mark.parametrize(("own", "at"), [("through", "fetches"), ("local", "multicasts")])
 def test_cuts_at_steps_that_weigh_a_little_more_are_refused(own: str, at: str) -> None:
     network, task = machine(own), collective("allreduce", 4)
-    certificate = bound_at_steps(network, task, 2, multicast_bound(network, task)).certificate
+    certificate = step_cuts_bound(network, task, 2, multicast_bound(network, task)).certificate
     assert certificate["kind"] == "deadline-cuts"
     prices = [[*row[:2], *(10 * price for price in row[2:])] for row in certificate["prices"]]
     cuts = [[10 * weight, *theta] for weight, *theta in certificate["cuts"]["0"]]
@@ -523,9 +573,8 @@ def test_no_schedule_with_random_sends_pays_less_than_its_cuts() -> None:
         network, rng = machine(own), random.Random(3)
         switch = network.multicast[0]
         for steps in (1, 2, 3):
-            certificate = bound_at_steps(
-                network, collective("allreduce", 4), steps, LowerBound(Fraction(0), {})
-            ).certificate
+            none = LowerBound(Fraction(0), {})
+            certificate = step_cuts_bound(network, collective("allreduce", 4), steps, none).certificate
             price = {k: row for _, k, *row in certificate["prices"]}
             for _ in range(100):
                 t, rank, fetches = rng.randint(1, steps), rng.randrange(4), rng.random() < 0.5

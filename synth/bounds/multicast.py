@@ -28,7 +28,20 @@ def multicast_bound(network: Network, collective: Collective) -> LowerBound:
 
 
 def bound_at_steps(network: Network, collective: Collective, steps: int, floor: LowerBound) -> LowerBound:
-    """Return a bound on R/C at `steps` steps: `floor`, which holds for any number, or a greater one by deadline cuts.
+    """Return a bound on R/C at `steps` steps: `floor`, which holds for any number, or a greater one.
+
+    That is by deadline cuts (`step_cuts_bound`) or by the count of operations, which gives
+    ((n + 1) / n + (1 − 3/n) / (S − 1)) / u for n ≥ 3 equal ports of u units and `own: through` in S ≥ 2 steps.
+    """
+    if steps > 1 and network.ranks > 2:
+        counted = operations_bound(network, collective, steps)
+        if counted is not None and counted.value > floor.value:
+            floor = counted
+    return step_cuts_bound(network, collective, steps, floor)
+
+
+def step_cuts_bound(network: Network, collective: Collective, steps: int, floor: LowerBound) -> LowerBound:
+    """Return a bound on R/C at `steps` steps: `floor`, or a greater one by deadline cuts.
 
     The cuts are for an allreduce through one switch that has ports for all ranks. A cut has rank i outside at all
     times, rank d inside at all times, and the others inside until time k: one for each i, d and k < `steps`, all of one
@@ -82,8 +95,9 @@ def _step_prices(n: int, steps: int, through: bool) -> tuple[int, list[tuple[int
     return n, prices
 
 
-def operations_bound(network: Network, collective: Collective) -> LowerBound | None:
-    """Return the bound by the ports that an allreduce through one switch uses; None for other problems.
+def operations_bound(network: Network, collective: Collective, steps: int | None = None) -> LowerBound | None:
+    """Return the bound by the ports that an allreduce through one switch uses, at `steps` ≥ 2 steps of three ranks or
+    more (None: at any number of steps); None for other problems.
 
     The issuer's own data use its port, the ports of all ranks are limits of their own, and every route uses two.
     """
@@ -104,8 +118,14 @@ def operations_bound(network: Network, collective: Collective) -> LowerBound | N
             return None
     if len(limits) < 2 * network.ranks:
         return None
-    certificate = {"kind": "switch-operations", "problem": problem_fingerprint(network, collective), "ports": rows}
-    return LowerBound(check(certificate, network.document, collective.document), certificate)
+    certificate: dict = {
+        "kind": "switch-operations",
+        "problem": problem_fingerprint(network, collective),
+        "ports": rows,
+    }
+    if steps is not None:
+        certificate["steps"] = steps
+    return LowerBound(check(certificate, network.document, collective.document, steps=steps), certificate)
 
 
 def parts_bound(network: Network, collective: Collective) -> LowerBound | None:

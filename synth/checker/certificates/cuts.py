@@ -30,7 +30,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "allreduce-partition": ({"scale", "prices", "parts", "weight", "generators"}, set()),
     "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
-    "switch-operations": ({"ports"}, set()),
+    "switch-operations": ({"ports"}, {"steps"}),
 }
 # Kinds that hold for schedules with switch sends, too.
 WITH_SWITCHES = (
@@ -82,7 +82,11 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     elif "steps" in must:
         need(certificate["steps"] is None, "is null where the bound is for every number of steps", "steps")
     if kind == "switch-operations":
-        total, scale = switch_operations.total_and_scale(problem, certificate["ports"])
+        timed = None
+        if "steps" in certificate:
+            timed = number(certificate["steps"], "steps", 2, MOST_STEPS)
+            need(timed == steps, f"is for {timed} steps, not {steps or 'any number'}", "steps")
+        total, scale = switch_operations.total_and_scale(problem, certificate["ports"], timed)
         rounds = -(-(number(chunks, "chunks", 1) * total) // scale) if chunks else 0
         return Fraction(max(rounds, steps or 0), chunks) if chunks else Fraction(total, scale)
     packing = PricedCuts(certificate, problem, layers)

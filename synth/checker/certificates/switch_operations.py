@@ -1,6 +1,8 @@
 """The count of operations of an allreduce through one switch that multicasts, whose own data use its ports.
 
-Every chunk uses at least 2n + 2 ports of n ≥ 3 ranks in all, and 4 of two ranks. The proof is in docs/proofs.md.
+Every chunk uses at least 2n + 2 ports of n ≥ 3 ranks in all, and 4 of two ranks. In S ≥ 2 steps it pays at least
+(n + 1)L + (n − 1)(n − 3), where L = (n − 1)(S − 1), if a port of any of n ≥ 3 ranks upwards costs
+S − 1 + (S − t)(n − 3) in step t, and L less that downwards. The proofs are in docs/proofs.md.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from synth.checker.fields import need
 from synth.model.documents.json_reader import items, number
 
 
-def total_and_scale(problem: Instance, ports: object) -> tuple[int, int]:
+def total_and_scale(problem: Instance, ports: object, steps: int | None) -> tuple[int, int]:
     """Return the ports that one chunk of each unit uses at least, and the chunks that all ports carry in a round.
 
-    `ports`: for each rank a limit upwards and one downwards of its port. Raises VerificationError where the machine is
-    not one such switch, or the collective no allreduce.
+    With `steps` return what it pays in so many steps at least, and the most that all ports cost in a round. `ports`:
+    for each rank a limit upwards and one downwards of its port. Raises VerificationError where the machine is not one
+    such switch, or the collective no allreduce.
     """
     n = problem.ranks
     need(len(problem.switches) == 1 and n > 1, "holds for one switch alone", "kind")
@@ -35,5 +38,14 @@ def total_and_scale(problem: Instance, ports: object) -> tuple[int, int]:
     members = [frozenset(links) for links, _ in problem.limits]
     for i, (u, v, _) in enumerate(problem.links):
         need(i in members[up[u]] and i in members[down[v]], f"link {u} to {v} does not use the ports", "ports")
-    capacity = sum(problem.limits[k][1] for k in (*up, *down))
-    return len(problem.pre) * (4 if n == 2 else 2 * n + 2), capacity
+    upwards = sum(problem.limits[k][1] for k in up)
+    downwards = sum(problem.limits[k][1] for k in down)
+    if steps is None:
+        return len(problem.pre) * (4 if n == 2 else 2 * n + 2), upwards + downwards
+    need(steps > 1 and n > 2, "holds for three ranks and two steps at least", "steps")
+    link = (n - 1) * (steps - 1)
+    capacity = 0
+    for t in range(1, steps + 1):
+        price = steps - 1 + (steps - t) * (n - 3)
+        capacity = max(capacity, upwards * price + downwards * (link - price))
+    return len(problem.pre) * ((n + 1) * link + (n - 1) * (n - 3)), capacity
