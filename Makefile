@@ -61,7 +61,7 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
 
-pictures: $(VENV)/.installed
+pictures: $(VENV)/.installed-test
 	$(BIN)/python -m bench.pictures $(ARGS)
 
 # A page that links to nothing, or a docstring that cannot be read, is an error.
