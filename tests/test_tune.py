@@ -565,3 +565,9 @@ def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch
     recorded("_answer", 4)
     api.tune("ring:3", "allgather", [1024], time_limit=400.0)
     assert ends["_answer"] - ends["works_of"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)
+
+
+def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
+    machine = replace(api.topology("ring:3"), notes=("25 GB/s a link assumed",))
+    plan = api.tune(machine, "allgather", [1024], dividing=False, time_limit=3)
+    assert "25 GB/s a link assumed" in plan.notes

@@ -131,13 +131,14 @@ def build(
         plan, found = _planned(machine, task, request, folder, (seconds, time_limit), on_event)
         plans.append(plan)
         frontiers.append(found)
-    plan = _joined(plans)
+    plan = _joined(plans, machine.notes)
     from synth.api.plans import load_plan
 
     write(folder / "plan.json", json.dumps(plan.to_json()) + "\n")
     load_plan(folder / "plan.json")  # replays every schedule
     tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
-    result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, tuple(notes))
+    notes = (*machine.notes, *notes)
+    result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
     _write_pages(result, plan, frontiers, folder)
     return result
 
@@ -238,14 +239,17 @@ def _save_frontier(found: ParetoFrontier, document: Path) -> None:
     write(document, json.dumps(frontier_document(found, files)) + "\n")
 
 
-def _joined(plans: Sequence[Plan]) -> Plan:
-    """Return one plan with the tables of all; labels begin with the collective where there are several."""
+def _joined(plans: Sequence[Plan], assumed: tuple[str, ...]) -> Plan:
+    """Return one plan with the tables of all; labels begin with the collective where there are several.
+
+    `assumed`: the notes of the machine, which are in all plans.
+    """
     if len(plans) == 1:
         return plans[0]
     algorithms: list = []
     tables: list[Table] = []
     model: dict = {}
-    notes: list[str] = []
+    notes = list(assumed)
     for plan in plans:
         (table,), shift = plan.tables, len(algorithms)
         for algorithm in plan.algorithms:
@@ -258,7 +262,7 @@ def _joined(plans: Sequence[Plan]) -> Plan:
             chosen.append(None if number is None else number + shift)
         tables.append(replace(table, ranges=tuple(ranges), chosen=tuple(chosen)))
         model |= plan.model
-        notes += [f"{table.collective}: {note}" for note in plan.notes]
+        notes += [f"{table.collective}: {note}" for note in plan.notes if note not in assumed]
     says = "; ".join(dict.fromkeys(plan.says for plan in plans))
     return replace(
         plans[0], algorithms=tuple(algorithms), tables=tuple(tables), says=says, model=model, notes=tuple(notes)

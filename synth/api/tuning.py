@@ -162,7 +162,8 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     facts = [_facts(work, machine) for work in works]
     timing = replace(search, end=None if limit is None else began + limit)
     answers = [_answer(work, request, len(works) > 1, known, timing) for work, known in zip(works, facts, strict=True)]
-    return _plan(works, answers, next((known for known in facts if known), None))
+    plan = _plan(works, answers, next((known for known in facts if known), None))
+    return plan if machine is None else replace(plan, notes=(*machine.notes, *plan.notes))
 
 
 def times_at(
