@@ -47,13 +47,17 @@ def test_a_plan_of_a_point_with_multicast_has_switch_channels(frontier: str, tmp
         found = said(words + " --multicast" * multicast)
         assert found.exit_code == 0, found.stderr
         assert ("switch_channel" in plan.read_text()) is multicast
-    assert said(f"run {plan} --in-place --size 96KB").exit_code == 0
+    ran = said(f"run {plan} --in-place --size 96KB")
+    assert ran.exit_code == 0
+    assert "messages between ranks" not in ran.stdout  # without a machine no time is printed
 
 
 def test_without_a_file_the_frontier_is_searched_for() -> None:
     found = said(f"run {MACHINE} --multicast --size 96KB --step 1")
     assert found.exit_code == 0, found.stderr
     assert "broadcast-switch" in found.stdout and "right: " in found.stdout
+    assert "no time of the switches" in found.stdout
+    assert "no time of the switches" not in said(f"run {MACHINE} --size 96KB --step 1").stdout
     found = said("bench --topo ring:3 --coll allgather --sizes 96KB --time-limit 5s")
     assert found.exit_code == 0 and "point 1" in found.stdout
 

@@ -182,8 +182,16 @@ def _call(program: object, request: RunRequest) -> Call:
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = _opened(program, request.runtime, request.collective, request.roots)
+    switch_sends = _has_switch_sends(found, request)
     found, network = lowered(found, request.point, request.size, request.lowering)
-    return Call(found, network if machine is None else machine.network(), request)
+    return Call(found, network if machine is None else machine.network(), request, switch_sends)
+
+
+def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:
+    chosen: object = found
+    if isinstance(found, ParetoFrontier) and found.network.multicast:
+        chosen = chosen_point(found, request.point, request.size).schedule
+    return isinstance(chosen, Schedule) and chosen.uses_multicast
 
 
 @keywords_checked

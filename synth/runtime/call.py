@@ -14,7 +14,7 @@ from synth.model.registry import find
 from synth.model.topology import Network
 from synth.program import overheads
 from synth.program.buffer_layout import Layout
-from synth.program.program import Program
+from synth.program.program import SWITCHED, Program
 from synth.runtime import EXECUTORS, reference_data
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
@@ -24,13 +24,20 @@ from synth.runtime.slicing import padding
 
 DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to whole elements for every chunk
 
+# Addition to the name of the clock for a program whose schedule has switch sends.
+SWITCH_SENDS = "multicasts and fetched sums run as messages between ranks: no time of the switches"
+
 
 class Call(NamedTuple):
-    """A lowered program, the network that gives its times (None: no times), and the options of its run."""
+    """A lowered program, the network that gives its times (None: no times), and the options of its run.
+
+    `switch_sends`: its schedule has sends of switches that multicast, which the program makes from rank to rank.
+    """
 
     program: Program
     network: Network | None
     request: RunRequest
+    switch_sends: bool = False
 
 
 def run(call: Call, arrays: Sequence | None = None) -> RunResult:
@@ -68,6 +75,9 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     execution = execution.after(costs.launch(protocol))
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
     bound = _bound(call, collective, size, protocol) if execution.picoseconds is not None else None
+    model = overheads.label(costs, protocol)
+    if call.switch_sends or _passes_switches(program):
+        model = f"{model}; {SWITCH_SENDS}"
     return RunResult(
         program,
         call.network,
@@ -79,7 +89,7 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
         execution,
         checked,
         bound,
-        overheads.label(costs, protocol),
+        model,
     )
 
 
@@ -99,6 +109,10 @@ def _collective(call: Call) -> Collective:
     if not call.request.in_place and program.in_place == "in":
         raise UsageError(f"{program.name} is for calls in place only; add --in-place")
     return program.collective
+
+
+def _passes_switches(program: Program) -> bool:
+    return any(op.code in SWITCHED for gpu in program.gpus for block in gpu.blocks for op in block.ops)
 
 
 def _default(program: Program, kind: Dtype) -> int:
