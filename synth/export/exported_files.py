@@ -209,6 +209,9 @@ def _chosen(frontier: ParetoFrontier, target: Target, remarks: list[str]) -> Poi
         return PointProgram(number, point, _program(frontier, point, target))
     candidates = _candidates(frontier, target, remarks)
     best = point_choice.best_candidate(frontier, candidates, target.request.sizes, target.request.element)
+    sizes, element = target.request.sizes, target.request.element
+    if all(point_choice.reason_against(best.program, size, element) for size in sizes):
+        remarks.append("no point serves any of the listed sizes: calls of these sizes will not run this file")
     remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, target))]
     return best
 
