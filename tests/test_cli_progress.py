@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.cli.framework import plain_progress
+from synth.cli.framework.output import QUIET
 from synth.cli.framework.plain_progress import EVERY, PlainProgress, clock
 from synth.cli.framework.progress import job_progress, progress, waiting
 from synth.pareto.events import Event
@@ -92,6 +94,18 @@ def test_a_command_prints_its_progress_and_not_with_quiet(tmp_path, monkeypatch)
     monkeypatch.setattr(api, "verify", whole)
     assert CliRunner().invoke(root, ["solve", *PROBLEM, "--quiet"]).exit_code == 0
     assert not said.is_set()
+
+
+def test_quiet_prints_no_progress_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    token = QUIET.set(True)
+    try:
+        with progress("bounds") as listen, job_progress("fleet.yaml") as follow:
+            listen(Event("bound", "S=2", bound=Fraction(7, 6)))
+            follow(type("Now", (), {"ended": 1, "total": 5, "running": ("a",)}))
+    finally:
+        QUIET.reset(token)
+    assert capsys.readouterr() == ("", "")
 
 
 PROBLEM = ["--topo", "ring:3", "--coll", "allgather", "--chunks", "1", "--steps", "1", "--rounds", "1"]

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from synth.cli.framework.output import QUIET
 from synth.cli.framework.plain_progress import clock, plain_progress
 from synth.model.rational import counted, show
 
@@ -27,7 +28,7 @@ def progress(first: str, verbose: bool = False, limit: float | None = None) -> I
         began = time.monotonic()
         yield lambda event: print(f"{time.monotonic() - began:8.2f} s  {event.text}", file=sys.stderr)
         return
-    if not sys.stderr.isatty():
+    if QUIET.get() or not sys.stderr.isatty():
         with plain_progress(first, limit) as plain:
             yield lambda event: setattr(plain, "text", _with_bound(event))
         return
@@ -72,7 +73,7 @@ def waiting(what: str, limit: float | None = None) -> Iterator[Callable[[str], N
 
     `limit`: the seconds after which the work ends itself. Yield a function that shows a further text.
     """
-    if not sys.stderr.isatty():
+    if QUIET.get() or not sys.stderr.isatty():
         with plain_progress(what, limit) as plain:
             yield lambda text: setattr(plain, "text", f"{what}: {text}")
         return
@@ -108,7 +109,7 @@ def waiting(what: str, limit: float | None = None) -> Iterator[Callable[[str], N
 @contextmanager
 def job_progress(first: str, budget: float | None = None) -> Iterator[Callable[[Any], None]]:
     """A listener for a batch job's progress: tasks ended, and what runs. `budget`: the seconds of the whole job."""
-    if not sys.stderr.isatty():
+    if QUIET.get() or not sys.stderr.isatty():
         with plain_progress(first, budget) as plain:
             yield lambda now: setattr(
                 plain, "text", f"{now.ended} of {counted(now.total, 'task')} ended; {_running(now)}"
