@@ -52,7 +52,7 @@ class Match:
             parts.append(f"with links {show(self.scale)} times as fast")
         if self.fast_only:
             parts.append("in NVLink and xGMI, with other PCIe")
-        return " ".join(parts) + f"; its ranks 0.. are here {','.join(map(str, self.labels))}"
+        return " ".join(parts) + f"; its ranks 0 to {len(self.labels) - 1} are here {','.join(map(str, self.labels))}"
 
 
 def match(topology: Topology, candidates: Sequence[str] | None = None) -> Match | None:
