@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,14 +13,14 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.checker.certificates import cuts as check
-from synth.checker.certificates import instance
+from synth.checker.certificates import instance, single_chunk
 from synth.checker.documents import exact_frontier, refutation
 from synth.cli.root import root
 from synth.encodings import lrat_proofs
 from synth.errors import UncheckedError, VerificationError
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.model.schedule import Problem, problem_fingerprint
-from synth.model.topology import Network, Route
+from synth.model.topology import Cap, MulticastSwitch, Network, Route, SwitchPort
 from synth.topologies import topology
 
 RING = topology("ring:4").network()
@@ -406,3 +407,37 @@ def test_a_certificate_that_takes_too_much_work_is_not_checked(gathered, tmp_pat
     monkeypatch.setattr(instance, "MOST_WORK", 10)
     code, output = asked("verify", str(tmp_path / "a.json"))
     assert code == 4 and "points[0].bound.certificate" in output and "too large to check" in output
+
+
+def kept_busy(network: Network, task: Collective, steps: int, **fields: Any) -> str:
+    """Return the refusal of a certificate whose check takes too much work."""
+    certificate = {"problem": problem_fingerprint(network, task), "steps": steps, "generators": [], **fields}
+    with pytest.raises(UncheckedError) as caught:
+        check.check(certificate, network.to_json(), task.to_json(1), steps=steps)
+    return str(caught.value)
+
+
+def test_small_certificates_do_not_keep_the_checker_busy(monkeypatch):
+    monkeypatch.setattr(instance, "MOST_WORK", 10_000)
+    ring, units = topology("ring:20").network(), 20
+    messages = Collective("mine", 20, (frozenset({0}),) * units, (frozenset({1}),) * units, False)
+    empty: dict[str, list] = {str(unit): [] for unit in range(units)}
+    fields = {"scale": 1, "prices": [], "cuts": empty, "averaged": empty}
+    assert "too large" in kept_busy(ring, messages, 100, kind="deadline-cuts", **fields)
+
+    monkeypatch.setattr(single_chunk, "Variables", None)  # are not made
+    chunk = {"0": [1, ""]}
+    assert "too large" in kept_busy(TWO, SUM, 1000, kind="one-chunk", scale=1, prices=[], chunk=chunk)
+
+
+def test_limits_that_ports_list_count_as_work(monkeypatch):
+    monkeypatch.setattr(instance, "MOST_WORK", 10_000)
+    limits = tuple(Cap((), 1) for _ in range(500))
+    ports = tuple(SwitchPort(rank, tuple(range(500)), tuple(range(500))) for rank in (0, 1))
+    machine = replace(TWO, caps=limits, multicast=(MulticastSwitch("s", "local", ports),))
+    messages = Collective("mine", 2, (frozenset({0}),) * 10, (frozenset({1}),) * 10, False)
+    cuts = {str(unit): [[unit, -1, 1]] for unit in range(10)}
+    prices = [["link", 0, 1, 10], ["limit", 0, 10]]
+    assert "too large" in kept_busy(machine, messages, 1, kind="deadline-cuts", scale=100, prices=prices, cuts=cuts)
+    monkeypatch.setattr(single_chunk, "Variables", None)
+    assert "too large" in kept_busy(machine, messages, 1, kind="one-chunk", scale=1, prices=[], chunk={"0": [1, ""]})

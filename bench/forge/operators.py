@@ -288,10 +288,14 @@ def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
     owners = [a["arrays"] for a in archives(case)] or list(certificates(case.doc)) or [case.doc]
     owner = random.choice(owners)
-    old = owner.get("generators") or []
+    key: Any = "generators"
+    if owner.get("averaged") and random.random() < 0.5:
+        owner = owner["averaged"]
+        key = random.choice(list(owner))
+    old = owner.get(key) or []
     flat = "arrays" in case.doc or owner.get("kind") == "alltoall-lengths"
     new: Any = mixed(nodes) if flat else [mixed(ranks), mixed(units)]
-    owner["generators"] = random.choice(([new], [*old, new], [new, *old[1:]]))
+    owner[key] = random.choice(([new], [*old, new], [new, *old[1:]]))
     return True
 
 

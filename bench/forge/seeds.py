@@ -189,6 +189,22 @@ def _tree() -> LowerBound:
     return LowerBound(Fraction(2), certificate)
 
 
+def _averaged() -> LowerBound:
+    """The cut around rank 1 stands for the mean of those around ranks 1 and 2."""
+    exchange = [[0, 2, 1], [0]]
+    certificate = {
+        "kind": "deadline-cuts",
+        "problem": problem_fingerprint(topology("fully-connected:3").network(), collective("broadcast", 3)),
+        "steps": 1,
+        "scale": 2,
+        "prices": [["link", 0, 1, 1]],
+        "cuts": {"0": [[2, -1, 1, 0]]},
+        "averaged": {"0": [exchange]},
+        "generators": [exchange],
+    }
+    return LowerBound(Fraction(1), certificate)
+
+
 def _renumbered(
     name: str, kind: str, network: Network, task: Collective, steps: int | None, certificate: dict, value: Fraction
 ) -> Case:
@@ -225,6 +241,8 @@ def limits() -> Iterator[Case]:
     yield whole("scan", "deadline-cuts, sums", topology("ring:3").network(), collective("scan", 3), [1, 2, None])
     yield whole("mixed sums", "deadline-cuts, sums", topology("line:3").network(), MIXED, [2, None])
     yield whole("covers", "deadline-cuts, covers", ring, tree, [2])
+    full, one = topology("fully-connected:3").network(), collective("broadcast", 3)
+    yield _bounds("means of cuts", "deadline-cuts, averaged", full, one, [(1, _averaged())])
     yield whole("count", "static-cuts, count", topology("line:3").network(), collective("allreduce", 3), [None])
     yield whole(
         "count, deadlines", "deadline-cuts, count", topology("ring:3").network(), collective("allreduce", 3), [2]

@@ -495,6 +495,7 @@ class PricedCuts:
         """
         p = self.problem
         need(not p.switches, "do not hold where switches multicast", "averaged")
+        p.spend(len(p.links) * self.layers)
         orbits = Orbits(len(p.links))
         for g, generator in enumerate(items(generators, "averaged")):
             images = self._images(generator, f"averaged.{unit}[{g}]")
@@ -524,6 +525,7 @@ class PricedCuts:
         turned round, a fetch stands for a multicast that is of use to one member alone.
         """
         limit_prices = self.prices["limit"]
+        self.problem.spend(switch.listed_limits)
 
         def price(limits: tuple[int, ...]) -> int:
             return sum(limit_prices[k][step - 1] for k in limits)

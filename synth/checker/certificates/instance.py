@@ -26,6 +26,11 @@ class InstanceSwitch:
     up: dict[int, tuple[int, ...]]
     down: dict[int, tuple[int, ...]]
 
+    @property
+    def listed_limits(self) -> int:
+        """Number of limits that the ports list, both ways, each as often as it is listed."""
+        return sum(map(len, (*self.up.values(), *self.down.values())))
+
 
 class Instance:
     """A problem: links, limits, and for each unit the ranks that have it and that want it.

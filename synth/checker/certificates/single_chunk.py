@@ -176,6 +176,8 @@ def clauses(
     It has `steps` steps. A send costs ``prices[link][step]``, and one of a switch ``limits[k][step]`` for each limit k
     of a port that it counts against.
     """
+    problem.spend(_clause_count(problem, unit, steps))
+    problem.spend(len(SWITCH_KINDS) * steps * sum(len(s.up) * s.listed_limits for s in problem.switches))
     names = Variables(problem, unit, steps)
     costs = []
     for t in range(steps):
@@ -190,7 +192,7 @@ def clauses(
             for member, x in row.members.items():
                 costs.append((x, sum(limits[k][t] for k in many[member])))
     costs = [(x, cost) for x, cost in costs if cost]
-    problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
+    problem.spend(2 * len(costs) * least)
     rules = list(formula(problem, unit, steps))
     return [*rules, *cost_clauses(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
 
