@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework.config import defaults, line_of
-from synth.cli.framework.mistakes import hint, name_option, unknown_command
+from synth.cli.framework.mistakes import hint, named_option, unknown_command
 from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
@@ -115,7 +115,7 @@ def _guarded(run: Any) -> int:
             return error.exit_code
         _debug()
         if isinstance(error, click.NoSuchOption):
-            name_option(error)
+            error = named_option(error)
         return _say(
             f"error: {_config_place(error)}{' '.join(error.format_message().split()).rstrip('.')}{_usage_hint(error)}",
             error.exit_code,

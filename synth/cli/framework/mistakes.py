@@ -95,18 +95,16 @@ def unknown_command(name: str, path: str, known: Sequence[str]) -> str:
     return line if meant is None else f"unknown command {name!r}; did you mean `{path} {meant}`?"
 
 
-def name_option(error: click.NoSuchOption) -> None:
-    """Let `error` name the option that is meant, where it is a known other spelling."""
-    meant = OPTIONS.get(error.option_name, ())
+def named_option(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with the option that is meant, where the one given is a known other spelling."""
+    name = error.option_name
     if error.ctx is None:
-        return
-    if error.option_name in COUNTS:
-        error.possibilities = None
+        return error
     options = {option for parameter in error.ctx.command.params for option in parameter.opts}
-    for option in meant:
+    for option in OPTIONS.get(name, ()):
         if option.split()[0] in options:
-            error.possibilities = [option]
-            return
+            return click.NoSuchOption(name, f"No such option {name!r}. Did you mean {option!r}?", ctx=error.ctx)
+    return click.NoSuchOption(name, ctx=error.ctx) if name in COUNTS else error
 
 
 def hint(error: click.UsageError) -> str:
