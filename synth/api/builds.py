@@ -136,11 +136,19 @@ def build(
 
     write(folder / "plan.json", json.dumps(plan.to_json()) + "\n")
     load_plan(folder / "plan.json")  # replays every schedule
+    _tell(on_event, "files of the runtime: written, linted and run")
     tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
     notes = (*machine.notes, *notes)
     result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
     _write_pages(result, plan, frontiers, folder)
     return result
+
+
+def _tell(on_event: Listener | None, text: str) -> None:
+    from synth.pareto.events import Event
+
+    if on_event is not None:
+        on_event(Event("query", text))
 
 
 def _recognised(machine: Topology, given: object) -> tuple[Topology, str]:
@@ -210,6 +218,7 @@ def _planned(
         other.unlink()
     _save_frontier(found, document)
     left = max(1.0, seconds - (time.monotonic() - began))
+    _tell(on_event, f"{task.name}: predicted times")
     plan = tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
     write(kept, json.dumps(plan.to_json()) + "\n")
     return plan, document

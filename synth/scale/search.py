@@ -143,7 +143,7 @@ class ScaleSearch:
                 self.state.progress("reading the fabric")
                 self._graph = fabric(self.topology)
                 self._group = free_group(symmetries(self._graph), self._graph.ranks)
-                self.state.progress("bound")
+                self.state.progress("a bound for any number of steps")
                 _KINDS[self.collective](self._graph, self.collective, self.root, self._group, self.state)
             yield
         self._seconds += time.perf_counter() - begun

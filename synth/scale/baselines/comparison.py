@@ -154,7 +154,7 @@ class _Comparison:
         if not self.links.connected():
             none = (MethodRate("optimum", Fraction(0)),)
             return Explanation(self.name, none, "the links do not connect these ranks")
-        self.progress("bound")
+        self.progress("a bound for any number of steps")
         bound = self._minimum_with_scale_bound(self._bound(self.name))
         if bound is None:
             rates = [MethodRate("upper bound", None, "none within the time limit")]

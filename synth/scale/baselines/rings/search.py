@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from synth.model.rational import counted
 from synth.model.topology import Network, Topology
 from synth.scale.baselines.rings import check, factor_annealing, quotient_network, ring_network
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
@@ -227,7 +228,7 @@ def _short_searches(
     """
     widths = _widths(maximum)
     for quotient in _quotients(network):
-        progress(f"rings: on {quotient.nodes} nodes, each {quotient.order} ranks")
+        progress(f"rings: through {quotient.nodes} groups of {counted(quotient.order, 'rank')}")
         counts: dict[int, int] = {}
         for w in widths:
             counts[w] = factor_annealing.circulation_bound(quotient, maximum // w, w)
@@ -262,7 +263,8 @@ def _long_searches(
         end = SETTINGS.many_arcs_reduction if len(quotient.src) > SETTINGS.many_arcs else task.wanted
         reduction = 0
         while (wanted := task.wanted - reduction) * width > best and reduction < end:
-            progress(f"rings: {wanted} of {width} units on {quotient.nodes} nodes, each {quotient.order} ranks")
+            groups = f"{quotient.nodes} groups of {counted(quotient.order, 'rank')}"
+            progress(f"rings: {wanted} of {counted(width, 'unit')} through {groups}")
             moves, seeds = SETTINGS.long_moves, range(1, 3)
             if not reduction and quotient.nodes <= SETTINGS.few_nodes and task.wanted <= SETTINGS.long_rings:
                 moves = max(moves, SETTINGS.long_moves_per_ring * task.wanted)
