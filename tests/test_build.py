@@ -122,9 +122,9 @@ def test_the_name_of_the_dump_changes_no_name_of_a_file(tmp_path):
 def test_what_is_assumed_of_the_machine_is_said(tmp_path):
     dump = tmp_path / "topo.txt"
     dump.write_text("\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n")
-    told = []
-    result = synth.build(dump, output=tmp_path / "a", on_event=lambda event: told.append(event.text), **SMALL)
-    assert told[-1] == "files of the runtime: written, linted and run"
+    lines = []
+    result = synth.build(dump, output=tmp_path / "a", on_event=lambda event: lines.append(event.text), **SMALL)
+    assert lines[-1] == "files of the runtime: written, linted and run"
     assumed = synth.topology(dump).notes
     assert assumed and set(assumed) <= set(result.notes)
     page = " ".join((tmp_path / "a" / "README.txt").read_text().split())
