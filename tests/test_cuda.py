@@ -196,7 +196,7 @@ def test_logical_time_is_the_references_and_paced_time_is_no_shorter():
     network = api.topology("dgx1").network()
     schedule = api.baseline("ring", "dgx1", "allgather")
     program = api.lower(schedule)
-    wanted = api.run(program, topology="dgx1", size=8 * program.chunks * 400, bound=False).execution
+    wanted = api.run(program, topology="dgx1", size=8 * program.chunks * 400, bound=False, overheads=False).execution
     loaded = machine(program, 100, cupy=Cupy(), network=network, clock="logical", timeout=20)
     given = inputs(program, 100)
     for _ in range(2):
