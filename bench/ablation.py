@@ -25,6 +25,7 @@ again: the command may be ended at any time. The quick problems come first, each
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import os
@@ -295,6 +296,7 @@ class Calls:
         name = place.partition(":")[2]
         function = getattr(module, name)
 
+        @functools.wraps(function)  # a helper finds it by that name
         def counted(*arguments: Any, **keywords: Any) -> Any:
             began = time.process_time()
             result = function(*arguments, **keywords)
