@@ -47,6 +47,6 @@ def drive(
         if given.only in row.name:
             document["rows"].append(measure(row, given.runs))
             print(json.dumps(document["rows"][-1]), file=sys.stderr)
-    keep(document, table(document), given.output)
+            keep(document, table(document), given.output)  # at once: a run may be ended at any time
     print(table(document))
     return int(any(row["wrong"] for row in document["rows"]))
