@@ -110,7 +110,10 @@ def _is_output(lines: list[str], number: int) -> bool:
 
 
 def run(command: Command, folder: Path, cache: Path) -> list[str]:
-    """Run a command in `folder` and return the lines of its standard output; raises AssertionError."""
+    """Run a command in `folder` and return the lines of its standard output, with its refusal where one is expected.
+
+    Raises AssertionError where its exit code is another one.
+    """
     if command.copies is not None:
         name, source = command.copies
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +129,10 @@ def run(command: Command, folder: Path, cache: Path) -> list[str]:
     said = f"line {command.line}: {command.text}\n{done.stdout}{done.stderr}"
     open_intervals = done.returncode == 4 and "--time-limit" in command.text  # on a slow machine
     assert done.returncode == command.code or open_intervals, f"exit code {done.returncode}, {said}"
-    return [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+    printed = done.stdout.strip("\n").splitlines()
+    if command.code:
+        printed += [line for line in done.stderr.splitlines() if line.startswith(("synth: error", "synth: infeasible"))]
+    return [line.rstrip() for line in printed]
 
 
 def matches(shown: list[str], printed: list[str]) -> bool:

@@ -176,7 +176,7 @@ def times_at(
     """Return the predicted time at `size` bytes of every point and baseline in each protocol, by rising time.
 
     They are the candidates of `synth tune`, by runs of the reference executor; `per_send` is the cost of a message at
-    either end, `overheads` includes a launch and the protocols' costs. After `seconds` of wall time no further program
+    either end, `overheads` includes a launch and the protocols' costs. After `seconds` of CPU time no further program
     is run; what was not run is left to the nominal model, and its row is `late`.
     """
     from synth.view.algorithm_times import AlgorithmTime
@@ -186,7 +186,8 @@ def times_at(
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
     request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
     found: list[tuple[Algorithm, float]] = []
-    offers = _offers(work, request, "", _facts(work, None), SearchOptions(time.monotonic() + seconds))
+    cpu = SearchOptions(time.process_time() + seconds, clock=time.process_time)  # a busy machine prints the same
+    offers = _offers(work, request, "", _facts(work, None), cpu)
     for one in offers.candidates:
         if one.algorithm.backend != OURS:
             continue
