@@ -38,4 +38,5 @@ def test_shown_output_is_compared_with_times_masked_and_lines_left_out():
     assert not documented.matches(["took 3 rounds"], ["took 4 rounds"])
     assert documented.matches(["a", "...", "d"], ["a", "b", "c", "d"])
     assert not documented.matches(["a", "...", "d"], ["a", "b", "c"])
-    assert not documented.matches(["a"], ["a", "b"])
+    assert not documented.matches(["b", "a"], ["a", "b"])
+    assert not documented.matches([], ["a"])
