@@ -11,25 +11,23 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import json
 import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import linprog
 
+from bench.measure import RESULTS, keep, where
 from synth.bounds.multicast import multicast_bound
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Multicast, Network, Topology
 
 COLLECTIVES = ("allreduce", "broadcast", "reduce", "allgather", "reduce-scatter", "alltoall")
 INSTANCES = 360
-RESULTS = Path(__file__).resolve().parent / "results"
 CLOSE = 1e-7
 
 State = tuple[int, ...]  # the contributions that each rank holds, as bits
@@ -249,13 +247,11 @@ def main(arguments: list[str] | None = None) -> int:
         lines.append(f"| {name} | {len(own)} | {above} | {met} | {alike} |")
     text = "\n".join(lines)
     print(text)
-    (RESULTS / "multicast.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (RESULTS / "multicast.md").write_text(
+    title = (
         "# Bounds with switches that multicast\n\n"
         "One switch, 2 to 4 ranks, equal ports and ports of 1 to 3 units: `python -m bench.multicast`.\n\n"
-        + text
-        + "\n"
     )
+    keep({"setting": where(), "rows": rows}, f"{title}{text}\n", RESULTS / "multicast.json")
     return int(any(row["above"] for row in rows))
 
 

@@ -9,7 +9,6 @@ to find the same value, a schedule that replays, and a certificate that is check
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from bench.multicast import CLOSE, COLLECTIVES, RESULTS, Instance, State
+from bench.measure import RESULTS, keep, where
+from bench.multicast import CLOSE, COLLECTIVES, Instance, State
 from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.checker.schedule import replay
 from synth.encodings.multicast_mixtures import MixtureSearch
@@ -259,13 +259,11 @@ def main(arguments: list[str] | None = None) -> int:
         lines.append(f"| {name} | {len(own)} | {' | '.join(map(str, counts))} |")
     text = "\n".join(lines)
     print(text)
-    (RESULTS / "multicast_exact.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (RESULTS / "multicast_exact.md").write_text(
+    title = (
         "# Schedules and bounds with multicast at each number of steps\n\n"
         "One switch, 2 to 4 ranks, ports of 1 to 3 units, 1 to 3 steps: `python -m bench.multicast_exact`.\n\n"
-        + text
-        + "\n"
     )
+    keep({"setting": where(), "rows": rows}, f"{title}{text}\n", RESULTS / "multicast_exact.json")
     return int(any(row["false"] for row in rows))
 
 

@@ -10,10 +10,11 @@ from synth.model.topology import Network
 
 
 def unicast(schedule: Schedule) -> Schedule:
-    """Return the schedule with the same effect in every step and no switch sends, on a network without multicast.
+    """Replace the switch sends of a schedule by sends between two ranks; its network then has no multicast.
 
-    A switch send becomes sends over the first route of each pair of ranks through that switch, or without one where the
-    switch is described by links. Each step has the fewest rounds that carry its sends.
+    After each step every rank holds the same data as in the given schedule. A switch send becomes sends over the
+    first route of each pair of ranks through that switch, or without one where the switch is described by links. Each
+    step has the fewest rounds that carry its sends.
     """
     network = replace(schedule.network, multicast=())
     routes = switch_routes(network)

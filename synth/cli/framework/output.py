@@ -52,9 +52,9 @@ def wrote(path: object, what: str = "") -> None:
 
 
 def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
-    """Refuse, before anything is computed, a file that has no folder to be written into, or is itself one.
+    """Raise SynthError for an output path that cannot be written, before anything is computed.
 
-    `folder`: the outputs are folders. Raises SynthError.
+    Its parent folder must exist, and unless `folder` says that the outputs are folders, it must not be a folder.
     """
     for output in outputs:
         if output in (None, "-"):

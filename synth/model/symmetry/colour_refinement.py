@@ -37,7 +37,11 @@ class EdgeBudget:
 
 @dataclass(frozen=True)
 class Graph:
-    """`near[v]`: pairs (label, neighbour). Ranks come first, switches follow: `named` vertices in all."""
+    """A network, and a collective on it, as a graph with coloured vertices and labelled edges.
+
+    The first `named` vertices are the ranks, then the switches; the others stand for units, limits and ports.
+    `colours[v]`: the colour of v. `near[v]`: the (label, neighbour) pairs of its edges.
+    """
 
     ranks: int
     switches: tuple[str, ...]

@@ -61,7 +61,10 @@ def buffer_faults(program: Program) -> Iterator[Finding]:
 
 
 def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
-    """Yield findings on calls for which the runtime never runs the program: its collective, in place, sizes."""
+    """Yield findings on the calls that the program claims to serve and `runtime` never gives it.
+
+    A call has a collective, a size in bytes, and input and output buffers that overlap (in place) or not.
+    """
     task, name = program.collective, runtime.name
     if program.max_bytes is not None and program.max_bytes < program.min_bytes:
         yield error("sizes", NOWHERE, f"is offered from {program.min_bytes} bytes to {program.max_bytes}: for no size")

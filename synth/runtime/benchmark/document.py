@@ -56,9 +56,10 @@ class BenchmarkRow(NamedTuple):
 
 
 class ReferenceTiming(NamedTuple):
-    """A reference timing at a size of `size` bytes.
+    """Measured times, at one size, of a plain copy or of NCCL, to compare programs with.
 
-    `label`: copy or nccl. `says`: its description. `bytes`: written on all ranks. `seconds`: one for each repeat.
+    `label`: "copy" or "nccl". `says`: its description. `size`: of the message, in bytes. `bytes`: number of bytes
+    written on all ranks together. `seconds`: the time of each repeat.
     """
 
     label: str

@@ -41,7 +41,7 @@ class DeadlockError(SynthError):
 
 
 class Halted(NamedTuple):
-    """The state of a stuck run of another executor than the reference's, with the fields of an `Engine`."""
+    """The state of a run that is stuck, as an executor other than the reference reports it; fields as in `Engine`."""
 
     code: CompiledProgram
     cut: Slicing
