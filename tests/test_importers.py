@@ -10,6 +10,7 @@ from synth.errors import FormatError, SynthError
 from synth.model.topology import Topology
 from synth.topologies.importers import load, sniff
 from synth.topologies.match import match
+from synth.topologies.name_grammar import topology as named
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLES = Path(__file__).parents[2] / "shared" / "topo-samples"
@@ -22,6 +23,7 @@ TABLE = [
     ("nvidia-smi-bridges.txt", "nvidia-smi", 4, {100: 4}, 8, 10),
     ("nccl-ring.xml", "nccl-xml", 4, {25: 4, 50: 4}, 0, 0),
     ("nccl-hidden-switch.xml", "nccl-xml", 4, {450: 12}, 0, 8),
+    ("nccl-pci-devices.xml", "nccl-xml", 8, {300: 56}, 0, 16),
     ("rccl-pairs.xml", "nccl-xml", 4, {48: 4}, 8, 10),
     ("rocm-smi-pairs.txt", "rocm-smi", 4, {50: 4}, 8, 10),
     ("teccl-dgx2.json", "teccl", 16, {125: 240}, 0, 32),
@@ -246,6 +248,93 @@ def test_files_without_links_say_what_they_lack():
         load(FIXTURES / "astra-sim-tiers.topo")
 
 
+def devices(ids, order=range(8), extra=""):
+    """A file of PCI devices alone: one GPU of `ids` (vendor and device) for each bus of `order`."""
+    attributes = "" if ids is None else f'vendor="{ids[0]}" device="{ids[1]}" '
+    body = "".join(f'<pci busid="0000:{bus:02x}:00.0" class="0x030200" {attributes}/>' for bus in order)
+    return f'<system><cpu numaid="0" vendor="GenuineIntel" modelid="85">{body}{extra}</cpu></system>'
+
+
+V100, H100 = ("0x10de", "0x1db5"), ("0x10de", "0x2330")
+DEVICES = [
+    (V100, 8, {25: 16, 50: 16}, 0, Fraction(7, 10)),
+    (("0x10de", "0x20b0"), 8, {300: 56}, 16, Fraction(3, 5)),
+    (("0x10de", "0x20b2"), 4, {100: 12}, 0, Fraction(3, 5)),
+    (H100, 8, {450: 56}, 16, Fraction(3, 5)),
+    (("0x10de", "0x2335"), 4, {150: 12}, 0, Fraction(3, 5)),
+    (("0x10de", "0x2901"), 8, {900: 56}, 16, Fraction(3, 5)),
+]
+
+
+@pytest.mark.parametrize(("ids", "count", "fast", "limits", "latency"), DEVICES)
+def test_links_of_the_board_where_a_file_lists_pci_devices_alone(tmp_path, ids, count, fast, limits, latency):
+    path = tmp_path / "cloud.xml"
+    path.write_text(devices(ids, range(count)))
+    made = load(path)
+    assert Counter(k.bandwidth for k in made.links) == fast
+    assert {k.latency for k in made.links} == {latency}
+    assert len(made.limits) == limits
+    assert bool(made.multicast) == (450 in fast or 900 in fast)
+    assert any(f"{ids[0][2:]}:{ids[1][2:]}" in note for note in made.notes)
+    assert any("nvidia-smi topo -m" in note for note in made.notes)
+
+
+def test_gpus_of_a_bare_file_are_ranked_by_bus_id(tmp_path):
+    path = tmp_path / "cloud.xml"
+    path.write_text(devices(V100))
+    straight = load(path)
+    path.write_text(devices(V100, [5, 0, 7, 2, 1, 6, 3, 4]))
+    assert load(path).links == straight.links
+    assert match(straight).machine == "dgx1-v100"
+    assert any("assumed" in note for note in straight.notes)
+    assert {(k.src, k.dst): k.bandwidth for k in straight.links}[0, 3] == 50
+
+
+def test_machines_of_azure_are_known_by_their_shape(tmp_path):
+    path = tmp_path / "cloud.xml"
+    gpus = "".join(f'<pci busid="{domain:04x}:00:00.0" class="0x030200"/>' for domain in range(1, 9))
+    nic = '<pci busid="0101:00:00.0" class="0x020700"/>'
+    for cpu, nics, fast in (
+        ('vendor="GenuineIntel" modelid="85"', 1, {25, 50}),
+        ('vendor="AuthenticAMD" modelid="49"', 8, {300}),
+        ('vendor="GenuineIntel" modelid="143"', 8, {450}),
+    ):
+        path.write_text(f"<system><cpu {cpu}>{gpus}{nic * nics}</cpu></system>")
+        assert {k.bandwidth for k in load(path).links} == fast
+        assert any("Azure" in note for note in load(path).notes)
+        path.write_text(f"<system><cpu {cpu}>{gpus}{nic * (nics + 1)}</cpu></system>")
+        with pytest.raises(FormatError, match="8 display-class"):
+            load(path)
+
+
+UNKNOWN = [
+    (devices(None), "8 display-class <pci> devices but no <gpu>"),
+    (devices(("0x10de", "0x20f1")), "8 display-class"),  # A100 PCIe: a card
+    (devices(("0x1002", "0x1db5")), "8 display-class"),  # another vendor's number
+    (devices(H100, range(7)), "7 display-class"),
+    (devices(V100, range(4)), "4 display-class"),
+    (devices(V100, range(7), devices(H100, [7])[8:].split("</cpu>")[0].split(">", 1)[1]), "8 display-class"),
+    (devices(H100, [0, 1, 2, 3, 4, 5, 6, 6]), "two GPUs have the bus id 0000:06:00.0"),
+    (devices(H100).replace("0000:03:00.0", "here"), 'busid="here"'),
+]
+
+
+@pytest.mark.parametrize(("text", "what"), UNKNOWN, ids=[str(i) for i in range(len(UNKNOWN))])
+def test_pci_devices_of_unknown_boards_are_refused(tmp_path, text, what):
+    path = tmp_path / "cloud.xml"
+    path.write_text(text)
+    with pytest.raises(FormatError) as caught:
+        load(path)
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dump_has_the_latency_of_the_machine_that_it_is():
+    for file in ("nvidia-smi-hybrid-cube-mesh.txt", "teccl-dgx2.json"):
+        made = load(FIXTURES / file)
+        assert {k.latency for k in made.links} == {k.latency for k in named(match(made).machine).links}
+
+
 def test_a_topology_file_is_read_as_one(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: 1, both: true}]\n")
@@ -282,7 +371,7 @@ def test_torn_files_are_read_or_refused(tmp_path_factory, data):
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of real machines are not beside the checkout")
 def test_every_sample_is_read_or_refused_in_one_line():
-    lacking = {"aws-p4d.xml", "azure-ndv2.xml", "h200-baremetal-fragment.xml", "astra-sim+astra-sim__8nodes.topo"}
+    lacking = {"h200-baremetal-fragment.xml", "astra-sim+astra-sim__8nodes.topo"}
     files = [p for p in SAMPLES.rglob("*") if p.is_file() and p.suffix != ".md"]
     assert files
     for path in files:
@@ -305,6 +394,8 @@ def test_every_sample_is_read_or_refused_in_one_line():
         ("nccl-xml/rccl-16p1h.xml", "mi250"),
         ("nccl-xml/rccl-8p_940.xml", "mi300x"),
         ("nccl-xml/rccl-4p3l_2h.xml", "mi100-4p3l"),
+        ("nccl-xml/aws-p4d.xml", "dgx-a100"),
+        ("nccl-xml/azure-ndv2.xml", "dgx1-v100"),
         ("taccl/topo-dgx2-1KB.json", "dgx2"),
         ("teccl/ndv2_input.json", "dgx1-v100*2"),
     ],

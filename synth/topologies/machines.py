@@ -23,6 +23,7 @@ NVLINK_US = Fraction(3, 5)
 PCIE_US = Fraction(1)
 NET_US = Fraction(27, 10)
 # V100 boxes: TE-CCL and TACCL.
+V100_US = Fraction(7, 10)
 IB_US = Fraction(13, 5)
 # More from one socket to the other than within one, P2P writes of 8 RTX PRO 6000 on two EPYC 9005: 0.44 and 0.36 µs
 # (voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md).
@@ -44,7 +45,7 @@ def dgx1_v100() -> Topology:
     2008.08708)."""
     unit = Fraction(25)
     links = tuple(
-        Link(u, v, unit * int(n), Fraction(7, 10), "nvlink")
+        Link(u, v, unit * int(n), V100_US, "nvlink")
         for u, row in enumerate(DGX1_V100)
         for v, n in enumerate(row)
         if n != "0"
@@ -179,7 +180,7 @@ MACHINES: dict[str, TopologyBuilder] = {
     "dgx1-p100": _machine("8 P100, two quads and their matching, 20 GB/s NVLinks", dgx1_p100, "12.5", 1, IB_US),
     "dgx2": _machine(
         "16 V100 on one NVSwitch fabric, 150 GB/s each",
-        lambda: nvswitch("dgx2", 16, 6, _U25, Fraction(7, 10)),
+        lambda: nvswitch("dgx2", 16, 6, _U25, V100_US),
         "12.5",
         8,
         IB_US,

@@ -45,7 +45,7 @@ class Pcie:
 @dataclass
 class DumpFabric:
     """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into the switch; `gbps` of one link each
-    way; `multicast`: the switch multicasts and reduces."""
+    way, `latency` in µs; `multicast`: the switch multicasts and reduces."""
 
     name: str
     ranks: int
@@ -56,6 +56,7 @@ class DumpFabric:
     labels: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     multicast: bool = False
+    latency: Fraction = NVLINK_US
     notes: list[str] = field(default_factory=list)
 
     def parts(self) -> list[int]:
@@ -72,7 +73,9 @@ class DumpFabric:
 def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     """Return the topology, with PCIe between the parts that `fabric` does not connect."""
     pairs = {(u, v): fabric.gbps * n for (u, v), n in fabric.pairs.items()}
-    links = [Link(u, v, gbps, NVLINK_US, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])]
+    links = [
+        Link(u, v, gbps, fabric.latency, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])
+    ]
     limits = _switch(fabric, links)
     part = fabric.parts()
     nodes = fabric.nodes or (0,) * fabric.ranks
@@ -108,7 +111,8 @@ def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
     for u in sorted(fabric.ports):
         for v in sorted(fabric.ports):
             if u != v:
-                links.append(Link(u, v, fabric.gbps * min(fabric.ports[u], fabric.ports[v]), NVLINK_US, fabric.kind))
+                width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
+                links.append(Link(u, v, width, fabric.latency, fabric.kind))
     for u, count in sorted(fabric.ports.items()):
         for way, members in (
             ("out", [i for i in range(start, len(links)) if links[i].src == u]),

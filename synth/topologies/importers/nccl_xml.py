@@ -10,7 +10,9 @@ from synth.errors import FormatError
 from synth.model.documents.xml_tree import Element, parse
 from synth.model.rational import rational, show
 from synth.model.topology import Topology
+from synth.topologies.importers import bare_pci
 from synth.topologies.importers.fabric import DumpFabric, Pcie, topology
+from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -35,6 +37,8 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         raise FormatError(
             f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>", file, root.line
         )
+    if not any(e.tag == "gpu" for e in elements):
+        return topology(bare_pci.read(elements, file, name, assumed.gbps_per_link), Pcie())
     gpus = _gpus(elements, file)
     kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
     labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
@@ -42,6 +46,8 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=_nodes(gpus)
     )
     _links(fabric, gpus, file)
+    if kind == "nvlink" and all(gpu.attributes["sm"] == "70" for gpu in gpus):
+        fabric.latency = V100_US
     if fabric.pairs or fabric.ports:
         fabric.notes.append(how)
     nics = [
@@ -59,14 +65,6 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
 def _gpus(elements: list[Element], file: str) -> list[Element]:
     """The <gpu> elements in the order of their ranks (of their devices, where ranks are not all there)."""
     gpus = [e for e in elements if e.tag == "gpu"]
-    if not gpus:
-        bare = sum(e.tag == "pci" and e.attributes.get("class", "")[:4] in ("0x03", "0x12") for e in elements)
-        found = f"{bare} display-class <pci> devices but no <gpu>" if bare else "no <gpu>"
-        raise FormatError(
-            f"holds {found}, so it lacks links and their counts, which NCCL adds at run time; run it with "
-            f"NCCL_TOPO_DUMP_FILE",
-            file,
-        )
     if len(gpus) == 1:
         raise FormatError(
             "holds one <gpu>; a topology needs at least two: this is a part of a machine's file", file, gpus[0].line

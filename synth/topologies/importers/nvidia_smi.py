@@ -10,6 +10,7 @@ from synth.errors import FormatError
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
+from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -18,6 +19,8 @@ NVLINK_GBPS = Fraction(25)
 P100_GBPS = Fraction(20)
 # No GPU has more NVLinks than this; a row that adds up to more counts the links into a switch once for every peer.
 MOST_LINKS = 18
+# A V100 has this many, and is the one GPU with them of which eight or more stand in a machine.
+V100_LINKS = 6
 MOST_GPUS = 256
 _CELL = re.compile(r"X|NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC")
 _GPU = re.compile(r"GPU(\d{1,4})")
@@ -137,6 +140,9 @@ def _links(fabric: DumpFabric, counts: dict[tuple[int, int], int], gbps: Fractio
         fabric.notes.append(
             f"the dump prints no NVLink bandwidth: {show(fabric.gbps)} GB/s a link assumed (V100, A100, H100)"
         )
+    each = set(fabric.ports.values()) if switched else set(sums)
+    if ranks >= 8 and each == {V100_LINKS}:
+        fabric.latency = V100_US
     if switched and fabric.gbps * max(fabric.ports.values()) >= 450:
         fabric.multicast = True
 
