@@ -177,6 +177,9 @@ def test_the_commands():
     rows = json.loads(shown.stdout)["classes"]
     assert [(row["ranks"], row["rates"]["broadcast"]) for row in rows] == [(list(range(8)), "6")]
     shown = CliRunner().invoke(root, ["allocations", "--topo", "dgx1", "--gpus", "3", "--pcie", "10"])
+    table = [line.split() for line in shown.stdout.splitlines() if line.strip().startswith("3 ")]
+    rates = [Fraction(row[4]) for row in table]
+    assert len(set(rates)) > 1 and rates == sorted(rates, reverse=True)  # broadcast, the first collective
     assert "with PCIe" in shown.stdout and "0,1,6" in shown.stdout
     for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--pcie", "fast"], ["--coll", ","]):
         assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2

@@ -137,6 +137,11 @@ MISTAKES = [
     ("bench f.json --sizes 1KB-1MB", 2, "1KiB:1GiB:x4 or 1KB,6MB"),
     ("bench f.json --sizes 0", 2, "less than one byte"),
     ("bench f.json --sizes 1KB:1MB:x1", 2, "such as x4"),
+    # a machine where a file is meant, and what a command does not do
+    ("run dgx1", 1, "dgx1 is a machine: `synth pareto --topo dgx1"),
+    ("lint ring:3", 1, "ring:3 is a machine"),
+    ("build ring:3 --coll AllGatherV", 2, "allgatherv has chunk counts"),
+    ("show s.json --svg - -o -", 2, "both write to stdout"),
     ("allocations --topo dgx1 --gpus 99", 2, "2 to 8"),
     ("run f.json --point 9", 2, "points 1 to 2"),
     ("show f.json", 2, "--point K or --step S"),

@@ -161,7 +161,7 @@ def test_a_flag_overrules_the_rival_option_of_the_environment(asked):
 @pytest.mark.parametrize(
     ("code", "text", "says"),
     [
-        (1, "seed = ", "synth.toml"),
+        (2, "seed = ", "synth.toml is not TOML: "),
         (2, "sede = 1", "unknown option 'sede'; did you mean seed"),
         (2, "[pareto]\nchunks = 2", "synth.toml:pareto: pareto has no option 'chunks'"),
         (2, "[paretto]\nseed = 2", "synth.toml:paretto: unknown command 'paretto'; did you mean pareto?"),

@@ -50,6 +50,11 @@ def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, 
     name = f"S{point['steps']}-R{point['rounds']}-C{point['chunks']}"
     (candidate,) = (r for r in pareto["candidates"] if (r["label"], r["protocol"]) == (name, protocol))
     assert candidate["seconds"] == pytest.approx(time * 1e-12, rel=1e-12)
+    (alone,) = documents(f"emulate f.json {how} --step {point['steps']} --baseline direct")
+    assert ([entry["label"] for entry in alone["entries"]], alone["sizes"][0]["emulated"][0]) == (
+        [f"point {last}", "direct"],
+        time,
+    )
     assert candidate["model"] == run["model"] == emulate["model"] == label(NCCL, protocol)
     assert emulate["sizes"][0]["emulated"][last - 1] == time
     if bench["rows"][0]["size"] == size:  # it rounds down to whole elements of each chunk

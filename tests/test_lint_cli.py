@@ -40,6 +40,12 @@ def test_a_good_program(tmp_path):
     assert report.ok
 
 
+def test_plans_of_mscclpp_are_judged_by_its_rules():
+    api.export_program(api.baseline("direct", "fully-connected:3", "allgather"), "mscclpp").write("plan.json")
+    assert json.loads(synth("lint", "plan.json", "--format", "json").stdout)["runtime"] == "mscclpp"
+    assert api.lint("plan.json", runtime="synth").runtime == "synth"
+
+
 def test_a_bad_program_exits_with_5(tmp_path):
     bad = edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())
     file = saved(tmp_path / "bad.txt", bad)

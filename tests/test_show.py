@@ -32,6 +32,12 @@ def test_a_schedule_is_lowered_and_printed(schedule_file):
     assert parse(result.stdout) == api.load_program(schedule_file, instances=2)
 
 
+def test_a_drawing_on_stdout(schedule_file):
+    result = CliRunner().invoke(root, ["show", str(schedule_file), "--svg", "-"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert ElementTree.fromstring(result.stdout).tag == SVG + "svg"
+
+
 def test_what_it_writes_can_be_shown_again(schedule_file, tmp_path):
     for form, name in (("text", "p.txt"), ("json", "p.json")):
         path = tmp_path / name

@@ -14,7 +14,7 @@ import pytest
 
 from synth import api
 from synth.checker.documents import exact_frontier, refutation
-from synth.errors import FormatError, InfeasibleError, SynthError, malformed
+from synth.errors import FormatError, InfeasibleError, SynthError, UndecidedError, malformed
 from synth.model.outcome import Sat
 from synth.scale.search import bound
 from synth.topologies import modify, topology
@@ -130,6 +130,15 @@ root(["verify", {str(tmp_path / "s.json")!r}])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "verified" in done.stdout and "loaded: []" in done.stdout
+
+
+def test_where_memory_ends_nothing_is_confirmed_or_refuted(monkeypatch):
+    def exhausted(doc):
+        raise MemoryError
+
+    monkeypatch.setattr(exact_frontier, "document", exhausted)
+    with pytest.raises(UndecidedError, match="neither confirmed nor refuted"):
+        api.verify(api.frontier("ring:3", "allgather", engine="exact").to_json())
 
 
 def test_a_file_nested_without_end_is_one_line(tmp_path):

@@ -14,12 +14,28 @@ import pytest
 
 from synth import api
 from synth.errors import MissingDependencyError, UsageError
+from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import number, size_text
 from synth.model.schedule import Schedule, Send, Step
-from synth.view import bench_tables, frontier_text, plot, tables
+from synth.view import bench_tables, build, frontier_text, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
+
+
+def test_sizes_left_to_the_library_are_ranges_with_both_times():
+    ring = (LibraryTime("nccl-ring", 3e-6),)
+    rows = []
+    for size, name in ((1024, "S2"), (2048, ""), (4096, ""), (8192, ""), (16384, "S3"), (32768, "")):
+        rows.append(BuildRow(size, name, "LL", (), 2e-6, size * 1e-9, ring, None))
+    plan = SimpleNamespace(says="a clock")
+    tables = (BuiltTable("allreduce", 4, None, tuple(rows)),)
+    (report,) = build.reports(BuildResult("ring:4", "", "msccl", "out", tables, (), plan, ()))
+    assert report.sentences[:2] == (
+        "left to the library: 2 KB to 8 KB (2 KB: 3 µs by nccl-ring, 2.05 by a schedule; 8 KB: 3 µs by nccl-ring, "
+        "8.19 by a schedule)",
+        "left to the library: 32 KB (3 µs by nccl-ring, 32.8 by a schedule)",
+    )
 
 
 def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:

@@ -22,6 +22,7 @@ from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.export.request import ExportRequest
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
+from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
@@ -112,6 +113,8 @@ def build(
     machine, match = _recognised(named_topology(topology), given=topology)
     names = [collective] if isinstance(collective, str) else list(collective)
     roots = () if root is None else (root,)
+    for name in names:
+        _check_counts(name)
     tasks = [collective_of(name, machine.ranks, roots) for name in names]
     tasks = list({task.name: task for task in tasks}.values())
     if not tasks:
@@ -142,6 +145,16 @@ def build(
     result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
     _write_pages(result, plan, frontiers, folder)
     return result
+
+
+def _check_counts(name: str) -> None:
+    """Raise UsageError for a collective of several chunk counts: the calls that a folder serves have one."""
+    key = canonical_name(name)
+    if key in COLLECTIVES and key.removesuffix("v") != key:
+        raise UsageError(
+            f"{key} has chunk counts, and a build is for calls with the same count on all ranks; `synth pareto --coll "
+            f"{key} --counts 2,1,...` finds its schedules, `synth export` writes one"
+        )
 
 
 def _tell(on_event: Listener | None, text: str) -> None:

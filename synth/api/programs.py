@@ -212,7 +212,8 @@ def lint(
     Parameters
     ----------
     program : a program, or a file of any kind that `synth.load_program` reads.
-    runtime : the runtime whose rules and FIFO depths apply. None: this project's executors.
+    runtime : the runtime whose rules and FIFO depths apply. None: mscclpp for one-sided programs, else this project's
+        executors.
     collective, roots : the collective of a file that does not say it.
     in_place : the calls to judge, if not those that it claims.
     point : the number of a frontier's point, from 1.
@@ -243,6 +244,8 @@ def lint(
                 program = replace(load_program(path, point=point, collective=task, runtime=runtime), collective=task)
     elif collective is not None:
         program = replace(program, collective=task_of(collective, program.ranks, roots))
+    if runtime is None and program.one_sided:
+        runtime = "mscclpp"
     return check(program, runtime, in_place)
 
 

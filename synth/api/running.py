@@ -324,6 +324,7 @@ def emulate(
     sizes: Sequence[int],
     executor: str = "reference",
     *,
+    point: int | StepCount | None = None,
     baselines: Sequence[str] = (),
     protocol: str = "Simple",
     instances: int = 1,
@@ -333,6 +334,7 @@ def emulate(
 ) -> EmulationResult:
     """Return the predicted and the emulated time of each point at each size in bytes, beside `baselines` (the ring, or
     direct where there is none, unless given), and the negative control. An execution-driven model, not a measurement.
+    `point`: the number of the only point, from 1.
 
     By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches`
     runs the best of each size also at real time so many times longer. `options` are the executor's.
@@ -345,7 +347,7 @@ def emulate(
     if not isinstance(found, ParetoFrontier | Schedule):
         raise UsageError("a program has no prediction; emulate a frontier or a schedule")
     candidates, network, left_out = _candidates(
-        found, None, baselines or None, LoweringOptions("synth", protocol, instances)
+        found, point, baselines or None, LoweringOptions("synth", protocol, instances)
     )
     entries = []
     for candidate, schedule in candidates:

@@ -62,7 +62,8 @@ class _Number(click.ParamType):
 @time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
 def allocations(**flags: Any) -> int:
-    """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.
+    """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective, of as
+    many GPUs the best first.
 
     \b
     Example:
@@ -87,6 +88,7 @@ def allocations(**flags: Any) -> int:
     except FewerAllocations as fewer:
         rows, missing = fewer.found, (fewer.open,)
     names = tuple(rows[0][1].best) if rows else names
+    rows = sorted(rows, key=lambda row: (len(row[0].ranks), [-row[1].best[name] for name in names], row[0].ranks))
     unit = topology.network().unit
     slow = None
     if flags["pcie"] is not None:

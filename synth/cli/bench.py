@@ -29,6 +29,7 @@ from synth.cli.framework.options import (
     timeout_option,
 )
 from synth.cli.framework.output import check_writable, emit, note
+from synth.cli.framework.progress import waiting
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
@@ -101,14 +102,16 @@ def bench(file: Path | None, output: str | None, form: str | None, **flags: Any)
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
         "ranks_on", "threads", "timeout", "per_send", "overheads",
     )  # fmt: skip
-    result = api.bench(
-        file_or_frontier(file, flags, machine),
-        topology=machine,
-        collective=flags["coll"] if file else None,
-        roots=(flags["root"] or ()) if file else (),
-        **{key: flags[key] for key in same},
-        graphs=False if flags["no_graphs"] else None,
-    )
+    source = file_or_frontier(file, flags, machine)
+    with waiting(f"timing {file or flags['coll']}, {flags['executor']} executor"):
+        result = api.bench(
+            source,
+            topology=machine,
+            collective=flags["coll"] if file else None,
+            roots=(flags["root"] or ()) if file else (),
+            **{key: flags[key] for key in same},
+            graphs=False if flags["no_graphs"] else None,
+        )
     done = result.to_json()
     for line in result.left_out:
         note(line)

@@ -17,11 +17,13 @@ from synth.cli.framework.options import (
     output_options,
     overheads_option,
     per_send_option,
+    point_option,
     protocol_option,
     threads_option,
     timeout_option,
 )
 from synth.cli.framework.output import check_writable, emit, note
+from synth.cli.framework.progress import waiting
 from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Stretches
 from synth.cli.root import CONTEXT
@@ -41,6 +43,7 @@ from synth.errors import VerificationError
     shell_complete=names_of("baselines"),
     help="Emulate this too; by default ring, or direct where there is no ring.",
 )
+@point_option("Only the N-th point of the frontier; by default all points.")
 @protocol_option("Simple, LL or LL128.", default="Simple", show_default=True)
 @instances_option("Copies of each program side by side.", default=1)
 @multicast_points_option
@@ -78,7 +81,8 @@ def emulate(file: Path, output: str | None, form: str | None, **flags: Any) -> N
 
     check_writable(output)
     source = file_or_frontier(file, {"multicast": flags.pop("multicast")})
-    result = api.emulate(source, **{name: value for name, value in flags.items() if value is not None})
+    with waiting(f"emulating {file}, {flags['executor']} executor"):
+        result = api.emulate(source, **{name: value for name, value in flags.items() if value is not None})
     done = result.to_json()
     for line in result.left_out:
         note(line)

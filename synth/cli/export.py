@@ -205,7 +205,8 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     check_writable(output, folder=True)
     if folder:
         folders.check(Path(output))
-    result = plans.export_request(flags["plan"], _request(flags, to))
+    with waiting(f"exporting {flags['plan']}"):
+        result = plans.export_request(flags["plan"], _request(flags, to))
     if folder:
         folders.write_all(
             Path(output), result, partial(folder_notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(flags))

@@ -22,7 +22,10 @@ FAILED = 5
 
 @click.command(context_settings=CONTEXT, short_help="Report a program's faults, or prove that it has none.")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
-@runtime_option("The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default synth's own.")
+@runtime_option(
+    "The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default mscclpp for a "
+    "MSCCL++ plan, else synth's own."
+)
 @click.option(
     "--coll",
     metavar="NAME",

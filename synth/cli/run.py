@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -32,6 +33,7 @@ from synth.cli.framework.options import (
     timeout_option,
 )
 from synth.cli.framework.output import check_writable, emit, note, save
+from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
@@ -80,7 +82,7 @@ class AnySize(Size):
 @multicast_points_option
 @search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
-@protocol_option("Simple, LL or LL128; by default the program's own.")
+@protocol_option("Simple, LL or LL128; by default the program's own, Simple for schedules and frontiers.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @click.option(
     "--coll",
@@ -175,15 +177,17 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
         overheads=flags["overheads"],
         options=options,
     )
+    shown = waiting(f"running {file or flags['coll']}, {request.executor} executor")
     try:
-        try:
-            done = running.run_request(source, request)
-        except IndivisibleError as odd:
-            if flags["exact_size"]:
-                raise
-            if reports_to_user():
-                note(f"{odd.rounding} (--exact-size refuses)")
-            done = running.run_request(source, replace(request, size=odd.nearest))
+        with shown if reports_to_user() else nullcontext():
+            try:
+                done = running.run_request(source, request)
+            except IndivisibleError as odd:
+                if flags["exact_size"]:
+                    raise
+                if reports_to_user():
+                    note(f"{odd.rounding} (--exact-size refuses)")
+                done = running.run_request(source, replace(request, size=odd.nearest))
     except SynthError:
         if reports_to_user():
             raise

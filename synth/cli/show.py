@@ -17,6 +17,7 @@ from synth.cli.framework.options import (
 from synth.cli.framework.output import check_writable, save
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
+from synth.errors import UsageError
 from synth.model.frontier import StepCount
 from synth.model.rational import counted
 
@@ -42,7 +43,7 @@ from synth.model.rational import counted
     "--svg",
     type=FILE,
     metavar="FILE",
-    help="Draw to FILE: thread blocks downwards, time to the right, messages as arrows.",
+    help="Draw to FILE, - is stdout: thread blocks downwards, time to the right, messages as arrows.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead; - is stdout.")
 @click.option(
@@ -77,6 +78,9 @@ def show(
     from synth import api
     from synth.program.text import dump
 
+    to_stdout = str(svg) == "-"
+    if to_stdout and output == "-":
+        raise UsageError("--svg - and -o - both write to stdout; give one a file")
     check_writable(output, svg)
     way = in_place.lower() if in_place else None
     program = api.load_program(
@@ -86,7 +90,11 @@ def show(
     if svg is not None:
         from synth.view.space_time_diagram import program_svg
 
-        save(svg, program_svg(program), counted(program.ops, "instruction"))
+        drawing = program_svg(program)
+        if to_stdout:
+            click.echo(drawing, nl=False)
+        else:
+            save(svg, drawing, counted(program.ops, "instruction"))
         if output is None:
             return
     content = dump(program) if form.lower() == "text" else json.dumps(program.to_json(), indent=1) + "\n"

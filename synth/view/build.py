@@ -51,13 +51,17 @@ def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
 
 
 def _left(run: list[BuildRow]) -> str:
-    """Return the sentence about sizes that are left to the library, with both times at each."""
-    parts = []
-    for row in run:
-        library, own = row.library, "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by a schedule"
-        theirs = "an unknown time" if library is None else f"{_micro(library.seconds)} µs by {library.name}"
-        parts.append(f"{size_text(row.size)} ({theirs}, {own})")
-    return f"left to the library: {', '.join(parts)}"
+    """Return the sentence about a range of sizes that is left to the library, with both times at its ends."""
+    if len(run) == 1:
+        return f"left to the library: {_sizes(run)} ({_both_times(run[0])})"
+    ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in (run[0], run[-1])]
+    return f"left to the library: {_sizes(run)} ({'; '.join(ends)})"
+
+
+def _both_times(row: BuildRow) -> str:
+    library, own = row.library, "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by a schedule"
+    theirs = "an unknown time" if library is None else f"{_micro(library.seconds)} µs by {library.name}"
+    return f"{theirs}, {own}"
 
 
 def _sizes(run: list[BuildRow]) -> str:

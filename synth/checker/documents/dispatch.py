@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from synth.checker.documents import exact_frontier, refutation
-from synth.errors import SynthError, VerificationError, malformed
+from synth.errors import SynthError, UndecidedError, VerificationError, malformed
 from synth.model.documents.json_reader import ARCHIVED, MACHINE
 from synth.model.gc_pause import collector_off
 from synth.model.topology import Topology
@@ -32,7 +32,8 @@ def check_document(
     `source`: a file, or the JSON object. `proof`: the folder of proof files (None: that of the file). `named_machine`:
     returns the machine of a name, or None, for a frontier at scale that names its machine and does not list its links.
     `beside`: the folder of the files that a JSON object names; those that a file names lie beside it.
-    Raises VerificationError with the place of what is wrong, FormatError for a file that is none of these documents.
+    Raises VerificationError with the place of what is wrong, FormatError for a file that is none of these documents,
+    UndecidedError where memory runs out.
     """
     folder = beside if isinstance(source, dict) else Path(source).parent
     if not isinstance(source, dict) and Path(source).suffix == ".npz":
@@ -46,6 +47,10 @@ def check_document(
             return _check(doc, folder, proof or folder, named_machine)
         except SynthError:
             raise
+        except MemoryError:
+            raise UndecidedError(
+                "this process has no more memory, so the document is neither confirmed nor refuted"
+            ) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise VerificationError(malformed(error)) from None
 

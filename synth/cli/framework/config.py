@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from synth.cli.framework.suggestions import suggest
-from synth.errors import FormatError, UsageError
+from synth.errors import UsageError
 
 
 def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     """Return the settings in `path` as click's default map; {} where there is no such file.
 
     Top-level keys apply to every command that has the option, those of a table (``[pareto]``, ``[topo.draw]``) to that
-    command. Raises FormatError for a file that is no TOML, UsageError for a key that no command has.
+    command. Raises UsageError for a file that is no TOML, and for a key that no command has.
     """
     if not path.is_file():
         return {}
@@ -24,7 +24,7 @@ def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     try:
         doc = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(str(error), str(path)) from error
+        raise UsageError(f"{path} is not TOML: {error}") from error
     shared = {key: value for key, value in doc.items() if not isinstance(value, dict)}
     filled, used = _fill(root, shared, {k: v for k, v in doc.items() if k not in shared}, str(path), "")
     strays = [key for key in shared if _name(key) not in used]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 
 from synth.cli.framework.suggestions import suggest
+from synth.errors import FormatError, SynthError
 
 # Words for a command that other tools use, and the command line that does it here.
 COMMANDS: Mapping[str, str] = {
@@ -129,11 +131,24 @@ def hint(error: click.UsageError) -> str:
     return f"; did you mean {' '.join(words)}?" if all(words) else ""
 
 
+def machine_for_file(error: SynthError) -> str:
+    """Return the command that makes a file, after "; ", where the file that is missing has the name of a machine."""
+    name = error.file if isinstance(error, FormatError) else None
+    if name is None or os.path.exists(name):  # False, too, for a name that is too long for a file
+        return ""
+    from synth import topologies
+
+    try:
+        topologies.topology(name)
+    except SynthError:
+        return ""
+    return f"; {name} is a machine: `synth pareto --topo {name} --coll allgather -o frontier.json` writes a file"
+
+
 def _as_option(word: str, options: set[str]) -> str:
     """Return `word` behind the option that it is the value of; "" where none is known."""
     if re.fullmatch(r"(?i)[kmgt]i?b?|b|bytes", word):
         return f"1{word.upper()} (a size has no blank)"
-    from synth.errors import SynthError
     from synth.model.collective import COLLECTIVES, canonical_name
 
     if "--coll" in options and canonical_name(word) in COLLECTIVES:
