@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from programs import ring_allgather
 
+from synth import api
 from synth.cli import root
 from synth.errors import UsageError
 from synth.runtime.host.executor import Host
@@ -50,6 +51,22 @@ def test_a_plan_of_a_point_with_multicast_has_switch_channels(frontier: str, tmp
     ran = said(f"run {plan} --in-place --size 96KB")
     assert ran.exit_code == 0
     assert "messages between ranks" not in ran.stdout  # without a machine no time is printed
+
+
+def test_points_with_multicast_are_timed_by_the_clock_of_the_others() -> None:
+    size, launch, hop = 96 << 10, 8.4, 2.9
+    table = said(f"pareto {MACHINE} --max-steps 2 --size 96KB").stdout.partition("switches multicast and reduce")[2]
+    lines = table.splitlines()
+    assert lines[2].split()[:7] == ["steps", "rounds/chunk", "µs", "at", "96", "KB", "protocol"]
+    frontier = api.frontier("switch:3:multicast=through", "broadcast", max_steps=2).multicast
+    for line, point in zip(lines[4:], frontier.points, strict=False):
+        (microseconds, protocol) = line.replace(">", " ").split()[2:4]
+        bare = frontier.seconds_at(point, size) * 1e6  # the links are all of one latency
+        assert protocol == "Simple"
+        assert float(microseconds) == pytest.approx(launch + point.steps * hop + bare, rel=0.005)
+    assert "synchronous steps, Simple, launch 8.4 µs included" in table
+    bare = said(f"pareto {MACHINE} --max-steps 2 --size 96KB --no-overheads").stdout
+    assert "synchronous steps, Simple on bare links without a launch" in bare
 
 
 def test_without_a_file_the_frontier_is_searched_for() -> None:

@@ -206,6 +206,27 @@ def times_at(
     return sorted(rows, key=lambda row: row.seconds)
 
 
+def switch_times_at(frontier: Frontier, size: int, overheads: bool = True) -> list[AlgorithmTime]:
+    """Return the predicted time at `size` bytes of every point of a frontier with multicast, by rising time.
+
+    Programs of switch sends are run as messages, which says nothing of the switches. So the times are of synchronous
+    steps, after a launch and with a hop of the protocol in each step, which makes them comparable with `times_at`. The
+    protocol is Simple, the one of switch channels.
+    """
+    from synth.view.algorithm_times import AlgorithmTime
+    from synth.view.frontier_text import seconds_per_byte
+
+    costs, protocol = selected(overheads), "Simple"
+    cost, model = costs.of(protocol), label_of(costs, protocol, event_driven=False)
+    rows = []
+    for point in frontier.points:
+        hops = point.schedule.latency + point.steps * cost.hop
+        seconds = float((cost.launch + hops) / 10**6 + cost.wire * seconds_per_byte(frontier, point) * size)
+        name = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
+        rows.append(AlgorithmTime(name, protocol, 1, seconds, True, model))
+    return sorted(rows, key=lambda row: row.seconds)
+
+
 def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> ClockBoundRow:
     """Return the lower bound at `size` bytes on the times of `times_at` without multicasts, in any protocol."""
     from synth.scale.clock_bound import clock_bound

@@ -194,7 +194,7 @@ def _print(
 ) -> None:
     """Print the frontier, or with `size` the point to use there beside the lower bound in time, and all candidates."""
     from synth import api
-    from synth.api.tuning import clock_bound_at
+    from synth.api.tuning import clock_bound_at, switch_times_at
     from synth.view import tables
 
     if not size:
@@ -202,7 +202,8 @@ def _print(
     elif not frontier.points:
         tables.print_choice(frontier, size)
     elif rows:
-        tables.print_choice(frontier, size, clock_bound_at(frontier, size, overheads), rows)
+        switches = switch_times_at(frontier.multicast, size, overheads) if frontier.multicast else []
+        tables.print_choice(frontier, size, clock_bound_at(frontier, size, overheads), rows, switches)
     else:
         bounds = api.time_bound(topology, collective, size, rates=None)
         tables.print_choice(frontier, size, bounds.rows[0])

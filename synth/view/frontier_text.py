@@ -175,13 +175,7 @@ def choice(
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
         lines[:0] = [*taken, *_against(found, best, size, programs)]
     if programs:
-        late = [str(point.steps) for point in found.points if id(point) in programs and programs[id(point)].late]
-        lines.append(
-            "µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol; `best for`: "
-            "predicted, synchronous steps on bare links without a launch"
-        )
-        if late:
-            lines.append(f"the points of {', '.join(late)} steps were not run: their µs are of synchronous steps, too")
+        lines += _clock(found, programs)
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
@@ -189,6 +183,21 @@ def choice(
         )
     lines += [f"note: {note}" for note in found.notes]
     return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(lines))
+
+
+def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
+    """Return the sentences that name the models of the times in a table of `synth pareto --size`."""
+    bare = "`best for`: predicted, synchronous steps on bare links without a launch"
+    late = [str(point.steps) for point in found.points if id(point) in programs and programs[id(point)].late]
+    if len(late) == len(programs) and found.network.multicast:
+        return [
+            "µs and GB/s: predicted, synchronous steps with the protocol's hop in each, after its launch, as programs "
+            f"are not run through switches; {bare}"
+        ]
+    lines = [f"µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol; {bare}"]
+    if late:
+        lines.append(f"the points of {', '.join(late)} steps were not run: their µs are of synchronous steps, too")
+    return lines
 
 
 def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:

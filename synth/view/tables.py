@@ -64,15 +64,16 @@ def print_choice(
     size: int,
     bound: SizeBound | ClockBoundRow | None = None,
     times: Sequence[AlgorithmTime] = (),
+    switch_times: Sequence[AlgorithmTime] = (),
 ) -> None:
     """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
 
     `bound`: the lower bound in time at `size` without multicasts, for the first of them. `times`: predicted times of
-    programs.
+    programs. `switch_times`: those of the points with multicasts.
     """
     reports = [TABLES[frontier.engine].choice(frontier, size, bound, times)]
     if frontier.multicast:
-        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size))
+        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times))
     print_reports(reports)
 
 
