@@ -377,7 +377,7 @@ def test_measurements_go_to_the_frontier_of_their_problem(dgx1, tmp_path):
     one = save(tmp_path / "frontier.json", dgx1.to_json())
     mine, other = save(tmp_path / "mine.json", measured()), save(tmp_path / "other.json", measured(ranks=4))
     first, second = report.collect([mine, one, other]).sheets
-    assert [m.label for m in first.times.marks] == ["few", "many"] and first.algorithms[0].move is not None
+    assert [m.label for m in first.times.marks] == ["few", "many", "nccl-ring"] and first.algorithms[0].move is not None
     assert (second.id, second.status, len(second.times.marks)) == ("other.json", "measured", 2)
 
 
@@ -470,7 +470,7 @@ def test_a_catalog_becomes_a_sheet_each(dgx1, ring, tmp_path):
     assert found.wrong == []
     by = {s.status if s.status == "failed" else s.collective: s for s in found.sheets}
     assert set(by) == {"allgather", "reduce-scatter", "failed"}
-    assert len(by["allgather"].times.marks) == 2
+    assert [m.library for m in by["allgather"].times.marks] == [False, False, True]
     facts = dict(by["allgather"].provenance)
     assert (
         facts["seed"] == "7" and facts["versions"] == "synth 0.1.0, python 3.12" and facts["options"] == "max_steps=4"
@@ -549,6 +549,18 @@ def test_the_chart_of_a_plan_has_the_lines_of_other_libraries(tmp_path):
     ]
     assert sheet.times.bus == 0.75 and [size for size, _ in sheet.times.bound] == [4096, 8192]
     assert sheet.times.wins == ((1.0, 8192.0, "direct", 0), (8193.0, None, "nccl", 1))
+
+
+def test_the_chart_of_a_frontier_has_the_ring_of_nccl_by_the_model_of_its_points(tmp_path):
+    found = api.frontier("ring:3", "allreduce", max_steps=4)
+    (sheet,) = report.collect([found]).sheets
+    ring, tree = sheet.times.marks
+    assert (ring.label, tree.label, ring.library, ring.modelled) == ("nccl-ring", "nccl-tree", True, True)
+    own = api.baseline("ring", "ring:3", "allreduce")
+    for size, seconds, *_ in (ring.points[0], ring.points[-1]):
+        wire = float(own.rounds_per_chunk * own.collective.unit_share * size / own.network.unit) * 1e-9
+        assert seconds == pytest.approx(len(own.steps) * float(own.network.latency) * 1e-6 + wire)
+        assert seconds >= min(a + b * size for a, b in sheet.times.floor) * (1 - 1e-12)
 
 
 def test_a_plan_of_a_wrong_schedule_is_not_shown(dgx1, tmp_path):

@@ -10,13 +10,17 @@ from synth.catalog.entry import INFEASIBLE, Entry
 from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier, scale_frontier
-from synth.errors import FormatError, VerificationError
+from synth.checker.schedule import replay
+from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
-from synth.view.page import plans, sections
-from synth.view.page.frontier_section import Sheet
+from synth.scale.baselines import double_binary_tree
+from synth.scale.baselines.algorithms import baseline_schedule
+from synth.scale.baselines.rings import search
+from synth.view.page import plans, sections, time_chart
+from synth.view.page.frontier_section import Mark, Sheet
 from synth.view.page.sections import EntryContext
 
 Value = TypeVar("Value")
@@ -108,7 +112,28 @@ def _of_frontier(
             return failed_sheet(name, machine.name, collective, machine.ranks, error, rows)
     root = roots[0] if len(roots) == 1 else None
     measured = attached + context.measurements_of(machine.name, collective, machine.ranks, root)
-    return read(name, lambda: sheet(frontier, context.about(name, rows, measured, checked)))
+    about = context.about(name, rows, measured, checked)
+    if isinstance(frontier, Frontier):
+        about = replace(about, libraries=_library_marks(frontier))
+    return read(name, lambda: sheet(frontier, about))
+
+
+def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
+    """Return the times of NCCL's ring and tree on the links of `frontier`; () where these do not carry them."""
+    network, task = replace(frontier.network, multicast=()), frontier.collective
+    if network.ranks < 2 or not frontier.points:
+        return ()
+    rings = search.disjoint_rings(network).rings
+    trees = double_binary_tree.binary_trees(network.ranks)
+    marks = []
+    for name in ("ring", "tree"):
+        try:
+            schedule = baseline_schedule(name, network, task, rings=rings, trees=trees)
+            replay.schedule(schedule)
+        except SynthError:
+            continue
+        marks.append(time_chart.library_mark(f"nccl-{name}", schedule))
+    return tuple(marks)
 
 
 def _of_multicast(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:

@@ -7,7 +7,6 @@ from itertools import chain
 
 from synth.model import number_text
 from synth.model.rational import show
-from synth.model.schedule import Schedule
 from synth.model.time_bound import ClockBound
 from synth.model.topology import Network
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
@@ -54,7 +53,7 @@ def _of_table(plan: Plan, table: Table, about: EntryContext, bound: ClockBound |
     lines = []
     for k, algorithm in enumerate(chosen):
         if algorithm.schedule is not None and not marks:
-            lines.append((k, *_line(algorithm.schedule)))
+            lines.append((k, *time_chart.predicted_line(algorithm.schedule)))
     certified: tuple[tuple[int, float], ...] = ()
     if bound is not None:
         certified = tuple(
@@ -95,14 +94,6 @@ def _says(plan: Plan, table: Table) -> tuple[str, ...]:
         if note.partition(":")[0] not in others:  # the notes of a build begin with their collective
             sentences.append(f"note: {note}")
     return tuple(sentences)
-
-
-def _line(schedule: Schedule) -> tuple[float, float]:
-    """Predicted seconds of an empty message, and seconds per byte."""
-    network, share = schedule.network, schedule.collective.unit_share
-    return len(schedule.steps) * float(network.latency) * 1e-6, float(
-        schedule.rounds_per_chunk * share / (network.unit * 10**9)
-    )
 
 
 def _rate(table: Table) -> float | None:

@@ -16,24 +16,26 @@ from synth.model.topology import Topology
 from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
 from synth.view.page.animation_data import MachineDrawing
-from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Sheet, Times
+from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Mark, Sheet, Times
 
 
 @dataclass(frozen=True)
 class EntryContext:
-    """Context of a value on the page: its `id`, measured documents, (name, value) of its provenance, and its check."""
+    """Context of a value on the page: its `id`, measured documents, (name, value) of its provenance, its check, and the
+    times of other libraries' algorithms."""
 
     id: str
     measured: tuple[dict, ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
     checked: str = "not re-checked when this page was made; synth verify does it"
+    libraries: tuple[Mark, ...] = ()
 
 
 def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of exact synthesis."""
     table = frontier_text.report(found)
     algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, table.rows, strict=True))
-    times = time_chart.of_frontier(found, about.measured)
+    times = time_chart.of_frontier(found, about.measured, about.libraries)
     is_animated = any(algorithm.move for algorithm in algorithms)
     machine = animation_data.machine(found.network) if is_animated else None
     slopes = [slope for _, _, slope in times.lines if slope]

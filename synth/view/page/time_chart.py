@@ -9,11 +9,13 @@ from typing import Any
 from synth.model.collective import bus_factor
 from synth.model.frontier import Frontier
 from synth.model.rational import show
+from synth.model.schedule import Schedule
 from synth.view import frontier_text
 from synth.view.page import certificate_text
 from synth.view.page.frontier_section import Mark, Stairs, Times
 
 MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9  # maximum size and time that a measured document may hold
+SIZES = tuple(1 << k for k in range(10, 31))  # bytes: 1 KiB to 1 GiB
 Win = tuple[float, float | None, str, int | None]
 
 
@@ -52,8 +54,25 @@ def stairs(found: Frontier) -> Stairs:
     return Stairs(tuple(floor), end, dots, tuple(intervals))
 
 
-def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
-    """Return predicted lines, the lower bound of every schedule in the cost model, and measured times."""
+def predicted_line(schedule: Schedule) -> tuple[float, float]:
+    """Return the seconds of an empty message in synchronous steps, and the seconds per byte."""
+    network, share = schedule.network, schedule.collective.unit_share
+    slope = schedule.rounds_per_chunk * share / (network.unit * 10**9)
+    return len(schedule.steps) * float(network.latency) * 1e-6, float(slope)
+
+
+def library_mark(name: str, schedule: Schedule) -> Mark:
+    """Return the times of `schedule`, which another library runs, by the model of a frontier's lines."""
+    seconds, slope = predicted_line(schedule)
+    points = tuple(measurement(size, *[seconds + slope * size] * 3) for size in SIZES)
+    return Mark(name, points, "NCCL's algorithms as schedules on these links, in synchronous steps", True, library=True)
+
+
+def of_frontier(found: Frontier, measured: Sequence[dict] = (), libraries: Sequence[Mark] = ()) -> Times:
+    """Return predicted lines, the lower bound of every schedule in the cost model, and measured times.
+
+    `libraries`: the times of other libraries' algorithms.
+    """
     alpha = float(found.network.latency) * 1e-6
     slopes = [float(frontier_text.seconds_per_byte(found, p)) for p in found.points]
     lines = tuple((i, p.steps * alpha, slope) for i, (p, slope) in enumerate(zip(found.points, slopes, strict=True)))
@@ -63,6 +82,7 @@ def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
         if span:
             wins.append((float(span[0]), None if span[1] is None else float(span[1]), names[i], i))
     marks = tuple(mark for doc in measured for mark in marks_of(doc, found))
+    marks += tuple(libraries)
     notes = []
     if found.points and not found.network.latency:
         notes.append("No latency of this topology is known: the predictions count bandwidth alone.")

@@ -130,9 +130,10 @@ function timesPanel(sheet, chosen) {
   show();
   const wins = (title, found) => (found.length ? [make("h3", {}, title), make("ul", { class: "plain" }, found.map(([from, to, name, k], i) =>
     make("li", {}, make("span", { class: `key ${tint(k ?? i)}` }), `${rangeText(from, to)}: ${name}`)))] : null);
-  const says = [...new Set(times.marks.map((mark) => mark.says))].map((text) => make("p", { class: "note" }, `Points: ${text}.`));
+  const measured = times.marks.filter((mark) => !mark.library);
+  const says = [...new Set(times.marks.map((mark) => mark.says))].map((text) => make("p", { class: "note" }, `${measured.some((mark) => mark.says === text) ? "Points" : "Dashed"}: ${text}.`));
   const key = [times.floor.length ? "grey: proved impossible in synchronous steps" : times.bound.length ? "grey: beyond the certified bound" : null, times.lines.length ? "lines: predicted, synchronous steps on bare links" : null, times.marks.some((m) => m.library) ? "dashed: other libraries" : null,
-    times.marks.length ? "filled points: measured, hollow: modelled" : null, "strips: who is best", "drag: zoom"].filter(Boolean).join(" · ");
+    measured.length ? "filled points: measured, hollow: modelled" : null, "strips: who is best", "drag: zoom"].filter(Boolean).join(" · ");
   return { again, element: panel("Time against size", make("div", { class: "bar" }, make("label", {}, "show", mode), near, back, wide), host,
     make("label", { for: "size" }, "size: ", shown), slider, table_, make("p", { class: "note" }, key),
     says, notes, wins(times.title, times.wins), wins("Best as measured", times.measured)) };
