@@ -35,11 +35,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[synth.build, Path]:
 def test_each_size_has_a_file_or_is_left_to_the_library(built):
     result, folder = built
     (table,) = result.tables
-    assert [row.size for row in table.rows] == [1024, 1 << 20]
+    assert [row.size for row in table.rows] == [1020, (1 << 20) - 4]
     for row in table.rows:
         assert row.algorithm or row.library is not None
         assert bool(row.algorithm) == bool(row.files)
         assert all((folder / name).is_file() for name in row.files)
+
+
+def test_sizes_are_those_of_calls_with_whole_elements(tmp_path):
+    """1001 bytes on 3 ranks were left to the library, as if a call could have them."""
+    result = synth.build("ring:3", "allgather", tmp_path / "a", sizes=(1001, 1 << 10), time_limit=ENOUGH)
+    (table,) = result.tables
+    assert [(row.size, bool(row.files)) for row in table.rows] == [(996, True), (1020, True)]
+    (said,) = [note for note in result.notes if "rounded" in note]
+    assert said.startswith("allgather: sizes are rounded to whole float32 elements for each of 3 parts of the data")
+    assert "1001 to 996, 1024 to 1020 bytes" in said
 
 
 def test_nothing_that_runs_is_predicted_slower_than_the_library(built):

@@ -128,10 +128,12 @@ def build(
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     request = TuningRequest(machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, jobs=jobs)
     end = time.monotonic() + time_limit
-    plans, frontiers = [], []
+    plans, frontiers, rounded = [], [], []
     for place, task in enumerate(tasks):
         seconds = max(1.0, (end - time.monotonic()) / (len(tasks) - place))
-        plan, found = _planned(machine, task, request, folder, (seconds, time_limit), on_event)
+        whole, said = _whole_elements(task, request)
+        rounded += [f"{task.name}: {text}" for text in said]
+        plan, found = _planned(machine, task, whole, folder, (seconds, time_limit), on_event)
         plans.append(plan)
         frontiers.append(found)
     plan = _joined(plans, machine.notes)
@@ -141,10 +143,20 @@ def build(
     load_plan(folder / "plan.json")  # replays every schedule
     _tell(on_event, "files of the runtime: written, linted and run")
     tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
-    notes = (*machine.notes, *notes)
+    notes = (*machine.notes, *rounded, *notes)
     result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
     _write_pages(result, plan, frontiers, folder)
     return result
+
+
+def _whole_elements(task: Collective, request: TuningRequest) -> tuple[TuningRequest, tuple[str, ...]]:
+    """Return the request with sizes of whole elements for each part of the data, as calls have them, and a sentence."""
+    from synth.runtime.dtypes import dtype
+    from synth.runtime.slicing import rounding_text, whole_elements
+
+    parts, kind = task.buffer_units, dtype(request.dtype)
+    sizes = tuple(sorted({whole_elements(parts, size, kind) for size in request.sizes}))
+    return replace(request, sizes=sizes), rounding_text(parts, request.sizes, kind)
 
 
 def _check_counts(name: str) -> None:

@@ -316,7 +316,8 @@ def bench(
     given = {name: value for name, value in options.items() if value is not None}
     programs = [candidate for candidate, _ in candidates]
     done = measure.bench(programs, sizes, machine or network, how, beside, **given)
-    return replace(done, left_out=(*left_out, *rounding_text(programs[0].program, sizes, dtype_of(how.dtype))))
+    parts = programs[0].program.loop_chunks // programs[0].program.chunks
+    return replace(done, left_out=(*left_out, *rounding_text(parts, sizes, dtype_of(how.dtype))))
 
 
 def emulate(
@@ -356,7 +357,8 @@ def emulate(
             entries.append(emulation.EmulatedSchedule(candidate.label, schedule, candidate.program, choice))
     request = RunRequest(executor.lower(), bound=False, overheads=overheads, options=options)
     result = emulation.emulate(network or found.network, entries, sizes, request, stretches)
-    rounded = rounding_text(entries[0].program, sizes, dtype_of("float32"))
+    parts = entries[0].program.loop_chunks // entries[0].program.chunks
+    rounded = rounding_text(parts, sizes, dtype_of("float32"))
     return replace(result, left_out=(*left_out, *rounded))
 
 

@@ -44,16 +44,20 @@ class Slicing(NamedTuple):
 
 def rounded_size(program: Program, size: int, kind: Dtype) -> int:
     """Return `size` rounded down to whole elements for each part of the data, as nccl-tests does; at least one each."""
-    each = program.loop_chunks // program.chunks * kind.size
+    return whole_elements(program.loop_chunks // program.chunks, size, kind)
+
+
+def whole_elements(parts: int, size: int, kind: Dtype) -> int:
+    """Return `size` rounded down to whole elements for each of `parts` parts of the data; at least one each."""
+    each = parts * kind.size
     return max(size // each, 1) * each
 
 
-def rounding_text(program: Program, sizes: Sequence[int], kind: Dtype) -> tuple[str, ...]:
-    """Return the sentence on the sizes that are rounded; none where no size is."""
-    changes = [f"{size} to {run}" for size in sizes if (run := rounded_size(program, size, kind)) != size]
+def rounding_text(parts: int, sizes: Sequence[int], kind: Dtype) -> tuple[str, ...]:
+    """Return the sentence on the sizes that are rounded for `parts` parts of the data; none where no size is."""
+    changes = [f"{size} to {run}" for size in sizes if (run := whole_elements(parts, size, kind)) != size]
     if not changes:
         return ()
-    parts = program.loop_chunks // program.chunks
     whole = f"whole {kind.name} elements" + (f" for each of {parts} parts of the data" if parts > 1 else "")
     more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
     return (f"sizes are rounded to {whole}: {', '.join(changes[:4])}{more} bytes",)
@@ -74,7 +78,7 @@ def padding(program: Program, size: int, kind: Dtype) -> Padding:
             f"{program.name}: {size} bytes of {kind.name} do not divide into {parts}; sizes are multiples of {each} "
             f"bytes, {near}",
             rounded_size(program, size, kind),
-            *rounding_text(program, [size], kind),
+            *rounding_text(units, [size], kind),
         )
     return Padding(size // each, program.chunks)
 
