@@ -55,20 +55,25 @@ def _built(machine: str, folder: Path, runtime: str) -> tuple[dict, dict[str, by
     if doc["schema"] != SCHEMA:
         raise SystemExit(f"{folder}/build.json: schema is {doc['schema']}, expected {SCHEMA}")
     target = folder / doc["runtime"]
-    sizes = [size for table in doc["tables"] for size in table["sizes"]]
-    served = [size for size in sizes if size["files"]]
-    left = [size for size in sizes if not size["algorithm"] and all(size["libraries"].values())]
-    slower = [size for size in sizes if size["algorithm"] and _least(size) < size["seconds"]]
-    linted = 0 if doc["runtime"] == "nccl-tuner" or not doc["files"] else _lint(target)
-    row |= {
-        "runtime": doc["runtime"], "sizes": len(sizes), "served": len(served), "left": len(left), "slower": len(slower),
-        "lint": linted, "files": len(doc["files"]),
-    }  # fmt: skip
-    row["wrong"] = len(served) + len(left) < len(sizes) or bool(slower) or linted != 0
+    linted = 0
+    if doc["files"] and doc["runtime"] != "nccl-tuner":
+        linted = synth("lint", str(target), "--runtime", doc["runtime"], timeout=LIMIT).code
+    row |= judged(doc) | {"runtime": doc["runtime"], "lint": linted, "files": len(doc["files"])}
+    row["wrong"] |= linted != 0
     found = {}
     if target.is_dir():
         found = {path.name: path.read_bytes() for path in sorted(target.iterdir()) if path.is_file()}
     return row, found
+
+
+def judged(doc: dict) -> dict:
+    """Return the numbers of sizes of a ``synth.build/1`` document by their answer, and if any of them is wrong."""
+    sizes = [size for table in doc["tables"] for size in table["sizes"]]
+    served = [size for size in sizes if size["algorithm"] and size["files"]]
+    left = [size for size in sizes if not size["algorithm"] and _least(size) < float("inf")]
+    slower = [size for size in served if _least(size) < size["seconds"]]
+    counts = {"sizes": len(sizes), "served": len(served), "left": len(left), "slower": len(slower)}
+    return counts | {"wrong": len(served) + len(left) < len(sizes) or bool(slower)}
 
 
 def _least(size: dict) -> float:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench import measure, plans, programs, roundtrip
+from bench import build, measure, plans, programs, roundtrip
 from synth.errors import SynthError
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
@@ -33,6 +33,24 @@ def test_what_does_not_fit_is_refused_with_the_limit():
     assert programs.forbidden([row | {"collective": "allgather", "runtime": "rccl", "instances": 1}])
     assert not programs.forbidden([row | {"collective": "allgather", "runtime": "rccl", "instances": 4}])
     assert programs.forbidden([row | {"collective": "alltoall", "runtime": "rccl", "instances": 4, "why": "no reason"}])
+
+
+def test_a_build_is_right_where_each_size_has_an_answer_and_none_is_slower():
+    def verdict(**changes):
+        size = {"algorithm": "S1", "files": ["a.xml"], "seconds": 2e-6, "libraries": {"nccl-ring": 3e-6}} | changes
+        return build.judged({"tables": [{"sizes": [size]}]})
+
+    assert verdict() == {"sizes": 1, "served": 1, "left": 0, "slower": 0, "wrong": False}
+    assert verdict(algorithm="", files=[], seconds=3e-6) == {
+        "sizes": 1,
+        "served": 0,
+        "left": 1,
+        "slower": 0,
+        "wrong": False,
+    }
+    assert verdict(files=[])["wrong"]
+    assert verdict(algorithm="", files=[], libraries={})["wrong"]
+    assert verdict(seconds=4e-6)["slower"] == 1 and verdict(seconds=4e-6)["wrong"]
 
 
 def edited(program: Program, **changes) -> Program:
