@@ -296,13 +296,14 @@ class Calls:
         name = place.partition(":")[2]
         function = getattr(module, name)
 
-        @functools.wraps(function)  # a helper finds it by that name
+        @functools.wraps(function)
         def counted(*arguments: Any, **keywords: Any) -> Any:
             began = time.process_time()
             result = function(*arguments, **keywords)
             self.count(f"{module.__name__.rpartition('.')[2]}.{name}", bool(result), time.process_time() - began)
             return result
 
+        counted.__module__, counted.__qualname__ = module.__name__, name  # a helper finds it by that name
         setattr(module, name, counted)
 
     def finished(self) -> dict[str, list]:

@@ -97,7 +97,8 @@ def test_no_points_without_two_boxes():
     assert points(topology("dgx1"), "allreduce") == []
 
 
-@pytest.mark.parametrize("name", ["pcie-4x2*2", pytest.param("dgx-a100*4:pod=2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pcie-4x2*2", "dgx-a100*4:pod=2"])
 def test_paths_through_switches(name):
     machine = topology(name)
     for collective in COLLECTIVES:
@@ -189,7 +190,7 @@ def test_random_clusters(machine, collective, start):
         assert replayed(point).rounds_per_chunk >= bound
 
 
-@pytest.mark.parametrize("name", ["dgx-a100*2", "mi300x*3"])
+@pytest.mark.parametrize("name", ["dgx-a100*2", pytest.param("mi300x*3", marks=pytest.mark.slow)])
 def test_same_bits_on_all_ranks(name):
     found = points(topology(name), "allreduce", most_sends=5_000, alike=True)
     for point in found[:5]:

@@ -68,7 +68,7 @@ def test_partitions_stay_where_they_say_more():
     assert found.certificate["kind"] == "allreduce-parts" and found.bound_gbps < narrowest(found.topology)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(machines())
 def test_the_best_of_all_cuts_and_partitions(given):
     """With switches cuts together may say more."""

@@ -31,6 +31,7 @@ def test_a_search_leaves_the_steps_that_its_first_trees_send_in(name, steps, see
     assert found.iterations <= 40
 
 
+@pytest.mark.slow
 def test_near_stops_once_fractions_are_close_enough():
     net = topology("mi250").network()
     task = collective("allgather", net.ranks)

@@ -165,7 +165,7 @@ def test_permuting_repeats_does_not_change_the_plan(random, tolerance):
     assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10),
     st.sampled_from(["float32", "float16", "float64", "uint8"]),
@@ -317,6 +317,7 @@ def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_lis
     assert table.losses == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_size_is_left_to_the_library_with_both_times():
     plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30]))
     (table,) = plan.tables
@@ -372,6 +373,7 @@ def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder,
             api.export_plan(forced)
 
 
+@pytest.mark.slow
 def test_schedules_are_found_that_divide_every_size(folder):
     plan = sound(api.tune("dgx1", "allgather", [128, 64 << 20], time_limit=100))
     assert plan.choose("allgather", 64 << 20, 4).schedule.chunks == 6  # of all the best; padded
