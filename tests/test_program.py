@@ -104,13 +104,14 @@ def test_malformed_text_is_refused_with_its_line(old, new, line):
     ("name", "overlap"),
     [
         ("allreduce", (0, 0, 0)), ("allgather", (0, -2, -4)), ("reduce-scatter", (0, 2, 4)), ("broadcast", (0, 0, 0)),
-        ("gather", (0, 0, 0)), ("scatter", (0, 0, 0)), ("scan", (0, 0, 0)), ("alltoall", (None, None, None)),
+        ("gather", (0, 0, 0)), ("scatter", (0, 0, 0)), ("scan", (0, 0, 0)), ("alltoall", (0, 0, 0)),
     ],
 )  # fmt: skip
 def test_in_place_is_what_nccl_calls_in_place(name, overlap):
     layout = Layout(collective(name, 3), 2)
     assert layout.overlaps == overlap
-    assert layout.can_be_in_place == (None not in overlap)
+    assert layout.can_be_in_place
+    assert layout.shares_chunks == (name != "alltoall")  # which overwrites its input
 
 
 def test_buffers_follow_chunk_ids():

@@ -480,9 +480,10 @@ def test_two_senders_on_a_connection_and_a_link_that_is_not_there():
         run(ring_allgather(4), network=api.topology("line:4").network())
 
 
-def test_alltoall_has_no_place():
+def test_alltoallv_has_no_place():
+    task = collective("alltoallv", 2, sizes=[[1, 2], [1, 1]])
     with pytest.raises(SynthError, match="cannot be called in place"):
-        run(Program("p", collective("alltoall", 2), 1, tuple(Gpu(r, 2, 2, 0, ()) for r in range(2))), in_place=True)
+        run(Program("p", task, 1, (Gpu(0, 3, 2, 0, ()), Gpu(1, 2, 3, 0, ()))), in_place=True)
 
 
 def test_events_tell_the_links_and_never_overlap_on_one():

@@ -48,14 +48,14 @@ class Layout:
         """`overlaps[rank]`: the offset of the output's first chunk from the input's first, in chunks, in place.
 
         It is negative if the input lies inside the output (allgather: ``-rank * n``), and 0 if one buffer is empty. It
-        is None if the call cannot be in place: no offset makes exactly the chunks that both buffers hold share memory
-        (alltoall, for example).
+        is 0 for alltoall, whose output replaces the input, chunk for other chunk. It is None if the call cannot be in
+        place: no offset makes exactly the chunks that both buffers hold share memory.
         """
         return tuple(self._overlap(rank) for rank in range(self.collective.ranks))
 
     def _overlap(self, rank: int) -> int | None:
         inputs, outputs = self.inputs[rank], self.outputs[rank]
-        if not inputs or not outputs:
+        if not inputs or not outputs or self.replaces_input:
             return 0
         small, large = (inputs, outputs) if len(inputs) <= len(outputs) else (outputs, inputs)
         if small[0] not in large:
@@ -66,9 +66,19 @@ class Layout:
         return -offset if small is inputs else offset
 
     @property
+    def replaces_input(self) -> bool:
+        """True if the output takes the input's memory in place although they hold other chunks (MPI's alltoall)."""
+        return self.collective.name == "alltoall"
+
+    @property
     def can_be_in_place(self) -> bool:
         """True if the collective can be called in place."""
         return None not in self.overlaps
+
+    @property
+    def shares_chunks(self) -> bool:
+        """True if input and output share the chunks that both hold in place, as NCCL defines it: what lowering serves."""
+        return self.can_be_in_place and not self.replaces_input
 
 
 def layout_of(program: Program) -> Layout:

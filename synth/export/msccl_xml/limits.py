@@ -67,7 +67,7 @@ def _dispatched(program: Program, runtime: Runtime) -> None:
         raise SynthError(
             f"{runtime.name} wants one file in place and one out of place; choose with --in-place in or --in-place out"
         )
-    if program.in_place != "out" and not Layout(task, program.chunks).can_be_in_place:
+    if program.in_place != "out" and not Layout(task, program.chunks).shares_chunks:
         raise SynthError(f"{task.name} cannot be called in place")
 
 

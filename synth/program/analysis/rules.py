@@ -72,7 +72,7 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
         text = "does not say which collective it is for, so its outputs are not compared; name it with --coll"
         yield Finding("collective-unknown", "warning", *NOWHERE, text)
         return
-    if program.in_place != "out" and not Layout(task, program.chunks).can_be_in_place:
+    if program.in_place != "out" and not Layout(task, program.chunks).shares_chunks:
         yield error("in-place", NOWHERE, f"{task.name} cannot be called in place")
     if name == "msccl" and task.name == "alltoall" and program.in_place != "out":
         yield error("in-place", NOWHERE, "msccl runs alltoall out of place only")

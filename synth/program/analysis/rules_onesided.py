@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from synth.program.analysis.cells import Memory
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import SWITCHED, Block, Gpu, Program, Span
+from synth.program.program import SWITCHED, Block, Gpu, Op, Program, Span
 from synth.program.runtimes import Runtime
 
 # written here again rather than taken from plan_limits.py: the analysis shares no code with the lowering
@@ -211,29 +212,12 @@ def _joins(program: Program) -> Iterator[Finding]:
 
 
 def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
-    # all of these hold since the last join; `data` and `waited`: the last op that moved data, and that waited
-    reads: set[int] = set()
-    writes: set[int] = set()
-    used: set[tuple[str, int]] = set()
-    data = waited = None
+    threads = _UnjoinedThreads(memory, gpu.rank, block)
     for i, op in enumerate(block.ops):
         if op.code in ("nop", "barrier"):
-            reads, writes, used, data, waited = set(), set(), set(), None, None
+            threads = _UnjoinedThreads(memory, gpu.rank, block)
             continue
-        port_ops: set[tuple[str, int]] = set()
-        if op.code in ("signal", "wait"):
-            port_ops.update((op.code, port) for port in op.ports)
-        op_reads, op_writes = _cells(memory, gpu.rank, op.src, op.count), _cells(memory, gpu.rank, op.dst, op.count)
-        moves = bool(op.src or op.dst)
-        why = None
-        if waited is not None and op.code not in ("wait", "flush"):
-            why = f"after step {waited} has waited"
-        elif data is not None and op.code in ("signal", "flush"):
-            why = f"after step {data} has moved data"
-        elif port_ops & used:
-            why = f"after another {op.code} on the same channel"
-        elif moves and (op_reads & writes or op_writes & (reads | writes)):
-            why = "on chunks that an earlier step touches too"
+        why = threads.fault(op)
         if why is not None:
             text = f"{op.code} {why}, and the block's threads have not met in between: put a nop before it"
             yield error("join", (gpu.rank, b, i), text)
@@ -243,18 +227,109 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
                 f"all threads"
             )
             yield error("join", (gpu.rank, b, i), text)
-        reads |= op_reads
-        writes |= op_writes
-        used |= port_ops
-        data = i if moves else data
-        waited = i if op.code in ("wait", "flush") else waited
+        if threads.joins(op):
+            threads = _UnjoinedThreads(memory, gpu.rank, block)
+        threads.record(i, op)
 
 
-def _cells(memory: Memory, rank: int, spans: tuple[Span, ...], count: int) -> set[int]:
-    """Return the cells of plain data in `spans`, which an op of `rank` with `count` chunks names."""
-    cells: set[int] = set()
-    for span in spans:
-        if not span.packet:
-            first = memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
-            cells.update(range(first, first + count))
-    return cells
+class _Access(NamedTuple):
+    """An access to a cell by op `step`; `element` is the place of the cell in the op's span, None if it names no thread.
+
+    Ops with packets deal the elements of their spans out in one way: the same place is the same thread.
+    """
+
+    step: int
+    element: int | None
+
+
+class _UnjoinedThreads:
+    """The steps of one block since its threads have last met, and the rules of the kernel on what may follow.
+
+    Thread k of the block serves the k-th channel of a signal, a wait, a flush, and of a put through port channels: it
+    hands them to one queue, so what the same thread hands over for one channel is in order. All threads move other
+    data. A packet is read when the thread that wrote it is done with the elements beside it.
+    """
+
+    def __init__(self, memory: Memory, rank: int, block: Block) -> None:
+        self.memory, self.rank, self.block = memory, rank, block
+        self.writes: dict[int, _Access] = {}  # the last write of each cell
+        self.reads: dict[int, list[_Access]] = {}  # its reads since then
+        self.packets: dict[int, tuple[int, frozenset[int]]] = {}  # packet → its writer, and the cells beside it
+        self.served: dict[tuple[str, int], int] = {}  # (code, port) → the thread that serves it
+        self.data: int | None = None  # the last step in which all threads moved data
+        self.waited: int | None = None  # the last step that waited
+        self.one_waits = True  # no more than the first thread has waited
+
+    def serves(self, op: Op) -> bool:
+        """True if single threads act, one for each port of `op`."""
+        through_port = op.code == "put" and any(self.block.ports[p].kind == "port" for p in op.ports)
+        return through_port or op.code in ("signal", "wait", "flush")
+
+    def joins(self, op: Op) -> bool:
+        """True if the threads meet inside `op`: a put of packets through a port channel, once they have been read."""
+        return op.code == "put" and self.serves(op) and op.src[0].packet
+
+    def fault(self, op: Op) -> str | None:
+        """Return the order that `op` takes for granted and does not have, as text."""
+        one = self.serves(op) and len(op.ports) == 1
+        if self.waited is not None and op.code not in ("wait", "flush") and not (one and self.one_waits):
+            return f"after step {self.waited} has waited"
+        if self.data is not None and op.code in ("signal", "flush"):
+            return f"after step {self.data} has moved data"
+        if op.code in ("signal", "wait", "flush"):
+            for thread, port in enumerate(op.ports):
+                for code in (op.code, "put") if op.code != "wait" else ("wait",):
+                    if self.served.get((code, port), thread) != thread:
+                        return f"after a {code} on the same channel by another thread"
+        for cells, packets, element in self._elements(op):
+            for cell, writes in cells:
+                earlier = [self.writes[cell]] if cell in self.writes else []
+                earlier += self.reads.get(cell, ()) if writes else ()
+                if not all(self._ordered(access, cell, packets, element) for access in earlier):
+                    return "on chunks that an earlier step touches too"
+        return None
+
+    def _ordered(self, access: _Access, cell: int, packets: list[int], element: int | None) -> bool:
+        """True if `access` to `cell` is before that of an op for `element`, which reads `packets` there."""
+        if access.element is not None and access.element == element:
+            return True
+        for packet in packets:
+            writer, beside = self.packets.get(packet, (None, frozenset()))
+            if writer == access.step and cell in beside:
+                return True
+        return False
+
+    def record(self, step: int, op: Op) -> None:
+        """Record `op` as the next step of the block."""
+        if self.serves(op):
+            self.served |= {(op.code, port): thread for thread, port in enumerate(op.ports)}
+            if op.code in ("wait", "flush"):
+                self.waited = step
+                self.one_waits &= len(op.ports) == 1
+        elif op.src or op.dst:
+            self.data = step
+        for cells, _, element in self._elements(op):
+            access = _Access(step, element)
+            for cell, writes in cells:
+                if writes:
+                    self.writes[cell] = access
+                    self.reads.pop(cell, None)
+                else:
+                    self.reads.setdefault(cell, []).append(access)
+        for k in range(op.count):
+            beside = frozenset(self._cell(span, k) for span in (*op.src, *op.dst) if not span.packet)
+            for span in op.dst:
+                if span.packet:
+                    self.packets[self._cell(span, k)] = step, beside
+
+    def _elements(self, op: Op) -> Iterator[tuple[list[tuple[int, bool]], list[int], int | None]]:
+        """Yield, for each chunk of the op's spans, the plain cells with whether they are written, the packets that are
+        read, and the element, None if it names no thread. Reads come first."""
+        spans = [(span, False) for span in op.src] + [(span, True) for span in op.dst]
+        packed = any(span.packet for span, _ in spans)
+        for k in range(op.count if spans else 0):
+            cells = [(self._cell(span, k), writes) for span, writes in spans if not span.packet]
+            yield cells, [self._cell(span, k) for span in op.src if span.packet], k if packed else None
+
+    def _cell(self, span: Span, k: int) -> int:
+        return self.memory.base[self.rank if span.rank is None else span.rank][span.buffer] + span.offset + k

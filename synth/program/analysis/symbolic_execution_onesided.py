@@ -229,9 +229,11 @@ class OneSidedExecution(SymbolicExecution):
                         if actor < self.entry:
                             home, b = [*self.places, *self._engine_places()][actor]
                             verb = "written" if how == "write" else "read"
+                            cure = "must wait for a signal of it"
+                            if home == rank and actor >= len(self.places):
+                                cure = "must flush the port channel first"
                             text = (
-                                f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which "
-                                f"must wait for a signal of it"
+                                f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
                             )
                             self.add_finding("unfinished", (home, b, i), text)
 

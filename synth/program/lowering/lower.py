@@ -45,9 +45,9 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     if schedule.timed:
         options = replace(options, fuse=False, lanes=1)
     layout = Layout(schedule.collective, schedule.chunks)
-    if options.in_place in ("in", "both") and not layout.can_be_in_place:
+    if options.in_place in ("in", "both") and not layout.shares_chunks:
         raise UsageError(f"{layout.collective.name} cannot be called in place; leave in_place out")
-    in_place = options.in_place or ("both" if layout.can_be_in_place else "out")
+    in_place = options.in_place or ("both" if layout.shares_chunks else "out")
     try:
         runtime_limits.check_schedule(schedule, runtime)
     except SynthError:  # it may have sends that are left out

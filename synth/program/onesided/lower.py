@@ -47,7 +47,7 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
     layout = Layout(schedule.collective, schedule.chunks * instances)
-    if in_place != "out" and not layout.can_be_in_place:
+    if in_place != "out" and not layout.shares_chunks:
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = BufferOffsets(layout, in_place)
     work = groups(prune(schedule), instances)
