@@ -120,7 +120,7 @@ def test_collectives_of_a_dgx1(name):
 def test_random_schedules(seed, runtime, data):
     made = random_schedule(seed)
     replay(made)
-    modes = ["out", "in", "both"] if Layout(made.collective, made.chunks).can_be_in_place else ["out"]
+    modes = ["out", "in", "both"] if Layout(made.collective, made.chunks).shares_chunks else ["out"]
     program = lower(
         made,
         LoweringOptions(

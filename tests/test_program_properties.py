@@ -108,12 +108,12 @@ def lowered(schedule, seed: int) -> str:
     """One schedule with random options, to MSCCL-IR: what became of it."""
     rng = random.Random(f"{schedule.collective.name} {seed}")
     runtime, protocol = rng.choice(("synth", "msccl", "msccl-executor", "rccl")), rng.choice(tuple(FIFO_DEPTH))
-    can_be_in_place = Layout(schedule.collective, schedule.chunks).can_be_in_place
+    shared = Layout(schedule.collective, schedule.chunks).shares_chunks
     try:
         program = lower(
             schedule, LoweringOptions(
             runtime=runtime, protocol=protocol, instances=rng.randint(1, 4), fuse=rng.random() < 0.7,
-            in_place=rng.choice((None, "out", "in", "both")) if can_be_in_place else None, aggregate=rng.random() < 0.7,
+            in_place=rng.choice((None, "out", "in", "both")) if shared else None, aggregate=rng.random() < 0.7,
             lanes=rng.choice((None, None, 1, 2))))  # fmt: skip
     except SynthError as error:
         assert not isinstance(error, UsageError), error
@@ -137,7 +137,7 @@ def planned(schedule, seed: int) -> str:
     boxes = rng.choice((None, [r % 2 for r in range(schedule.collective.ranks)]))
     protocol, in_place = (
         rng.choice(("Simple", "LL")),
-        rng.choice(("out", "in", "both")) if layout.can_be_in_place else "out",
+        rng.choice(("out", "in", "both")) if layout.shares_chunks else "out",
     )
     try:
         program = onesided(

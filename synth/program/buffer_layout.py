@@ -77,7 +77,7 @@ class Layout:
 
     @property
     def shares_chunks(self) -> bool:
-        """True if input and output share the chunks that both hold in place, as NCCL defines it: what lowering serves."""
+        """True if input and output share in place the chunks that both hold, as NCCL defines it."""
         return self.can_be_in_place and not self.replaces_input
 
 

@@ -233,7 +233,7 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
 
 
 class _Access(NamedTuple):
-    """An access to a cell by op `step`; `element` is the place of the cell in the op's span, None if it names no thread.
+    """An access to a cell by op `step`; `element`: the place of the cell in the op's span, None if it names no thread.
 
     Ops with packets deal the elements of their spans out in one way: the same place is the same thread.
     """
@@ -325,11 +325,18 @@ class _UnjoinedThreads:
     def _elements(self, op: Op) -> Iterator[tuple[list[tuple[int, bool]], list[int], int | None]]:
         """Yield, for each chunk of the op's spans, the plain cells with whether they are written, the packets that are
         read, and the element, None if it names no thread. Reads come first."""
-        spans = [(span, False) for span in op.src] + [(span, True) for span in op.dst]
+        spans = [(span, False) for span in op.src]
+        spans += [(span, True) for span in op.dst]
         packed = any(span.packet for span, _ in spans)
         for k in range(op.count if spans else 0):
-            cells = [(self._cell(span, k), writes) for span, writes in spans if not span.packet]
-            yield cells, [self._cell(span, k) for span in op.src if span.packet], k if packed else None
+            cells, packets = [], []
+            for span, writes in spans:
+                if not span.packet:
+                    cells.append((self._cell(span, k), writes))
+                elif not writes:
+                    packets.append(self._cell(span, k))
+            yield cells, packets, k if packed else None
 
     def _cell(self, span: Span, k: int) -> int:
-        return self.memory.base[self.rank if span.rank is None else span.rank][span.buffer] + span.offset + k
+        owner = self.rank if span.rank is None else span.rank
+        return self.memory.base[owner][span.buffer] + span.offset + k
