@@ -1,13 +1,17 @@
 """Plans of MSCCL++'s own forms that lowering does not write: read, judged, run, and written again with one meaning."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
 from synth import api
+from synth.errors import FormatError, SynthError
+from synth.export.mscclpp.emit import document
 from synth.export.mscclpp.read import read
-from synth.program import analysis
-from synth.program.program import Program
+from synth.program import analysis, text
+from synth.program.program import Dep, Loop, Part, Program
+from synth.program.straight_line import share, straight_line
 
 
 def buffers(*places: tuple) -> list[dict]:
@@ -67,9 +71,16 @@ def faults(doc: dict) -> list[str]:
     return [f"{f.rule} {f.gpu}.{f.block}.{f.op}" for f in report.errors]
 
 
-def runs(doc: dict) -> bool:
+def runs(doc: dict, size: int = 4096) -> bool:
+    """Run the plan, and the program that its text, its JSON and a plan written from it give."""
     done = program(doc)
-    return bool(api.run(done, size=done.loop_chunks * 4096, in_place=done.in_place == "in", dtype="int32"))
+    assert text.parse(text.dump(done)) == done
+    assert Program.from_json(json.loads(json.dumps(done.to_json()))) == done
+    again = program(document(done))
+    assert analysis.check(again, "mscclpp").errors == ()
+    for each in (done, again):
+        assert api.run(each, size=done.loop_chunks * size, in_place=done.in_place == "in", dtype="int32")
+    return True
 
 
 # ---------------------------------------------------------------- what the threads of a block keep in order
@@ -88,7 +99,8 @@ def test_put_with_signal_is_one_trigger_of_one_thread(name, found):
     assert faults(doc) == found
     if found:
         assert "must flush the port channel" in analysis.check(program(doc)).errors[0].message
-    assert runs(doc)
+    else:
+        assert runs(doc)
 
 
 def test_a_signal_by_another_thread_is_not_in_order():
@@ -146,3 +158,268 @@ def test_an_alltoall_in_place_overwrites_its_input():
     assert runs(doc)
     early = plan("alltoall", [gpu(r, (2, 2, 1), [swap(r, early=True)]) for r in (0, 1)])
     assert faults(early)
+
+
+# ---------------------------------------------------------------- thread-block groups
+
+
+def dealt_out(rank: int, blocks: int, meet: bool = True) -> list[list[dict]]:
+    """Return the blocks of an allgather that share one put; the first one signals for all."""
+    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
+    barrier = op("barrier", barrier_id=0, num_threadblocks=blocks)
+    lists = []
+    for b in range(blocks):
+        put = op("put", (("o", rank, 1),), ((0, rank, 1),), "memory", tbg_info={"tb_id": b, "tbg_size": blocks})
+        ends = [barrier] if meet else []
+        mine = [*ends, put, *ends]
+        lists.append([signal, wait, NOP, *mine, *([] if meet else [NOP]), signal, wait] if b == 0 else mine)
+    return lists
+
+
+def test_a_group_of_blocks_shares_an_operation():
+    doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
+    assert program(doc).gpus[0].blocks[2].ops[1].part == Part(2, 3)
+    assert faults(doc) == []
+    for size in (16, 32, 4096):
+        assert runs(doc, size)
+    apart = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3, meet=False), remote="o") for r in (0, 1)])
+    assert {"unfinished 0.1.0", "unfinished 0.2.0"} <= set(faults(apart))
+    twice = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
+    twice["gpus"][0]["threadblocks"][1]["ops"][1]["tbg_info"]["tb_id"] = 2
+    found = analysis.check(program(twice)).errors
+    assert {f.rule for f in found} == {"race"}
+    assert "output 0 of rank 1" in found[0].message
+
+
+@pytest.mark.parametrize("units", range(1, 12))
+def test_shares_are_dealt_out_as_the_kernel_does(units):
+    shares = [share(units, Part(k, 4)) for k in range(4)]
+    assert shares[0][0] == 0
+    assert shares[-1][1] == units
+    assert all(end == start for (_, end), (start, _) in pairwise(shares))
+    sizes = [end - first for first, end in shares]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] <= 1
+
+
+def test_shares_with_unlike_ends_are_not_proved():
+    """Thirds of one chunk and fifths of it end in an order that depends on the size."""
+    doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
+    doc["gpus"][1]["threadblocks"][1]["ops"][1]["tbg_info"] = {"tb_id": 1, "tbg_size": 5}
+    assert {fault.split()[0] for fault in faults(doc)} == {"part"}
+    assert "shares with other ends than gpu 1 block 0 step" in analysis.check(program(doc)).errors[0].message
+
+
+def test_small_calls_leave_shares_of_packets_empty():
+    """An empty share waits for no packet: what its block does next is then not in order."""
+    ranks = []
+    for r in (0, 1):
+        first = [op("ppkt", (("o", r, 1),), ((0, 0, 1),), "memory"), op("wait", kind="memory", ids=(0,))]
+        cut = {"tbg_info": {"tb_id": 1, "tbg_size": 2}}
+        put = op("put", (("o", r, 1),), ((1, r, 1),), "memory")
+        second = [
+            op("upkt", (("s", 0, 1),), (("s", 1, 1),), **cut),
+            NOP,
+            put,
+            NOP,
+            op("signal", kind="memory", ids=(0,)),
+        ]
+        ranks.append(gpu(r, (1, 2, 2), [first, second]))
+        ranks[r]["remote_buffers"].append({"rank": 1 - r, "type": "o", "access_channel_types": ["memory"]})
+        for block in ranks[r]["threadblocks"]:
+            block["remote_buffer_refs"][0]["remote_buffer_ids"] = [0, 1]
+    doc = plan("allgather", ranks, "LL")
+    small, large = (analysis.check(program(doc | {"min_message_size": size})).findings for size in (0, 64))
+    assert {finding.rule for finding in small} - {finding.rule for finding in large} == {"entry"}
+
+
+# ---------------------------------------------------------------- a scratch of bounded size
+
+
+def test_a_shared_scratch_bounds_the_size():
+    doc = plan("allreduce", [gpu(r, (2, 2, 4), [packet_allreduce(r)]) for r in (0, 1)], "LL", reuse_resources=True)
+    limit = 2 * (32 << 20) // 4
+    found = program(doc)
+    assert found.scratch_bytes == 32 << 20
+    report = analysis.check(found)
+    assert (report.ok, report.safe) == (True, limit)
+    assert [f.rule for f in report.findings] == ["scratch"]
+    assert not analysis.check(program(doc | {"max_message_size": limit})).findings
+    assert [f.rule for f in analysis.check(program(doc | {"max_message_size": limit + 32})).errors] == ["scratch"]
+    assert document(found)["max_message_size"] == limit
+    assert document(found)["reuse_resources"]
+    assert runs(doc)
+    with pytest.raises(SynthError, match="its scratch has 8388608 for each"):
+        api.run(found, size=2 * limit, in_place=True, data=False)
+
+
+def test_one_scratch_with_packets():
+    """A packet of the next launch overwrites one of this launch, unless its writer knows that it was read."""
+    one = {"use_double_scratch_buffer": False}
+    both = plan("allreduce", [gpu(r, (2, 2, 4), [packet_allreduce(r)]) for r in (0, 1)], "LL", **one)
+    assert program(both).one_scratch
+    assert faults(both) == []
+    assert runs(both)
+    assert not document(program(both))["use_double_scratch_buffer"]
+    once = [
+        [op("ppkt", (("o", r, 1),), ((0, 0, 1),), "memory"), op("upkt", (("s", 0, 1),), (("o", 1 - r, 1),))]
+        for r in (0, 1)
+    ]
+    alone = plan("allgather", [gpu(r, (1, 2, 1), [once[r]]) for r in (0, 1)], "LL")
+    assert faults(alone) == []  # two halves: who is in the launch after next has heard of the read
+    assert faults(alone | one) == ["packet-launch 0.0.0", "packet-launch 1.0.0"]
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+def pipelined(credits: int | None = None, unit: int = 1 << 20, **more: object) -> dict:
+    """Return an allgather in pieces: block 0 copies them to scratch, block 1 puts them into the other rank's output.
+
+    `credits`: the pieces after which block 0 waits until block 1 gives one back; None: it never waits.
+    """
+    ranks = []
+    for r in (0, 1):
+        signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
+        copy, put = op("copy", (("o", r, 1),), (("s", 0, 1),)), op("put", (("s", 0, 1),), ((0, r, 1),), "memory")
+        first = [NOP, copy, NOP, op("sem_release", semaphore_ids=[0]), NOP]
+        second = [op("sem_acquire", semaphore_ids=[0]), NOP, put, NOP]
+        if credits is not None:
+            first = [op("sem_acquire", semaphore_ids=[1]), *first]
+            second += [op("sem_release", semaphore_ids=[1]), NOP]
+        context = {"iter_context": {"unit_size": unit, "num_chunks": 1}}
+        there = [signal, wait, NOP, op("pipeline", **context, ops=second), signal, wait]
+        ranks.append(gpu(r, (1, 2, 2), [[op("pipeline", **context, ops=first)], there], remote="o"))
+        ranks[r]["semaphores"] = [{"init_value": 0}, *([] if credits is None else [{"init_value": credits}])]
+    return plan("allgather", ranks, **more)
+
+
+def test_a_pipeline_moves_pieces():
+    doc = pipelined(unit=1 << 12)
+    assert program(doc).gpus[0].blocks[0].loops == (Loop(0, 4, 1, 1 << 12),)
+    assert faults(doc) == []
+    assert analysis.check(program(doc)).safe is not None  # the kernel counts turns in 16 bits
+    for size in (64, 1 << 12, 5 << 11):
+        assert runs(doc, size)
+    line = straight_line(program(doc), 3, 1 << 12)
+    assert [op.dst[0].offset for op in line.program.gpus[1].blocks[0].ops if op.dst] == [0, 1, 2]
+
+
+def test_pieces_go_round_a_bounded_scratch():
+    """32 pieces of 1 MiB fit the scratch of 64 MiB in two chunks: later ones need a credit."""
+    doc = pipelined(reuse_resources=True)
+    report = analysis.check(program(doc))
+    assert (report.ok, report.safe) == (True, 64 << 20)
+    (found,) = [f for f in report.findings if f.rule == "scratch"]
+    assert (found.severity, found.block, found.op) == ("warning", 1, 4)
+    assert "above 64 MiB" in found.message
+    assert f"reads scratch 0 of rank {found.gpu} while block 0 step 1 writes it" in found.message
+    credit = pipelined(32, reuse_resources=True)
+    assert Dep(1, 5, 32) in program(credit).gpus[0].blocks[0].ops[0].deps
+    assert analysis.check(program(credit)).safe is None
+    assert analysis.check(program(pipelined(33, reuse_resources=True))).safe == 64 << 20
+    assert document(program(credit))["gpus"][0]["semaphores"] == [{"init_value": 0}, {"init_value": 32}]
+    small = pipelined(4, 1 << 12)
+    assert runs(small, 1 << 14)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda ops: ops[0]["ops"].append({"name": "pipeline"}), "a pipeline in a pipeline: the kernel has one level"),
+        (lambda ops: ops[0].pop("ops"), "a pipeline needs 'iter_context' and 'ops'"),
+        (lambda ops: ops[0]["iter_context"].update(unit_size=0), "expected a whole number in 1.."),
+        (lambda ops: ops[0]["iter_context"].update(unit_size=24), "is no multiple of 16"),
+        (lambda ops: ops[0]["iter_context"].update(num_chunks=1 << 40), "expected a whole number in 1..1048576"),
+        (lambda ops: ops[0]["ops"].extend([NOP] * 59), "makes 65 operations of the block, at most 64 are taken"),
+        (lambda ops: ops[0]["ops"].insert(0, op("sem_release", semaphore_ids=[0])), "is released before any op"),
+        (lambda ops: ops[0]["ops"].append(op("sem_acquire", semaphore_ids=[0])), "a semaphore is acquired last"),
+        (lambda ops: ops.append(op("sem_release", semaphore_ids=[0])), "or in other pipelines"),
+        (lambda ops: ops[0]["ops"][1].update(tbg_info={"tb_id": 3, "tbg_size": 3}), "expected a whole number in 0..2"),
+        (lambda ops: ops[0]["ops"][1].update(tbg_info={"tb_id": 0, "tbg_size": 1 << 20}), "in 1..1024"),
+    ],
+)
+def test_malformed_pipelines_are_refused_with_their_place(change, fault):
+    doc = json.loads(json.dumps(pipelined()))
+    change(doc["gpus"][1]["threadblocks"][0]["ops"])
+    with pytest.raises(FormatError) as caught:
+        read(json.dumps(doc), "p.json")
+    assert str(caught.value).startswith("p.json:$.gpus[1].threadblocks[0].ops")
+    assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (
+            lambda ops: ops[0]["ops"][1].update(op("copy", (("o", 0, 2),), (("s", 0, 2),))),
+            "moves 2 chunks in a pipeline",
+        ),
+        (lambda ops: ops[0]["ops"][1].update(tbg_info={"tb_id": 0, "tbg_size": 2}), "moves share 0 of 2 in a pipeline"),
+        (lambda ops: ops[0]["ops"][1].update(name="cpkt"), "moves all packets in every turn"),
+        (lambda ops: ops[0]["ops"].append(op("signal", kind="memory", ids=(0,))), "gets 1 signals"),
+    ],
+)
+def test_pipelines_that_go_wrong_are_named_by_block_and_step(change, fault):
+    doc = json.loads(json.dumps(pipelined()))
+    change(doc["gpus"][1]["threadblocks"][0]["ops"])
+    errors = analysis.check(program(doc)).errors
+    assert any(fault in str(found) and "gpu" in str(found) for found in errors)
+
+
+# ---------------------------------------------------------------- semaphores, switches, several buffers
+
+
+def test_a_semaphore_of_several_blocks():
+    """All releases, or all acquisitions, at one place: everyone waits for everyone. Otherwise nothing is certain."""
+
+    def blocks(rank: int, counts: list[int]) -> list[list[dict]]:
+        signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
+        release = op("sem_release", semaphore_ids=[0])
+        sources = [[op("copy", (("o", rank, 1),), (("s", k, 1),)), NOP, release] for k in range(2)]
+        take = op("put", (("s", 0, 1),), ((0, rank, 1),), "memory")
+        acquires = []
+        for n in counts:
+            acquires += [op("sem_acquire", semaphore_ids=[0] * n), NOP]
+        return [*sources, [signal, wait, *acquires, take, NOP, signal, wait]]
+
+    doc = plan("allgather", [gpu(r, (1, 2, 2), blocks(r, [2]), remote="o") for r in (0, 1)])
+    for each in doc["gpus"]:
+        each["semaphores"] = [{"init_value": 0}]
+    assert program(doc).gpus[0].blocks[2].ops[2].deps == (Dep(0, 1), Dep(1, 1))
+    assert faults(doc) == []
+    assert runs(doc)
+    for each, r in zip(doc["gpus"], (0, 1), strict=True):
+        each["threadblocks"][2]["ops"] = blocks(r, [1, 1])[2]
+    with pytest.raises(FormatError, match="nothing says which release an acquisition waits for"):
+        program(doc)
+
+
+def test_packets_through_a_switch():
+    """gstorepkt: own packets, once their flags have come, to the packets of all ranks of the group."""
+    ranks = []
+    for r in (0, 1):
+        store = op(
+            "gstorepkt", (("s", 2, 1),), (), "switch", dst_buff=[{"switch_channel_id": 0, "index": r, "size": 1}]
+        )
+        take = op("upkt", (("s", 1 - r, 1),), (("o", 1 - r, 1),))
+        ranks.append(gpu(r, (1, 2, 3), [[op("cpkt", (("o", r, 1),), (("s", 2, 1),)), store, take]]))
+        group = {"size": 2, "ranks": [0, 1]}
+        ranks[r]["channels"].append({"channel_type": "switch", "buffer_type": "s", "rank_groups": [group]})
+        ranks[r]["threadblocks"][0]["channels"].append({"channel_type": "switch", "channel_ids": [0]})
+    doc = plan("allgather", ranks, "LL")
+    assert faults(doc) == []
+    assert runs(doc)
+
+
+def test_several_buffers_in_one_operation():
+    ranks = []
+    for r in (0, 1):
+        puts = op("ppkt", (("o", 2 * r, 1), ("o", 2 * r + 1, 1)), ((0, 1, 1), (0, 0, 1)), "memory")
+        takes = [op("upkt", (("s", 1 - k, 1),), (("o", 2 * (1 - r) + k, 1),)) for k in range(2)]
+        ranks.append(gpu(r, (2, 4, 2), [[puts, *takes]]))
+    doc = plan("allgather", ranks, "LL")
+    assert [len(op.src) for op in program(doc).gpus[0].blocks[0].ops] == [2, 1, 1]
+    assert faults(doc) == []
+    assert runs(doc)
+    assert document(program(doc))["gpus"][0]["threadblocks"][0]["ops"] == ranks[0]["threadblocks"][0]["ops"]

@@ -417,8 +417,8 @@ FAULTS = [
         {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]},
         "rank 1 lists the switch channel of rank 0 over ranks 0 1 later, or not at all",
     ),
-    ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "pipelines have no counterpart"),
-    ("gpus.0.threadblocks.0.ops.0.name", "gstorepkt", "packets through switches"),
+    ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "a pipeline needs 'iter_context' and 'ops'"),
+    ("gpus.0.threadblocks.0.ops.0.name", "gstorepkt", "expected one of switch"),
     ("gpus.0.threadblocks.0.ops.0.name", "glres", "expected one of switch"),
     ("gpus.0.threadblocks.0.ops.0.name", "send", "unknown operation"),
     ("gpus.0.threadblocks.0.ops.0.channel_ids", [5], "whole number in 0..0"),
@@ -431,7 +431,6 @@ FAULTS = [
     ("gpus.0.threadblocks.0.ops", [{"name": "pws", "src_buff": [], "dst_buff": []}], "never signals"),
     ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"),
     ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
-    ("reuse_resources", True, "$.reuse_resources: is true"),
     ("use_double_scratch_buffer", True, "which half is in turn"),
     ("max_message_size", 1.5, "whole number"),
 ]
@@ -507,8 +506,9 @@ def test_what_others_write():
         "gpus": [gpu, other(1), other(2)],
     }
     program = read(json.dumps(doc))
-    assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "put", "signal"]
-    assert program.gpus[0].blocks[0].ops[2] == Op("put", (Span("i", 0),), (Span("o", 0, 1),), ports=(0,))
+    assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "signal"]
+    both = Op("put", (Span("i", 0), Span("i", 1)), (Span("o", 0, 1), Span("o", 1, 2)), ports=(0, 1))
+    assert program.gpus[0].blocks[0].ops[2] == both
     assert program.gpus[1].blocks[0].ports == (Port("port", 0, 0),)
     assert program.collective is None
     assert program.max_bytes is None

@@ -8,7 +8,21 @@ from synth.errors import FormatError
 from synth.model.collective import collective
 from synth.program import text
 from synth.program.buffer_layout import Layout
-from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, Dep, Gpu, Op, Port, Program, Span
+from synth.program.program import (
+    BUFFERS,
+    CODES,
+    PORT_KINDS,
+    PROTOCOLS,
+    Block,
+    Dep,
+    Gpu,
+    Loop,
+    Op,
+    Part,
+    Port,
+    Program,
+    Span,
+)
 
 small = st.integers(0, 40)
 spans = st.builds(Span, st.sampled_from(BUFFERS), small, st.none() | small, st.booleans())
@@ -18,10 +32,11 @@ ops = st.builds(
     st.lists(spans, max_size=3).map(tuple),
     st.lists(spans, max_size=3).map(tuple),
     st.integers(1, 71),
-    st.lists(st.builds(Dep, small, small), max_size=3).map(tuple),
+    st.lists(st.builds(Dep, small, small, st.integers(0, 2)), max_size=3).map(tuple),
     st.booleans(),
     st.lists(small, max_size=3).map(tuple),
     st.lists(small, max_size=3).map(tuple),
+    st.none() | st.builds(Part, small, small),
 )
 names = st.from_regex(r"[a-z0-9]{1,5}", fullmatch=True)
 ports = st.lists(st.builds(Port, st.sampled_from(PORT_KINDS), small, small), max_size=3).map(tuple)
@@ -33,6 +48,7 @@ blocks = st.builds(
     st.lists(ops, max_size=5).map(tuple),
     st.lists(names, max_size=2).map(tuple),
     ports,
+    st.lists(st.builds(Loop, small, small, small, small), max_size=2).map(tuple),
 )
 tasks = st.sampled_from(
     [
@@ -56,6 +72,7 @@ def programs(draw):
     return Program(
         draw(names), draw(tasks), draw(st.integers(1, 9)), gpus, draw(st.sampled_from(PROTOCOLS)),
         draw(st.sampled_from(["out", "in", "both"])), draw(small), draw(st.none() | small),
+        draw(st.none() | small), draw(st.booleans()),
     )  # fmt: skip
 
 

@@ -17,8 +17,14 @@ BARRIERS = 16  # barriers of a rank
 OP_SEMAPHORES = 16  # semaphores of one operation
 OFFSET_BYTES = (1 << 32) - 1  # offsets are 32 bit
 ALIGNMENT = 16  # buffer_alignment: every chunk is a multiple of so many bytes
+SCRATCH_BYTES = 1 << 26  # of a scratch that plans share (`reuse_resources`); packets take twice as much memory
 # blocks of 1024 threads, one a multiprocessor: all must be resident at once, and a V100 has 80 multiprocessors
 GPU_BLOCKS = 80
+
+
+def scratch_bytes(double: bool) -> int:
+    """Return the bytes of data in a scratch that plans share; `double`: launches use two halves of it in turn."""
+    return SCRATCH_BYTES // (1 + double)
 
 
 def chunk_counts(gpu: Gpu) -> tuple[int, int]:
@@ -41,6 +47,8 @@ def largest_size(program: Program) -> int:
     """
     counts = [chunk_counts(gpu) for gpu in program.gpus]
     scratch = max((gpu.scratch for gpu in program.gpus), default=0)
+    if program.scratch_bytes is not None:
+        scratch = 0
     if program.protocol == "LL":
         message = max((pair[counted_side(program)] for pair in counts), default=1)
         scratch *= 2 + 2 * max((-(-message // input_chunks) for input_chunks, _ in counts), default=1)

@@ -1,11 +1,13 @@
 """The Program and its parts; the whole grammar:
 
-    Program  name collective chunks gpus protocol in_place min_bytes max_bytes
+    Program  name collective chunks gpus protocol in_place min_bytes max_bytes scratch_bytes one_scratch
     Gpu      rank input output scratch blocks             sizes of the three buffers, in chunks
-    Block    send recv channel ops via ports              a thread block: its ops run in order
-    Op       code src dst count deps flag ports group
+    Block    send recv channel ops via ports loops        a thread block: its ops run in order
+    Loop     first end chunks unit                        ops that run in turns, for `unit` bytes at a time
+    Op       code src dst count deps flag ports group part
     Span     buffer offset rank packet                    `count` chunks from `offset`; rank None: one's own
-    Dep      block op                                     an op of another block of the same rank
+    Part     index of                                     the share of an op that several blocks have together
+    Dep      block op turns                               an op of another block of the same rank
     Port     kind peer index                              the index-th memory or port channel to `peer`
 
 A program is one of two styles. *Two-sided* (MSCCL-IR): block (send, recv, channel) owns the sending end of the FIFO
@@ -28,6 +30,10 @@ A program is one of two styles. *Two-sided* (MSCCL-IR): block (send, recv, chann
 
 An op starts when the op before it in its block has ended and every op of `deps` has. `flag`: others may wait for it.
 A span with `packet` carries its own flags: who reads it waits for the writer of this use of the span.
+
+Three things depend on the size of a call, and `synth/program/straight_line.py` writes them out for one size: an op with
+`part` does one of equal shares of its spans, a `Loop` moves its spans piece by piece, and `scratch_bytes` bounds the
+chunks of scratch.
 """
 
 from __future__ import annotations
@@ -48,6 +54,7 @@ TWO_SIDED = frozenset({"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"
 SWITCHED = frozenset({"glres", "gstore"})
 ONE_SIDED = SWITCHED | {"put", "get", "reduce", "cpy", "signal", "wait", "flush", "barrier", "nop"}
 CODES = TWO_SIDED | ONE_SIDED
+_PUTTING = ONE_SIDED - TWO_SIDED
 BUFFERS = ("i", "o", "s")
 PROTOCOLS = ("Simple", "LL", "LL128")
 PORT_KINDS = ("memory", "port")
@@ -73,10 +80,37 @@ def owners(rank: int, spans: Iterable[Span]) -> list[int]:
 
 
 class Dep(NamedTuple):
-    """Wait until op `op` of block `block` of the same rank has ended."""
+    """Wait until op `op` of block `block` of the same rank has ended.
+
+    `turns`: in a loop, the op's turn so many turns before; the first turns do not wait.
+    """
 
     block: int
     op: int
+    turns: int = 0
+
+
+class Part(NamedTuple):
+    """Share `index` of `of` shares, in which an op moves its spans.
+
+    The 16-byte units of a span are divided as evenly as they can be; the first shares have one more.
+    """
+
+    index: int
+    of: int
+
+
+class Loop(NamedTuple):
+    """The ops `first` to `end` - 1 of a block run in turns; turn k moves the bytes from k * `unit` on of each span.
+
+    There are as many turns as `chunks` chunks have units of `unit` bytes. Signals, waits, dependencies and flags count
+    in every turn.
+    """
+
+    first: int
+    end: int
+    chunks: int
+    unit: int
 
 
 class Port(NamedTuple):
@@ -98,6 +132,7 @@ class Op(NamedTuple):
     flag: bool = False
     ports: tuple[int, ...] = ()
     group: tuple[int, ...] = ()
+    part: Part | None = None
 
 
 class Block(NamedTuple):
@@ -109,6 +144,7 @@ class Block(NamedTuple):
     ops: tuple[Op, ...]
     via: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
+    loops: tuple[Loop, ...] = ()
 
 
 class Gpu(NamedTuple):
@@ -127,7 +163,9 @@ class Program:
 
     `collective` is None only for a foreign file that does not name its collective. `chunks`: per unit of data, after
     instances. `in_place`: the calls that the program is for. It is offered for `min_bytes` <= size <= `max_bytes`
-    (None: no limit), sizes in nccl-tests' sense.
+    (None: no limit), sizes in nccl-tests' sense. `scratch_bytes`: the bytes of a rank's scratch, which its chunks share
+    evenly where they would be larger (None: as many as the chunks need). `one_scratch`: packets of every launch use the
+    same scratch; otherwise those of successive launches use two halves in turn.
     """
 
     name: str
@@ -138,6 +176,8 @@ class Program:
     in_place: InPlace = "out"
     min_bytes: int = 0
     max_bytes: int | None = None
+    scratch_bytes: int | None = None
+    one_scratch: bool = False
 
     def __repr__(self) -> str:
         name = "unknown collective" if self.collective is None else self.collective.name
@@ -172,7 +212,19 @@ class Program:
     @cached_property
     def one_sided(self) -> bool:
         """True if ranks write into each other's memory (ports) rather than send through FIFOs."""
-        return any(block.ports for gpu in self.gpus for block in gpu.blocks)
+        blocks = [block for gpu in self.gpus for block in gpu.blocks]
+        if any(block.ports for block in blocks):
+            return True
+        fifos = any(block.send is not None or block.recv is not None for block in blocks)
+        return not fifos and any(op.code in _PUTTING for block in blocks for op in block.ops)
+
+    @cached_property
+    def straight(self) -> bool:
+        """True if nothing in the program depends on the size of a call: no parts, loops or bounded scratch."""
+        blocks = [block for gpu in self.gpus for block in gpu.blocks]
+        if self.scratch_bytes is not None or any(block.loops for block in blocks):
+            return False
+        return not any(op.part for block in blocks for op in block.ops)
 
     @cached_property
     def senders(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
@@ -207,6 +259,10 @@ class Program:
             doc["collective"] = self.collective.to_json(1)
         doc["min_bytes"] = self.min_bytes
         doc["max_bytes"] = self.max_bytes
+        if self.scratch_bytes is not None:
+            doc["scratch_bytes"] = self.scratch_bytes
+        if self.one_scratch:
+            doc["one_scratch"] = True
         doc["gpus"] = [_gpu_json(gpu) for gpu in self.gpus]
         return doc
 
@@ -228,7 +284,7 @@ class Program:
             )
             for g in doc["gpus"]
         )
-        limit = doc["max_bytes"]
+        limit, scratch = doc["max_bytes"], doc.get("scratch_bytes")
         return Program(
             str(doc["name"]),
             collective,
@@ -238,6 +294,8 @@ class Program:
             doc["in_place"],
             _natural(doc["min_bytes"]),
             None if limit is None else _natural(limit),
+            None if scratch is None else _natural(scratch),
+            bool(doc.get("one_scratch", False)),
         )
 
 
@@ -257,6 +315,8 @@ def _block_json(block: Block) -> dict:
         doc["via"] = list(block.via)
     if block.ports:
         doc["ports"] = [list(port) for port in block.ports]
+    if block.loops:
+        doc["loops"] = [list(loop) for loop in block.loops]
     doc["ops"] = [_op_json(op) for op in block.ops]
     return doc
 
@@ -270,14 +330,20 @@ def _op_json(op: Op) -> dict:
     if op.count != 1:
         doc["count"] = op.count
     if op.deps:
-        doc["deps"] = [list(dep) for dep in op.deps]
+        doc["deps"] = [_dep_json(dep) for dep in op.deps]
     if op.flag:
         doc["flag"] = True
     if op.ports:
         doc["ports"] = list(op.ports)
     if op.group:
         doc["group"] = list(op.group)
+    if op.part is not None:
+        doc["part"] = list(op.part)
     return doc
+
+
+def _dep_json(dep: Dep) -> list:
+    return list(dep) if dep.turns else [dep.block, dep.op]
 
 
 def _span_json(span: Span) -> list:
@@ -296,6 +362,7 @@ def _block(doc: dict) -> Block:
     return Block(
         _peer(doc["send"]), _peer(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
         tuple(str(name) for name in doc.get("via", ())), ports,
+        tuple(Loop(*map(_natural, loop)) for loop in doc.get("loops", ())),
     )  # fmt: skip
 
 
@@ -307,10 +374,11 @@ def _op(doc: dict) -> Op:
         tuple(map(_span, doc.get("src", ()))),
         tuple(map(_span, doc.get("dst", ()))),
         _natural(doc.get("count", 1)),
-        tuple(Dep(_natural(b), _natural(s)) for b, s in doc.get("deps", ())),
+        tuple(Dep(*map(_natural, dep)) for dep in doc.get("deps", ())),
         bool(doc.get("flag", False)),
         tuple(_natural(p) for p in doc.get("ports", ())),
         tuple(_natural(b) for b in doc.get("group", ())),
+        Part(*map(_natural, doc["part"])) if "part" in doc else None,
     )
 
 

@@ -12,8 +12,10 @@
         0 put i[0:2] -> 2.s[4:6] ports 0
 
 ``b[x:y]`` are chunks x to y - 1 of buffer b, ``b[x]`` one chunk; ``2.s[..]`` lies on rank 2, ``s[..]!`` is a packet
-span. ``after b.o``: dependencies; ``flag``: others may wait for this op. A collective that its name and roots do not
-give (custom, uneven) is written as JSON.
+span. ``after b.o``: dependencies (``b.o-2``: two turns before); ``flag``: others may wait for this op; ``part 2/7``:
+its share. ``loops 0-8:1:65536``: ops 0 to 7 run in turns, for 65536 bytes of 1 chunk at a time. ``scratch-bytes N``
+and ``one-scratch`` may end the third line. A collective that its name and roots do not give (custom, uneven) is written
+as JSON.
 """
 
 from __future__ import annotations
@@ -24,22 +26,44 @@ from typing import NoReturn
 
 from synth.errors import FormatError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, collective
-from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, Dep, Gpu, Op, Port, Program, Span
+from synth.program.program import (
+    BUFFERS,
+    CODES,
+    PORT_KINDS,
+    PROTOCOLS,
+    Block,
+    Dep,
+    Gpu,
+    Loop,
+    Op,
+    Part,
+    Port,
+    Program,
+    Span,
+)
 
 _SPAN = re.compile(r"(?:(\d+)\.)?([a-z])\[(\d+)(?::(\d+))?\](!?)")
-_HEAD = re.compile(r"chunks (\d+) protocol (\S+) in-place (out|in|both) bytes (\d+)\.\.(\d*)")
+_HEAD = re.compile(
+    r"chunks (\d+) protocol (\S+) in-place (out|in|both) bytes (\d+)\.\.(\d*)(?: scratch-bytes (\d+))?( one-scratch)?"
+)
 _RANK = re.compile(r"rank (\d+): input (\d+) output (\d+) scratch (\d+)")
-_BLOCK = re.compile(r"block (\d+): send (\d+|-) recv (\d+|-) channel (\d+)(?: via (\S+))?(?: ports (\S+))?")
+_BLOCK = re.compile(
+    r"block (\d+): send (\d+|-) recv (\d+|-) channel (\d+)(?: via (\S+))?(?: ports (\S+))?(?: loops (\S+))?"
+)
+_LOOP = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,9}):(\d{1,12})")
+_DEP = re.compile(r"(\d{1,9})\.(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def dump(program: Program) -> str:
     """Return the text of `program`, one line for each op; equal programs have equal texts."""
     top = "" if program.max_bytes is None else str(program.max_bytes)
+    scratch = "" if program.scratch_bytes is None else f" scratch-bytes {program.scratch_bytes}"
+    scratch += " one-scratch" if program.one_scratch else ""
     lines = [
         f"program {program.name}",
         f"collective {_collective_text(program.collective)}",
         f"chunks {program.chunks} protocol {program.protocol} in-place {program.in_place} bytes "
-        f"{program.min_bytes}..{top}",
+        f"{program.min_bytes}..{top}{scratch}",
     ]
     for gpu in program.gpus:
         lines.append(f"rank {gpu.rank}: input {gpu.input} output {gpu.output} scratch {gpu.scratch}")
@@ -61,10 +85,16 @@ def op_text(op: Op) -> str:
     if op.group:
         parts += ["group", ",".join(map(str, op.group))]
     if op.deps:
-        parts += ["after", ",".join(f"{dep.block}.{dep.op}" for dep in op.deps)]
+        parts += ["after", ",".join(map(_dep_text, op.deps))]
+    if op.part is not None:
+        parts += ["part", f"{op.part.index}/{op.part.of}"]
     if op.flag:
         parts.append("flag")
     return " ".join(parts)
+
+
+def _dep_text(dep: Dep) -> str:
+    return f"{dep.block}.{dep.op}" + (f"-{dep.turns}" if dep.turns else "")
 
 
 def span_text(span: Span, count: int) -> str:
@@ -102,6 +132,8 @@ def _block_text(number: int, block: Block) -> str:
         text += f" via {','.join(block.via)}"
     if block.ports:
         text += f" ports {','.join(f'{port.kind}:{port.peer}:{port.index}' for port in block.ports)}"
+    if block.loops:
+        text += f" loops {','.join(f'{loop.first}-{loop.end}:{loop.chunks}:{loop.unit}' for loop in block.loops)}"
     return text
 
 
@@ -137,7 +169,9 @@ class _Reader:
         while self.at < len(self.lines):
             gpus.append(self.gpu())
         low, high = int(head[4]), int(head[5]) if head[5] else None
-        return Program(name, task, int(head[1]), tuple(gpus), head[2], head[3], low, high)  # type: ignore[arg-type]
+        scratch = int(head[6]) if head[6] else None
+        sizes = (low, high, scratch, bool(head[7]))
+        return Program(name, task, int(head[1]), tuple(gpus), head[2], head[3], *sizes)  # type: ignore[arg-type]
 
     def collective(self, text: str) -> Collective | None:
         if text == "unknown":
@@ -172,7 +206,15 @@ class _Reader:
             self.at += 1
         send = None if head[2] == "-" else int(head[2])
         recv = None if head[3] == "-" else int(head[3])
-        return Block(send, recv, int(head[4]), tuple(ops), tuple(head[5].split(",")) if head[5] else (), ports)
+        via = tuple(head[5].split(",")) if head[5] else ()
+        loops = tuple(map(self.loop, head[7].split(","))) if head[7] else ()
+        return Block(send, recv, int(head[4]), tuple(ops), via, ports, loops)
+
+    def loop(self, text: str) -> Loop:
+        match = _LOOP.fullmatch(text)
+        if match is None:
+            self.fail(f"expected a loop such as 0-8:1:65536, found {text!r}")
+        return Loop(*map(int, match.groups()))
 
     def port(self, text: str) -> Port:
         kind, _, rest = text.partition(":")
@@ -198,17 +240,24 @@ class _Reader:
                 spans = dst
             elif word == "flag":
                 flag = True
-            elif word in ("ports", "group", "after", "count"):
+            elif word in ("ports", "group", "after", "count", "part"):
                 fields[word] = next(words, "")
             else:
                 spans.append(self.span(word, counts))
         if len(counts) > 1:
             self.fail(f"the spans of one op have one length; found {sorted(counts)}")
         count = counts.pop() if counts else self.numbers(fields.get("count", "1"))[0]
-        deps = tuple(Dep(*self.numbers(pair, ".", 2)) for pair in fields.get("after", "").split(",") if pair)
+        deps = tuple(self.dep(item) for item in fields.get("after", "").split(",") if item)
+        part = Part(*self.numbers(fields["part"], "/", 2)) if "part" in fields else None
         ports = tuple(self.numbers(fields["ports"])) if "ports" in fields else ()
         group = tuple(self.numbers(fields["group"])) if "group" in fields else ()
-        return Op(code, tuple(src), tuple(dst), count, deps, flag, ports, group)
+        return Op(code, tuple(src), tuple(dst), count, deps, flag, ports, group, part)
+
+    def dep(self, text: str) -> Dep:
+        match = _DEP.fullmatch(text)
+        if match is None:
+            self.fail(f"expected a dependency such as 1.2, found {text!r}")
+        return Dep(*(int(number or 0) for number in match.groups()))
 
     def numbers(self, text: str, separator: str = ",", count: int | None = None) -> list[int]:
         parts = text.split(separator)

@@ -10,9 +10,10 @@ none: each thread reads the flag of what it takes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from synth.program.buffer_layout import Layout
-from synth.program.program import SWITCHED, Block, Dep, Gpu, Op, Program, Span
+from synth.program.program import SWITCHED, Block, Gpu, Op, Program, Span
 
 Key = tuple[str, int]  # one chunk of a rank's memory; input and output have the same keys where they are one memory
 Keys = Callable[[int, Span, int], tuple[Key, ...]]
@@ -91,16 +92,7 @@ def with_joins(program: Program) -> Program:
     `nop` ops before and after them; those of a `nop` or `barrier` stay.
     """
     keys = memory_keys(program)
-    return Program(
-        program.name,
-        program.collective,
-        program.chunks,
-        tuple(_gpu(gpu, keys) for gpu in program.gpus),
-        program.protocol,
-        program.in_place,
-        program.min_bytes,
-        program.max_bytes,
-    )
+    return replace(program, gpus=tuple(_gpu(gpu, keys) for gpu in program.gpus))
 
 
 def _gpu(gpu: Gpu, keys: Keys) -> Gpu:
@@ -110,21 +102,30 @@ def _gpu(gpu: Gpu, keys: Keys) -> Gpu:
     def renumbered(op: Op) -> Op:
         if not op.deps:
             return op
-        return op._replace(deps=tuple(Dep(dep.block, new_index[dep.block][dep.op]) for dep in op.deps))
+        return op._replace(deps=tuple(dep._replace(op=new_index[dep.block][dep.op]) for dep in op.deps))
 
     blocks = []
-    for block, (ops, _) in zip(gpu.blocks, bodies, strict=True):
-        blocks.append(block._replace(ops=tuple(map(renumbered, ops))))
+    for block, (ops, index) in zip(gpu.blocks, bodies, strict=True):
+        loops = []
+        for loop in block.loops:
+            first = index[loop.first - 1] + 1 if loop.first else 0
+            loops.append(loop._replace(first=first, end=index[loop.end - 1] + 1))
+        blocks.append(block._replace(ops=tuple(map(renumbered, ops)), loops=tuple(loops)))
     return gpu._replace(blocks=tuple(blocks))
 
 
 def _joined_ops(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int]]:
-    """Return the ops with joins, and the new index of each old op: that of the `nop` after it, if it has a flag."""
+    """Return the ops with joins, and the new index of each old op: that of the `nop` after it, if it has a flag.
+
+    A turn of a loop follows another one: the first op of a loop needs a join if its last is none, or if it would need
+    one after what stands before the loop.
+    """
     threads, ops, new_index = UnjoinedAccesses(), [], []
-    for op in block.ops:
+    starts = {loop.first for loop in block.loops if block.ops[loop.end - 1].code not in JOINING}
+    for i, op in enumerate(block.ops):
         reads, writes = touched(rank, op, keys)
         plain = op.code not in JOINING
-        if (plain and op.deps) or threads.must_join(op, reads, writes):
+        if (plain and (op.deps or i in starts)) or threads.must_join(op, reads, writes):
             ops.append(Op("nop", deps=op.deps if plain else ()))
             threads.record(ops[-1], set(), set())
         ops.append(op._replace(deps=(), flag=False) if plain else op)

@@ -20,7 +20,7 @@ from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
 from synth.runtime.run_request import RunRequest
 from synth.runtime.run_result import RunResult, rows_of
-from synth.runtime.slicing import padding
+from synth.runtime.slicing import padding, written_out
 
 DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to whole elements for every chunk
 
@@ -48,19 +48,23 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     """
     program, request, collective = call.program, call.request, _collective(call)
     op = operator(request.op)
-    layout = Layout(collective, program.chunks)
     inputs: list = []
     if arrays is None:
         kind = dtype(request.dtype)
         parts = padding(program, request.size if request.size is not None else _default(program, kind), kind)
+    else:
+        inputs, parts = rows_of(arrays, Layout(collective, program.chunks))
+        kind = _common(inputs)
+    program = written_out(program, parts.unit * kind.size)
+    parts, layout = parts._replace(chunks=program.chunks), Layout(collective, program.chunks)
+    if arrays is None:
         if request.data:
             check_memory(
                 sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(request.executor)
             )
             inputs = reference_data.padded_inputs(collective, parts, kind, op, request.seed)
     else:
-        inputs, parts = rows_of(arrays, layout)
-        kind = _common(inputs)
+        inputs = rows_of(arrays, layout)[0]
         inputs = [rows.astype(kind.numpy, copy=False) for rows in inputs]
     costs, protocol = overheads.selected(request.overheads), request.protocol or program.protocol
     links = None if call.network is None else costs.links(call.network, protocol)
@@ -79,7 +83,7 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     if call.switch_sends or _passes_switches(program):
         model = f"{model}; {SWITCH_SENDS}"
     return RunResult(
-        program,
+        call.program,
         call.network,
         request.executor.lower(),
         size,

@@ -6,6 +6,7 @@ operation, so an op of `count` chunks is divided into ceil(count / m) parts of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,8 +14,11 @@ from typing import NamedTuple
 from synth.errors import SynthError, UsageError, unknown
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
+from synth.program.straight_line import UNIT, even_cells, scratch_stride, straight_line, turns
 from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
+
+MAX_WRITTEN_OPS = 1 << 21  # instructions of a program whose pipelines are written out
 
 
 class IndivisibleError(SynthError):
@@ -61,6 +65,32 @@ def rounding_text(parts: int, sizes: Sequence[int], kind: Dtype) -> tuple[str, .
     whole = f"whole {kind.name} elements" + (f" for each of {parts} parts of the data" if parts > 1 else "")
     more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
     return (f"sizes are rounded to {whole}: {', '.join(changes[:4])}{more} bytes",)
+
+
+def written_out(program: Program, unit_bytes: int) -> Program:
+    """Return `program` for a call with `unit_bytes` bytes a unit of data, without parts, loops and bounded scratch.
+
+    Its chunks are pieces of those of `program`. Raises SynthError where it would have too many instructions.
+    """
+    if program.straight:
+        return program
+    chunk_bytes = max(1, -(-unit_bytes // program.chunks))
+    loops = [loop for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
+    cells, cell_bytes = even_cells(program), -(-chunk_bytes // UNIT) * UNIT
+    if loops:
+        unit = math.gcd(*(loop.unit for loop in loops))
+        if unit % cells:
+            raise SynthError(
+                f"{program.name}: its pipelines move {unit} bytes, which {cells} equal shares do not divide"
+            )
+        cell_bytes, cells = unit // cells, -(-chunk_bytes // unit) * cells
+        rounds = max(turns(loop, chunk_bytes) for loop in loops)
+        if rounds * program.ops > MAX_WRITTEN_OPS:
+            raise SynthError(f"{program.name}: a pipeline has {rounds} turns in this call; choose a smaller size")
+    stride = scratch_stride(program)
+    if stride is not None and stride < cell_bytes:
+        raise SynthError(f"{program.name}: a chunk of {chunk_bytes} bytes, its scratch has {stride} for each")
+    return straight_line(program, cells, cell_bytes if loops else 1).program
 
 
 def padding(program: Program, size: int, kind: Dtype) -> Padding:

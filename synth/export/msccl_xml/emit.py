@@ -111,7 +111,7 @@ def _step(number: int, op: Op) -> str:
         src, dst, count = Span("i", -1), Span("o", -1), 0
     else:
         src, dst, count = (op.src or op.dst)[0], (op.dst or op.src)[0], op.count
-    block, step = op.deps[0] if op.deps else (-1, -1)
+    block, step = op.deps[0][:2] if op.deps else (-1, -1)
     return (
         f'      <step s="{number}" type="{op.code}" srcbuf="{src.buffer}" srcoff="{src.offset}" dstbuf="{dst.buffer}" '
         f'dstoff="{dst.offset}" cnt="{count}" depid="{block}" deps="{step}" hasdep="{int(op.flag)}"/>'

@@ -7,13 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from synth.errors import SynthError
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Dep, Gpu, Op, Port, Program, Span, owners
+from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Gpu, Op, Port, Program, Span, owners
 
 # The ranks of the group, ascending, and the buffer.
 SwitchChannel = tuple[tuple[int, ...], str]
+
+
+class Semaphore(NamedTuple):
+    """A semaphore that block `releases` releases and block `acquires` acquires, outside loops (`loop` -1) or in one.
+
+    `turns`: its initial value, so that a turn waits for the one so many turns before.
+    """
+
+    releases: int
+    acquires: int
+    loop: int
+    turns: int
 
 
 @dataclass(frozen=True)
@@ -21,15 +34,15 @@ class Connections:
     """The numbered channels, remote buffers and semaphores of one rank; the number of each is its index here.
 
     `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
-    `switches`: the switch channels. `semaphores`: (releasing block, acquiring block). `deps[block, op]`: the
-    dependencies of an op that no earlier op of its block has waited for. `barriers`: groups of blocks.
+    `switches`: the switch channels. `deps[block, op]`: the dependencies of an op that no earlier op of its block has
+    waited for, with the semaphore of each. `barriers`: groups of blocks.
     """
 
     channels: Mapping[str, tuple[Port, ...]]
     buffers: tuple[tuple[int, str], ...]
     access: Mapping[tuple[int, str], tuple[str, ...]]
-    semaphores: tuple[tuple[int, int], ...]
-    deps: Mapping[tuple[int, int], tuple[Dep, ...]]
+    semaphores: tuple[Semaphore, ...]
+    deps: Mapping[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]]
     barriers: tuple[tuple[int, ...], ...]
     switches: tuple[SwitchChannel, ...]
 
@@ -58,7 +71,7 @@ class Connections:
                     access.setdefault((span.rank or 0, span.buffer), set()).add(kind)
         buffers = tuple(sorted(access, key=lambda item: (item[0], BUFFERS.index(item[1]))))
         deps = _deps(gpu)
-        pairs = sorted({(dep.block, b) for (b, _), op_deps in deps.items() for dep in op_deps})
+        semaphores = sorted({semaphore for op_deps in deps.values() for _, semaphore in op_deps})
         groups = dict.fromkeys(op.group for block in gpu.blocks for op in block.ops if op.code == "barrier")
         if len(groups) > limits.BARRIERS:
             raise SynthError(
@@ -69,7 +82,7 @@ class Connections:
         for key, buffer_kinds in access.items():
             kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
         mine = tuple(channel for channel in switches if gpu.rank in channel[0])
-        return Connections(ports, buffers, kinds, tuple(pairs), deps, tuple(groups), mine)
+        return Connections(ports, buffers, kinds, tuple(semaphores), deps, tuple(groups), mine)
 
     def channel_documents(self) -> list[dict]:
         """Return the field `channels` of the gpu."""
@@ -131,24 +144,38 @@ def switch_channels(program: Program) -> list[SwitchChannel]:
     return sorted(channels)
 
 
-def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[Dep, ...]]:
+def loop_of(block: Block, op: int) -> int:
+    """Return the number of the loop of `block` in which `op` is; -1 outside loops."""
+    return next((k for k, loop in enumerate(block.loops) if loop.first <= op < loop.end), -1)
+
+
+def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]]:
     """Return the dependencies of each op: the last op of each other block, unless it was waited for before."""
-    deps: dict[tuple[int, int], tuple[Dep, ...]] = {}
+    deps: dict[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]] = {}
     for b, block in enumerate(gpu.blocks):
-        seen: dict[int, int] = {}
+        seen: dict[Semaphore, int] = {}
         for i, op in enumerate(block.ops):
-            last: dict[int, int] = {}
+            last: dict[Semaphore, Dep] = {}
             for dep in op.deps:
-                last[dep.block] = max(dep.op, last.get(dep.block, dep.op))
-            new = tuple(Dep(p, last[p]) for p in sorted(last) if p != b and last[p] > seen.get(p, -1))
-            seen.update(new)
-            for dep in new:
-                if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
-                    raise SynthError(
-                        f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}, which does not exist"
-                    )
-                if not gpu.blocks[dep.block].ops[dep.op].flag:
-                    raise SynthError(f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}, which has no flag")
+                if dep.block != b:
+                    semaphore = _semaphore(gpu, b, i, dep)
+                    last[semaphore] = max(dep, last.get(semaphore, dep))
+            new = tuple((last[key], key) for key in sorted(last) if last[key].op > seen.get(key, -1))
+            seen |= {semaphore: dep.op for dep, semaphore in new}
             if new:
                 deps[b, i] = new
     return deps
+
+
+def _semaphore(gpu: Gpu, b: int, i: int, dep: Dep) -> Semaphore:
+    """Return the semaphore of a dependency. Raises SynthError if no launch releases it as often as it is acquired."""
+    where = f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}"
+    if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
+        raise SynthError(f"{where}, which does not exist")
+    if not gpu.blocks[dep.block].ops[dep.op].flag:
+        raise SynthError(f"{where}, which has no flag")
+    loop, other = loop_of(gpu.blocks[b], i), loop_of(gpu.blocks[dep.block], dep.op)
+    turns = gpu.blocks[b].loops[loop][2:] if loop >= 0 else None
+    if turns != (gpu.blocks[dep.block].loops[other][2:] if other >= 0 else None):
+        raise SynthError(f"{where}, which runs in other turns: a semaphore is released as often as it is acquired")
+    return Semaphore(dep.block, b, loop, dep.turns)

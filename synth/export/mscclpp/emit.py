@@ -6,8 +6,9 @@ Operations of a plan, and ops of the program:
     copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
     re res rre rres           reduce of plain chunks       rppkt   put of packets into packets
     repkt respkt recpkt ..    reduce of packets and, last, a plain chunk; to a plain chunk, own packets, others' packets
-    glres gstore              the same, over switch channels: one for each buffer that the ranks of a group reach so
+    glres gstore gstorepkt    the same, over switch channels: one for each buffer that the ranks of a group reach so
     sem_release sem_acquire   `flag` and `deps` of a nop: one semaphore from block to block
+    pipeline                  a loop of a block; `tbg_info` of any operation: the part of its op
 
 `flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. Wherever
 the kernel needs the threads of a block joined, a `nop` is added (program/thread_joins.py). A buffer that a rank does
@@ -30,6 +31,7 @@ from synth.export.mscclpp.thread_block import block_document
 from synth.export.request import Target
 from synth.program import plan_limits as limits
 from synth.program.program import ONE_SIDED, Gpu, Program
+from synth.program.straight_line import size_limit
 from synth.program.thread_joins import with_joins
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
@@ -76,11 +78,15 @@ def document(program: Program) -> dict:
     if program.protocol not in ("Simple", "LL"):
         _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
     packets = program.protocol == "LL"
+    double = packets and not program.one_scratch
+    if program.scratch_bytes not in (None, limits.scratch_bytes(double)):
+        _refuse(f"a scratch that plans share has {limits.scratch_bytes(double)} bytes, not {program.scratch_bytes}")
     reach = limits.largest_size(program)
     if program.max_bytes is not None and program.max_bytes > reach:
         _refuse(
             f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
         )
+    served = min(reach, size_limit(program) or reach)
     program = with_joins(program)
     if packets:
         # every second launch counts the offset of a packet on another rank from the middle of the sender's scratch
@@ -93,13 +99,13 @@ def document(program: Program) -> dict:
         "collective": collective_name(program),
         "protocol": program.protocol,
         "inplace": program.in_place == "in",
-        "reuse_resources": False,
+        "reuse_resources": program.scratch_bytes is not None,
         "gpus": [_gpu(gpu, switches) for gpu in program.gpus],
         "num_threads_per_block": THREADS,
-        "use_double_scratch_buffer": packets,
+        "use_double_scratch_buffer": double,
         "buffer_alignment": limits.ALIGNMENT,
         "min_message_size": low,
-        "max_message_size": high if program.max_bytes is not None else message_size(program, reach),
+        "max_message_size": high if program.max_bytes is not None else message_size(program, served),
     }
 
 
@@ -184,7 +190,7 @@ def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel]) -> dict:
         "threadblocks": blocks,
         "channels": wiring.channel_documents(),
         "remote_buffers": wiring.buffer_documents(),
-        "semaphores": [{"init_value": 0} for _ in wiring.semaphores],
+        "semaphores": [{"init_value": semaphore.turns} for semaphore in wiring.semaphores],
     }
 
 

@@ -1,9 +1,10 @@
 """Reader of MSCCL++ execution plans from any source as Programs.
 
-Features without a counterpart in a Program are refused with their place: packets through switches, pipelines,
-thread-block groups (an op dealt out over blocks), semaphores that several blocks share. `pws` on a port channel becomes
-put and signal; on a memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as
-`signal` and `wait`. A `flush` without destinations does nothing in the kernel and is omitted.
+An op dealt out over a group of thread blocks becomes ops with a `Part`, a pipeline a `Loop` of its block, and
+`reuse_resources` a scratch of so many bytes. Features without a counterpart in a Program are refused with their place:
+semaphores whose acquisitions do not wait for a certain release. `pws` on a port channel becomes put and signal; on a
+memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as `signal` and `wait`. A
+`flush` without destinations does nothing in the kernel and is omitted.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from synth.export.mscclpp.read_semaphores import with_semaphores
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
-from synth.program.program import BUFFERS, PORT_KINDS, Gpu, Op, Port, Program, Span
+from synth.program.program import BUFFERS, PORT_KINDS, Gpu, InPlace, Op, Port, Program, Span
 
 MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24  # bounds of a plan that is read
+MAX_VALUE = 1 << 15  # the initial value of a semaphore that is read
 UNLIMITED = (1 << 64) - 1  # `max_message_size` of a plan without a largest size
 _TOP = ("name", "collective", "protocol", "inplace", "gpus")
 _TOP_MORE = (
@@ -50,8 +52,6 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     fields = top.fields(_TOP, _TOP_MORE)
     name, in_place = fields["name"].text(), fields["inplace"].flag()
     protocol = fields["protocol"].text(("Simple", "LL"))
-    if "reuse_resources" in fields and fields["reuse_resources"].flag():
-        fields["reuse_resources"].fail("is true: large chunks then share scratch in turns, which a program cannot say")
     if "buffer_alignment" in fields and fields["buffer_alignment"].whole(1, 1 << 20) % limits.ALIGNMENT:
         fields["buffer_alignment"].fail(f"is no multiple of {limits.ALIGNMENT}")
     if "num_threads_per_block" in fields:
@@ -62,7 +62,11 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
         fields["gpus"].fail("is empty")
     _check_channels(gpus, fields["gpus"])
     sizes = [gpu.sizes for gpu in gpus]
-    _check_scratch(fields, protocol, any(size["s"] for size in sizes))
+    scratch = any(size["s"] for size in sizes)
+    double = _double_scratch(fields, protocol, scratch)
+    shared = scratch and "reuse_resources" in fields and fields["reuse_resources"].flag()
+    scratch_bytes = limits.scratch_bytes(double) if shared else None
+    one_scratch = protocol == "LL" and not double
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
     plan_collective = task or _collective(fields["collective"].text(), read_gpus, root, fields["collective"])
     if plan_collective is not None and plan_collective.ranks != len(gpus):
@@ -70,7 +74,8 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     chunks, read_gpus = _chunks(plan_collective, read_gpus, fields["gpus"])
     low = fields["min_message_size"].whole(0, UNLIMITED) if "min_message_size" in fields else 0
     high = fields["max_message_size"].whole(0, UNLIMITED) if "max_message_size" in fields else UNLIMITED
-    program = Program(name, plan_collective, chunks, read_gpus, protocol, "in" if in_place else "out")
+    place: InPlace = "in" if in_place else "out"
+    program = Program(name, plan_collective, chunks, read_gpus, protocol, place, 0, None, scratch_bytes, one_scratch)
     least, greatest = message_ratios(program)
     top_bytes = None if high == UNLIMITED else int(high / greatest)
     return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)
@@ -102,15 +107,14 @@ def _check_channels(gpus: list[_Gpu], node: Node) -> None:
             node.fail(f"rank {rank} has {count} {kind} channels to rank {peer}, which has {back} back")
 
 
-def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> None:
-    """Refuse packets without a double scratch, which they need, and plain puts into one: they miss the half in turn."""
+def _double_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> bool:
+    """Return True if launches use two scratches in turn. Refuse plain puts into them: they miss the half in turn."""
     double = fields.get("use_double_scratch_buffer")
-    if scratch and protocol == "Simple" and double is not None and double.flag():
+    if double is None or not double.flag():
+        return False
+    if scratch and protocol == "Simple":
         double.fail("is true: plain puts into scratch do not know which half is in turn")
-    if scratch and protocol == "LL" and (double is None or not double.flag()):
-        (double or fields["protocol"]).fail(
-            "packets in a scratch that is not double: who is a launch ahead overwrites what was not read"
-        )
+    return True
 
 
 def _collective(plan_name: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
@@ -209,13 +213,13 @@ class _Gpu:
         counts = []
         if "semaphores" in self.fields:
             for node in self.fields["semaphores"].items(MAX_CHANNELS):
-                counts.append(node.fields(("init_value",))["init_value"].whole(0, 0))
+                counts.append(node.fields(("init_value",))["init_value"].whole(0, MAX_VALUE))
         nodes = self.fields["threadblocks"].items(MAX_BLOCKS)
         if not nodes:
             self.fields["threadblocks"].fail("is empty; a kernel has at least one thread block")
         readers = [BlockReader(node, b, self, buffers, sizes) for b, node in enumerate(nodes)]
         self._barriers(readers)
-        blocks = with_semaphores(readers, len(counts))
+        blocks = with_semaphores(readers, counts)
         return Gpu(self.rank, self.sizes["i"], self.sizes["o"], self.sizes["s"], tuple(blocks))
 
     def _ports(self, ranks: int) -> dict[str, list[Port]]:

@@ -7,7 +7,7 @@ from typing import Protocol
 from synth.export.mscclpp.connections import SwitchChannel
 from synth.export.mscclpp.json_fields import Node
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Op, Port, Span, owners
+from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Loop, Op, Part, Port, Span, owners
 
 _OPERANDS = (
     "channel_type",
@@ -29,7 +29,8 @@ _OPERANDS = (
 )
 _REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt")
 _SIGNALS = {"signal": "signal", "wait": "wait", "rlxsignal": "signal", "rlxwait": "wait", "flush": "flush"}
-_OUTSIDE = {"gstorepkt": "packets through switches have", "pipeline": "pipelines have"}
+_SWITCH_OPS = {**{code: code for code in SWITCHED}, "gstorepkt": "gstore"}
+MAX_UNIT = (1 << 32) - 16  # bytes of a turn of a pipeline, which the kernel counts in 32 bits
 Buffers = list[tuple[int, str, tuple[str, ...]]]
 
 
@@ -97,18 +98,59 @@ class BlockReader:
         self.releases: list[tuple[int, int, Node]] = []
         self.barriers: dict[int, tuple[int, Node]] = {}
         self.groups: dict[int, tuple[int, ...]] = {}
-        for entry in fields["ops"].items(limits.BLOCK_OPS):
-            self._op(entry)
+        self.loops: list[Loop] = []
+        self.listed = 0  # operations of the plan, those of pipelines included
+        self._ops(fields["ops"])
+
+    def _ops(self, node: Node, pipeline: bool = False) -> None:
+        """Read a list of operations, of the block or of a `pipeline` in it."""
+        first, released, entries = len(self.ops), len(self.releases), node.items(limits.BLOCK_OPS)
+        self.listed += len(entries)
+        if self.listed > limits.BLOCK_OPS:
+            node.fail(f"makes {self.listed} operations of the block, at most {limits.BLOCK_OPS} are taken")
+        for entry in entries:
+            self._op(entry, pipeline)
+            if len(self.ops) == first and self.releases[released:]:
+                entry.fail("a semaphore is released before any op of its block or pipeline")
         if any(op >= len(self.ops) for op, _, _ in self.acquires):
             node.fail("a semaphore is acquired last, and nothing comes after it")
 
-    def _op(self, node: Node) -> None:
+    def _op(self, node: Node, pipeline: bool) -> None:
         fields = node.fields(("name",), _OPERANDS)
         name = fields["name"].text()
-        if name in _OUTSIDE:
-            fields["name"].fail(f"{name}: {_OUTSIDE[name]} no counterpart in a program")
-        if "tbg_info" in fields and fields["tbg_info"].fields(("tb_id", "tbg_size"))["tbg_size"].whole(1, 1 << 20) > 1:
-            fields["tbg_info"].fail("an op dealt out over several thread blocks has no counterpart in a program")
+        if name == "pipeline":
+            if pipeline:
+                node.fail("a pipeline in a pipeline: the kernel has one level")
+            self._pipeline(node, fields)
+            return
+        start = len(self.ops)
+        self._instruction(name, node, fields)
+        part = self._part(fields["tbg_info"]) if "tbg_info" in fields else None
+        for i in range(start, len(self.ops)):
+            if part is not None and (self.ops[i].src or self.ops[i].dst):
+                self.ops[i] = self.ops[i]._replace(part=part)
+
+    def _pipeline(self, node: Node, fields: dict[str, Node]) -> None:
+        if not {"iter_context", "ops"} <= fields.keys():
+            node.fail("a pipeline needs 'iter_context' and 'ops'")
+        context = fields["iter_context"].fields(("unit_size", "num_chunks"))
+        unit, chunks = context["unit_size"].whole(1, MAX_UNIT), context["num_chunks"].whole(1, 1 << 20)
+        if unit % limits.ALIGNMENT:
+            context["unit_size"].fail(f"is no multiple of {limits.ALIGNMENT}: turns begin within an element")
+        first = len(self.ops)
+        self._ops(fields["ops"], pipeline=True)
+        if len(self.ops) > first:
+            self.loops.append(Loop(first, len(self.ops), chunks, unit))
+
+    @staticmethod
+    def _part(node: Node) -> Part | None:
+        """Return the share of an op that several thread blocks do; None if one does all."""
+        found = node.fields(("tb_id", "tbg_size"))
+        size = found["tbg_size"].whole(1, 1 << 10)
+        part = Part(found["tb_id"].whole(0, size - 1), size)
+        return part if size > 1 else None
+
+    def _instruction(self, name: str, node: Node, fields: dict[str, Node]) -> None:
         if name == "nop":
             self.ops.append(Op("nop"))
         elif name == "barrier":
@@ -135,7 +177,7 @@ class BlockReader:
             self.ops.append(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
         elif name in _REDUCTIONS:
             self._reduce(name, node, fields)
-        elif name in SWITCHED:
+        elif name in _SWITCH_OPS:
             self._switch_op(name, node, fields)
         else:
             fields["name"].fail(f"unknown operation {name[:40]!r}")
@@ -152,8 +194,6 @@ class BlockReader:
     def _semaphores(self, name: str, node: Node, fields: dict[str, Node]) -> None:
         if "semaphore_ids" not in fields:
             node.fail("'semaphore_ids' is missing")
-        if name == "sem_release" and not self.ops:
-            node.fail("a semaphore is released before any op")
         at = len(self.ops) - (name == "sem_release")
         found = self.acquires if name == "sem_acquire" else self.releases
         found += [(at, entry.whole(0, 1 << 20), entry) for entry in fields["semaphore_ids"].items(limits.OP_SEMAPHORES)]
@@ -200,17 +240,14 @@ class BlockReader:
             pairs.append((src, self._packet(node, dst._replace(packet=packets)), count, ports[i : i + 1]))
         start = 0
         for i in range(1, len(pairs) + 1):
-            if i == len(pairs) or (pairs[i][0], pairs[i][2]) != (pairs[start][0], pairs[start][2]):
+            if i == len(pairs) or pairs[i][2] != pairs[start][2]:
                 some = pairs[start:i]
-                self.ops.append(
-                    Op(
-                        "put",
-                        some[0][:1],
-                        tuple(dst for _, dst, _, _ in some),
-                        some[0][2],
-                        ports=tuple(p for *_, ps in some for p in ps),
-                    )
-                )
+                sources = tuple(pair[0] for pair in some)
+                targets = tuple(pair[1] for pair in some)
+                through = tuple(p for pair in some for p in pair[3])
+                if len(set(sources)) == 1:
+                    sources = sources[:1]
+                self.ops.append(Op("put", sources, targets, some[0][2], ports=through))
                 start = i
         if name in ("pws", "pwsf"):
             self.ops.append(Op("signal", ports=ports))
@@ -252,7 +289,9 @@ class BlockReader:
         fields["channel_type"].text(("switch",))
         if "reduce_op" in fields:
             fields["reduce_op"].text(("sum",))
+        packets = name == "gstorepkt"
         dst, count = self._group(node, fields, "dst_buff")
+        dst = tuple(self._packet(node, span._replace(packet=packets)) for span in dst)
         if name == "glres":
             src, other = self._group(node, fields, "src_buff")
             self._plain(node, owners(self.rank, src) == owners(self.rank, dst), "has one group of ranks on both sides")
@@ -261,9 +300,9 @@ class BlockReader:
                 node.fail("expected one entry in 'src_buff'")
             span, other = self._span(entries[0], "memory")
             self._plain(node, span.rank is None, "stores a chunk of the rank")
-            src = (span,)
+            src = (self._packet(node, span._replace(packet=packets)),)
         self._plain(node, count == other, "stores as many chunks as it reads")
-        self.ops.append(Op(name, src, dst, count))
+        self.ops.append(Op(_SWITCH_OPS[name], src, dst, count))
 
     def _group(self, node: Node, fields: dict[str, Node], key: str) -> tuple[tuple[Span, ...], int]:
         """Return the span on each rank of the group of a switch channel, and the number of chunks."""
@@ -345,4 +384,4 @@ class BlockReader:
         for i, op in enumerate(self.ops):
             group = self.groups[op.group[0]] if op.code == "barrier" else ()
             ops.append(op._replace(deps=deps.get(i, ()), flag=i in flags, group=group))
-        return Block(None, None, 0, tuple(ops), (), self.ports)
+        return Block(None, None, 0, tuple(ops), (), self.ports, tuple(self.loops))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import NoReturn
 
 from synth.errors import SynthError
-from synth.export.mscclpp.connections import Connections, SwitchChannel, access_kind, place, remote, switch_channel
+from synth.export.mscclpp.connections import (
+    Connections,
+    SwitchChannel,
+    access_kind,
+    loop_of,
+    place,
+    remote,
+    switch_channel,
+)
 from synth.program import plan_limits as limits
 from synth.program.program import PORT_KINDS, SWITCHED, Gpu, Op, Port, Span
 
@@ -34,16 +42,30 @@ class _Block:
             if op.code in SWITCHED:
                 used.update(switch_channel(gpu.rank, spans) for spans in (op.src, op.dst) if len(spans) > 1)
         self.switches = [channel for channel in wiring.switches if channel in used]
+        self.released: dict[int, list[int]] = {}  # op → the semaphores that are released after it
+        for deps in wiring.deps.values():
+            for dep, semaphore in deps:
+                if dep.block == number:
+                    self.released.setdefault(dep.op, []).append(wiring.semaphores.index(semaphore))
 
     def document(self) -> dict:
         where = f"rank {self.gpu.rank} block {self.number}"
         ops: list[dict] = []
+        listed = len(self.block.loops)
         for i in range(len(self.block.ops)):
-            ops += self.op(i)
-        if len(ops) > limits.BLOCK_OPS:
+            documents = self.op(i)
+            listed += len(documents)
+            loop = loop_of(self.block, i)
+            if loop < 0:
+                ops += documents
+                continue
+            if i == self.block.loops[loop].first:
+                context = {"unit_size": self.block.loops[loop].unit, "num_chunks": self.block.loops[loop].chunks}
+                ops.append({"name": "pipeline", "iter_context": context, "ops": []})
+            ops[-1]["ops"] += documents
+        if listed > limits.BLOCK_OPS:
             raise SynthError(
-                f"{where} has {len(ops)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more "
-                f"blocks"
+                f"{where} has {listed} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more blocks"
             )
         for kind in PORT_KINDS:
             if len(self.channels[kind]) > limits.BLOCK_CHANNELS:
@@ -80,13 +102,14 @@ class _Block:
         documents: list[dict] = []
         semaphores = self.wiring.semaphores
         if deps := self.wiring.deps.get((self.number, i)):
-            ids = [semaphores.index((dep.block, self.number)) for dep in deps]
+            ids = [semaphores.index(semaphore) for _, semaphore in deps]
             documents.append({"name": "sem_acquire", "semaphore_ids": ids})
-        documents.append(self.instruction(i, self.block.ops[i]))
-        waiting = sorted(b for (b, _), deps in self.wiring.deps.items() for dep in deps if dep == (self.number, i))
-        if waiting:
-            ids = [semaphores.index((self.number, b)) for b in waiting]
-            documents.append({"name": "sem_release", "semaphore_ids": ids})
+        op = self.block.ops[i]
+        documents.append(self.instruction(i, op))
+        if op.part is not None:
+            documents[-1]["tbg_info"] = {"tb_id": op.part.index, "tbg_size": op.part.of}
+        if ids := self.released.get(i):
+            documents.append({"name": "sem_release", "semaphore_ids": sorted(ids)})
         for document in documents:
             if len(document.get("semaphore_ids", ())) > limits.OP_SEMAPHORES:
                 self.refuse(
@@ -131,24 +154,31 @@ class _Block:
             return {"name": "glres", **buffers, "channel_type": "switch", "reduce_op": "sum"}
         if op.code == "gstore":
             buffers = {"src_buff": self.spans(i, op, op.src), "dst_buff": self.switch_span(op, op.dst)}
-            return {"name": "gstore", **buffers, "channel_type": "switch"}
+            packets = {span.packet for span in (*op.src, *op.dst)}
+            if len(packets) > 1:
+                self.refuse(i, "stores packets from packets, and plain chunks from plain chunks")
+            return {"name": "gstorepkt" if True in packets else "gstore", **buffers, "channel_type": "switch"}
         return self.refuse(i, "has no counterpart in a plan")
 
     def put(self, i: int, op: Op) -> dict:
-        if len(op.src) != 1 or op.src[0].rank is not None or not op.dst or any(span.rank is None for span in op.dst):
-            self.refuse(i, "puts one chunk of the rank into other ranks' memory")
+        own = [*remote(op._replace(dst=())), *(span for span in op.dst if span.rank is None)]
+        if own or not op.dst:
+            self.refuse(i, "puts chunks of the rank into other ranks' memory")
+        if len(op.src) not in (1, len(op.dst)) or len({(span.buffer, span.packet) for span in op.src}) > 1:
+            self.refuse(i, "puts from one buffer, one chunk to all or one to each")
         peers = [self.block.ports[p].peer for p in op.ports]
         if op.ports and peers != [span.rank for span in op.dst]:
             self.refuse(i, "has ports to other ranks than it puts to")
         kind, packets = self.kinds[i], {span.packet for span in op.dst}
         if kind == "port" and not op.ports:
             self.refuse(i, "names no port")
+        each = op.src if len(op.src) > 1 else op.src * len(op.dst)
         if packets == {False} and not op.src[0].packet:
-            name, copies = "put", len(op.dst)
+            name, src = "put", each
         elif packets == {True} and op.src[0].packet:
-            name, copies = "rppkt", 1
+            name, src = "rppkt", op.src
         elif packets == {True} and kind == "memory":
-            name, copies = "ppkt", len(op.dst)
+            name, src = "ppkt", each
         else:
             self.refuse(
                 i, "a port channel carries packets only from packets, and nothing is put from packets to plain memory"
@@ -156,7 +186,7 @@ class _Block:
         ports = self.ports(i, op) if op.ports else {"channel_type": kind}
         return {
             "name": name,
-            "src_buff": self.spans(i, op, op.src * copies),
+            "src_buff": self.spans(i, op, src),
             "dst_buff": self.spans(i, op, op.dst),
             **ports,
         }

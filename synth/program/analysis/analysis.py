@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from synth.errors import UsageError
 from synth.program.analysis import (
     deadlock,
@@ -12,12 +14,15 @@ from synth.program.analysis import (
     symbolic_execution,
     symbolic_execution_onesided,
 )
+from synth.program.analysis.call_sizes import SizeLimit, call_sizes
 from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
 from synth.program.analysis.finding import Finding, WaitingBlock, error
 from synth.program.analysis.report import WORDS, LintReport, size_text
+from synth.program.analysis.symbolic_execution import ExecutionOutcome
 from synth.program.buffer_layout import Layout
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
+from synth.program.straight_line import StraightLine
 
 NAMED_WAITS = 6  # waits of a cycle that a finding names
 ENDLESS = 1 << 40  # a FIFO depth in parts, and a part size in chunks, that no program reaches
@@ -88,15 +93,59 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     ]
     findings += [*rules_onesided.surplus_signals(program), *rules_onesided.unequal_packet_scratch(program)]
     findings += [*rules_onesided.check(program, runtime), *unflagged(program)]
-    done, waits = onesided_order.execution_order(program)
+    sizes = call_sizes(program)
+    outcomes, waits = _run_lines(program, sizes.lines, in_place)
     if waits:
         findings.append(_deadlock(waits, "waits for ever"))
-    outcomes = {}
-    for mode in modes(program, in_place):
-        outcomes[mode] = symbolic_execution_onesided.execute_one_sided(program, done, mode == "in")
-    endless = bool(waits) or any(finding.rule == "dep-unflagged" for finding in findings)
-    safe = 0 if endless else None
+    safe = None
+    if sizes.limit is not None:
+        faults: list[Finding] = []
+        if sizes.beyond is not None and not waits:
+            larger, larger_waits = _run_lines(program, (sizes.beyond,), in_place)
+            faults = [finding for outcome in larger.values() for finding in outcome.findings]
+            faults += [_deadlock(larger_waits, "waits for ever")] if larger_waits else []
+            faults = [fault for fault in faults if fault.severity == "error"]
+        if faults or sizes.beyond is None:
+            safe = sizes.limit.size
+            findings += _beyond_limit(program, sizes.limit, faults)
+    if waits or any(finding.rule == "dep-unflagged" for finding in findings):
+        safe = 0
     return _report(program, runtime, findings, safe, outcomes, not waits)
+
+
+def _run_lines(
+    program: Program, lines: tuple[StraightLine, ...], in_place: InPlace | None
+) -> tuple[dict[str, ExecutionOutcome], list[WaitingBlock]]:
+    """Return the outcomes by mode, of all `lines` together, and the waits of the first that waits for ever."""
+    first_waits: list[WaitingBlock] = []
+    outcomes: dict[str, ExecutionOutcome] = {}
+    for line in lines:
+        done, waits = onesided_order.execution_order(line)
+        first_waits = first_waits or waits
+        for mode in modes(program, in_place):
+            outcome = symbolic_execution_onesided.execute_one_sided(line, done, mode == "in")
+            if mode in outcomes:
+                findings = list(dict.fromkeys([*outcomes[mode].findings, *outcome.findings]))
+                outcome = outcomes[mode]._replace(findings=findings)
+            outcomes[mode] = outcome
+    return outcomes, first_waits
+
+
+def _beyond_limit(program: Program, limit: SizeLimit, faults: list[Finding]) -> Iterator[Finding]:
+    """Yield the finding that the program is proved up to `limit` only, if it is offered for larger sizes.
+
+    `faults`: those of a larger call, of which the first is named. A warning if the program sets no largest size.
+    """
+    top = program.max_bytes
+    if top is not None and top <= limit.size:
+        return
+    text = f"above {size_text(limit.size)} {limit.reason}"
+    place: tuple[int | None, int | None, int | None] = (None, None, None)
+    if faults:
+        place, text = faults[0][2:5], f"{text}, and turns come round: {faults[0].message}"
+    finding = error("scratch", place, f"{text}. set its largest size to {limit.size}")
+    warns = top is None and program.min_bytes <= limit.size
+    yield finding._replace(severity="warning") if warns else finding
 
 
 def modes(program: Program, in_place: InPlace | None = None) -> tuple[str, ...]:
@@ -116,7 +165,7 @@ def _report(
     runtime: Runtime,
     findings: list[Finding],
     safe: int | None,
-    outcomes: dict[str, symbolic_execution.ExecutionOutcome],
+    outcomes: dict[str, ExecutionOutcome],
     complete: bool,
 ) -> LintReport:
     modes_of: dict[Finding, list[str]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import Program
+from synth.program.straight_line import StraightLine
 
 
 class Junk:
@@ -31,16 +31,17 @@ class Memory:
     """The cells of `program` for one way to call it.
 
     `base[rank][buffer]`: the cell of the buffer's chunk 0. `values[cell]`: its content. Without `layout` each input
-    chunk is a value of its own.
+    chunk is a value of its own. `line`: the program, written out for one size of call.
     """
 
-    program: Program
+    line: StraightLine
     layout: Layout | None
     in_place: bool
     base: list[dict[str, int]] = field(init=False)
     values: list[Value] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.program = self.line.program
         self.base, self.values = [], []
         for gpu in self.program.gpus:
             shift = (self.layout.overlaps[gpu.rank] or 0) if self.layout is not None and self.in_place else None
@@ -77,12 +78,12 @@ class Memory:
         return demands
 
     def name(self, cell: int) -> str:
-        """Return the name of a cell, such as ``output 3 of rank 1``."""
+        """Return the name of the chunk that a cell is a part of, such as ``output 3 of rank 1``."""
         rank = max(r for r, at in enumerate(self.base) if min(at.values()) <= cell)
         gpu, at = self.program.gpus[rank], self.base[rank]
         sizes = {"o": gpu.output, "i": gpu.input, "s": gpu.scratch}
         buffer = next(b for b, size in sizes.items() if at[b] <= cell < at[b] + size)
-        return f"{NAMES[buffer]} {cell - at[buffer]} of rank {rank}"
+        return f"{NAMES[buffer]} {(cell - at[buffer]) // self.line.scale(buffer)} of rank {rank}"
 
 
 def add(a: Value, b: Value, place: tuple[int, int, int]) -> Value:

@@ -137,7 +137,7 @@ def unflagged(program: Program) -> list[Finding]:
     """
     findings: list[Finding] = []
     for gpu in program.gpus:
-        wanted = {dep for block in gpu.blocks for op in block.ops for dep in op.deps}
+        wanted = {dep[:2] for block in gpu.blocks for op in block.ops for dep in op.deps}
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 for dep in op.deps:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from synth.program.analysis import onesided_order, structure
+from synth.program.analysis.call_sizes import call_sizes
 from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
 from synth.program.analysis.finding import WaitingBlock, cycle_first
 from synth.program.program import Program
@@ -44,7 +45,10 @@ def largest_safe_size(program: Program, runtime: str | Runtime) -> int | None:
     if structure.faults(program) or any(f.severity == "error" for f in unflagged(program)):
         return 0
     if program.one_sided:
-        return 0 if onesided_order.execution_order(program)[1] else None
+        sizes = call_sizes(program)
+        if any(onesided_order.execution_order(line)[1] for line in sizes.lines):
+            return 0
+        return None if sizes.limit is None else sizes.limit.size
     wired = build_connection_tables(program)
     return 0 if wired.faults else first_deadlock(program, wired, runtime)[0]
 

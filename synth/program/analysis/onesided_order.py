@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from synth.program.analysis.finding import WaitingBlock, cycle_first
-from synth.program.program import Op, Port, Program
+from synth.program.program import Op, Port
+from synth.program.straight_line import StraightLine
 
 Cell = tuple[int, str, int]
 
@@ -21,18 +22,19 @@ def other_end(rank: int, port: Port) -> tuple[int, Port]:
     return port.peer, Port(port.kind, rank, port.index)
 
 
-def execution_order(program: Program) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
+def execution_order(line: StraightLine) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
     """Return the ops (rank, block, op) in an order in which they can run, and the waits of the blocks that then remain.
 
-    No wait remains if the program ends. Otherwise a cycle of waits comes first.
+    No wait remains if the program ends. Otherwise a cycle of waits comes first, which names the ops of the program that
+    `line` was made of.
     """
-    return _Run(program).result()
+    return _Run(line).result()
 
 
 class _Run:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.at = {(gpu.rank, b): 0 for gpu in program.gpus for b in range(len(gpu.blocks))}
+    def __init__(self, line: StraightLine) -> None:
+        self.line, self.program = line, line.program
+        self.at = {(gpu.rank, b): 0 for gpu in line.program.gpus for b in range(len(gpu.blocks))}
         self.signals: Counter[tuple[int, Port]] = Counter()  # sent and not yet waited for
         self.met: Counter[tuple] = Counter()  # arrivals at the barriers of a group
         self.barriers: dict[tuple, int] = {}  # (block, group): its arrivals there
@@ -61,14 +63,15 @@ class _Run:
             ops = self.program.gpus[rank].blocks[b].ops
             if i < len(ops):
                 key, reason = next(self.missing(rank, b, ops[i]))
-                waits.append(WaitingBlock(rank, b, i, reason, self.giver(key)))
+                waits.append(WaitingBlock(rank, b, self.line.step(rank, b, i), reason, self.giver(key)))
         return self.done, cycle_first(waits)
 
     def missing(self, rank: int, b: int, op: Op) -> Iterator[tuple[tuple, str]]:
         """Yield (key, text) for each event that `op` still waits for; `effects` yields the key when it may be due."""
         for dep in op.deps:
             if self.at[rank, dep.block] <= dep.op:
-                yield ("block", rank, dep.block), f"for block {dep.block} step {dep.op}"
+                step = self.line.step(rank, dep.block, dep.op)
+                yield ("block", rank, dep.block), f"for block {dep.block} step {step}"
         if op.code == "wait":
             for port, n in self.ports(rank, b, op).items():
                 if self.signals[rank, port] < n:
@@ -85,7 +88,10 @@ class _Run:
             for k in range(op.count if span.packet else 0):
                 cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
                 if cell not in self.written:
-                    yield ("cell", *cell), f"for packet {span.buffer}[{cell[2]}] of rank {cell[0]}"
+                    yield (
+                        ("cell", *cell),
+                        f"for packet {span.buffer}[{cell[2] // self.line.scale(span.buffer)}] of rank {cell[0]}",
+                    )
 
     def effects(self, rank: int, b: int, op: Op) -> Iterator[tuple]:
         """Record that `op` has ended, and yield the keys of the events that it causes."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from synth.program.analysis.call_sizes import call_sizes
 from synth.program.analysis.cells import Memory
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
@@ -44,22 +45,27 @@ def unpaired_ports(program: Program) -> Iterator[Finding]:
 
 
 def surplus_signals(program: Program) -> Iterator[Finding]:
-    """Yield an error for every port with more signals than waits: the next call's wait would pass too early."""
+    """Yield an error for every port with more signals than waits: the next call's wait would pass too early.
+
+    Those in pipelines are compared turn by turn: with other numbers of turns they differ at some sizes.
+    """
     signals: Counter = Counter()
     waits: Counter = Counter()
     for gpu in program.gpus:
         for block in gpu.blocks:
-            for op in block.ops:
+            for i, op in enumerate(block.ops):
+                loop = next(((loop.chunks, loop.unit) for loop in block.loops if loop.first <= i < loop.end), (0, 0))
                 if op.code == "signal":
-                    signals.update(other_end(gpu.rank, block.ports[p]) for p in op.ports)
+                    signals.update((*other_end(gpu.rank, block.ports[p]), loop) for p in op.ports)
                 elif op.code == "wait":
-                    waits.update((gpu.rank, block.ports[p]) for p in op.ports)
-    for (rank, port), n in sorted(signals.items()):
-        if n > waits[rank, port]:
+                    waits.update((gpu.rank, block.ports[p], loop) for p in op.ports)
+    for rank, port, loop in sorted({*signals, *(key for key in waits if key[2] != (0, 0))}):
+        n, waited = signals[rank, port, loop], waits[rank, port, loop]
+        if n > waited or (n != waited and loop != (0, 0)):
             name = f"{port.kind} channel {port.index} of rank {port.peer}"
+            turn = f" in each turn of {loop[1]} bytes" if loop != (0, 0) else ""
             text = (
-                f"gets {n} signals on {name} and waits for {waits[rank, port]}: a wait of the next call would "
-                f"pass too early"
+                f"gets {n} signals on {name}{turn} and waits for {waited}: a wait of the next call would pass too early"
             )
             yield error("signals-left", (rank, None, None), text)
 
@@ -181,7 +187,7 @@ def _farthest(program: Program, size: int) -> int:
 
 def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding]:
     # waiting for another block and being waited for are ops of their own in a plan
-    ops = len(block.ops) + sum(bool(op.deps) + op.flag for op in block.ops)
+    ops = len(block.ops) + len(block.loops) + sum(bool(op.deps) + op.flag for op in block.ops)
     if runtime.block_ops is not None and ops > runtime.block_ops:
         yield error(
             "steps", (gpu.rank, b, None), f"has {ops} operations, a plan's block {runtime.block_ops}: split the block"
@@ -204,18 +210,21 @@ def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding
 
 
 def _joins(program: Program) -> Iterator[Finding]:
+    line = call_sizes(program).lines[0]
+    program = line.program
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
-    memory = Memory(program, layout, program.in_place != "out" and layout is not None and layout.can_be_in_place)
+    memory = Memory(line, layout, program.in_place != "out" and layout is not None and layout.can_be_in_place)
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
-            yield from _block_joins(memory, gpu, b, block)
+            for finding in dict.fromkeys(_block_joins(memory, gpu, b, block)):
+                yield finding._replace(op=line.step(gpu.rank, b, finding.op or 0))
 
 
 def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
-    threads = _UnjoinedThreads(memory, gpu.rank, block)
+    threads = _UnjoinedThreads(memory, gpu.rank, b)
     for i, op in enumerate(block.ops):
         if op.code in ("nop", "barrier"):
-            threads = _UnjoinedThreads(memory, gpu.rank, block)
+            threads = _UnjoinedThreads(memory, gpu.rank, b)
             continue
         why = threads.fault(op)
         if why is not None:
@@ -228,7 +237,7 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
             )
             yield error("join", (gpu.rank, b, i), text)
         if threads.joins(op):
-            threads = _UnjoinedThreads(memory, gpu.rank, block)
+            threads = _UnjoinedThreads(memory, gpu.rank, b)
         threads.record(i, op)
 
 
@@ -250,8 +259,9 @@ class _UnjoinedThreads:
     data. A packet is read when the thread that wrote it is done with the elements beside it.
     """
 
-    def __init__(self, memory: Memory, rank: int, block: Block) -> None:
-        self.memory, self.rank, self.block = memory, rank, block
+    def __init__(self, memory: Memory, rank: int, number: int) -> None:
+        self.memory, self.rank, self.number = memory, rank, number
+        self.block = memory.program.gpus[rank].blocks[number]
         self.writes: dict[int, _Access] = {}  # the last write of each cell
         self.reads: dict[int, list[_Access]] = {}  # its reads since then
         self.packets: dict[int, tuple[int, frozenset[int]]] = {}  # packet → its writer, and the cells beside it
@@ -273,9 +283,9 @@ class _UnjoinedThreads:
         """Return the order that `op` takes for granted and does not have, as text."""
         one = self.serves(op) and len(op.ports) == 1
         if self.waited is not None and op.code not in ("wait", "flush") and not (one and self.one_waits):
-            return f"after step {self.waited} has waited"
+            return f"after step {self._step(self.waited)} has waited"
         if self.data is not None and op.code in ("signal", "flush"):
-            return f"after step {self.data} has moved data"
+            return f"after step {self._step(self.data)} has moved data"
         if op.code in ("signal", "wait", "flush"):
             for thread, port in enumerate(op.ports):
                 for code in (op.code, "put") if op.code != "wait" else ("wait",):
@@ -336,6 +346,9 @@ class _UnjoinedThreads:
                 elif not writes:
                     packets.append(self._cell(span, k))
             yield cells, packets, k if packed else None
+
+    def _step(self, op: int) -> int:
+        return self.memory.line.step(self.rank, self.number, op)
 
     def _cell(self, span: Span, k: int) -> int:
         owner = self.rank if span.rank is None else span.rank

@@ -5,10 +5,14 @@ A program with a structural fault is not analysed further, because its behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
+from synth.program.analysis.call_sizes import MAX_WRITTEN_OPS, written_ops
 from synth.program.analysis.finding import Finding, error
+from synth.program.buffer_layout import Layout
 from synth.program.program import BUFFERS, ONE_SIDED, SWITCHED, TWO_SIDED, Block, Gpu, Op, Program, Span, owners
+from synth.program.straight_line import UNIT, even_cells, scratch_stride
 
 # code → (source spans, destination spans), None: one or more
 SHAPES: dict[str, tuple[int | None, int | None]] = {
@@ -30,6 +34,7 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
     "flush": (0, 0),
     "barrier": (0, 0),
 }
+MAX_PARTS = 1 << 10  # shares of an op that is analysed: a plan has at most so many blocks
 MAX_CELLS = 1 << 24  # chunks of all buffers of a program that is analysed; each takes memory for its value and clocks
 MAX_BLOCKS = 1 << 15  # thread blocks of a program that is analysed; each takes a row of clocks
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
@@ -60,7 +65,97 @@ def faults(program: Program) -> list[Finding]:
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             found += _block(program, gpu, b, block)
+            if block.loops:
+                found += _loops(gpu, b, block)
+    if not found and not program.straight:
+        found += _written_out(program)
     return found
+
+
+def _written_out(program: Program) -> Iterator[Finding]:
+    """Yield errors where the calls to analyse are too large, or shares have no common ends at all sizes."""
+    cells = even_cells(program)
+    loops = [loop for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
+    stride = scratch_stride(program)
+    if program.scratch_bytes is not None and stride is None:
+        return
+    written = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus) * cells
+    if written > MAX_CELLS or written_ops(program) > MAX_WRITTEN_OPS or (stride is not None and cells > stride):
+        text = f"its parts and pipelines make {written} pieces of chunks, {written_ops(program)} steps: not analysed"
+        yield error("too-large", (None, None, None), text)
+    if loops and math.gcd(*(loop.unit for loop in loops)) % cells:
+        text = (
+            f"its pipelines move units of {loops[0].unit} bytes, which {cells} equal shares do not divide: not analysed"
+        )
+        yield error("loop", (None, None, None), text)
+    yield from _unlike_parts(program)
+
+
+def _unlike_parts(program: Program) -> Iterator[Finding]:
+    """Yield errors for ops that cut one chunk in shares with different ends.
+
+    A share ends at a whole chunk, or where its span's own division ends: two divisions end in an order that depends on
+    the size.
+    """
+    shifts: Sequence[int | None] = [None] * program.ranks
+    if program.in_place != "out" and program.collective is not None:
+        shifts = Layout(program.collective, program.chunks).overlaps
+    first: dict[tuple[int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                if op.part is None or op.count % op.part.of == 0:
+                    continue
+                for span in (*op.src, *op.dst):
+                    owner = gpu.rank if span.rank is None else span.rank
+                    buffer, start, shift = span.buffer, span.offset, shifts[owner]
+                    if buffer == "o" and shift is not None:  # one memory with the input
+                        buffer, start = "i", start + shift
+                    division = (start, op.count, op.part.of)
+                    for chunk in range(start, start + op.count):
+                        other, place = first.setdefault((owner, buffer, chunk), (division, (gpu.rank, b, i)))
+                        if other != division:
+                            text = (
+                                f"cuts {NAMES[span.buffer]} {span.offset + chunk - start} of rank {owner} into "
+                                f"{op.part.of} shares with other ends than gpu {place[0]} block {place[1]} step "
+                                f"{place[2]}: not analysed"
+                            )
+                            yield error("part", (gpu.rank, b, i), text)
+
+
+def _loops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
+    """Yield errors for loops that overlap or are empty, and for ops that the kernel does not run in turns."""
+    end = 0
+    for loop in sorted(block.loops):
+        here = (gpu.rank, b, loop.first)
+        if (
+            not end <= loop.first < loop.end <= len(block.ops)
+            or loop.chunks < 1
+            or loop.unit < UNIT
+            or loop.unit % UNIT
+        ):
+            text = (
+                f"the pipeline over steps {loop.first}..{loop.end - 1}, {loop.chunks} chunks in units of {loop.unit} "
+                f"bytes, is none: steps of its block, units of {UNIT} bytes"
+            )
+            yield error("loop", here, text)
+            return
+        end = loop.end
+        for i in range(loop.first, loop.end):
+            op = block.ops[i]
+            if any(span.packet for span in (*op.src, *op.dst)):
+                yield error("loop", (gpu.rank, b, i), f"{op.code} moves all packets in every turn of the pipeline")
+            elif (op.src or op.dst) and (op.part is not None or op.count != loop.chunks):
+                size = f"{op.count} chunks" if op.part is None else f"share {op.part.index} of {op.part.of}"
+                text = (
+                    f"{op.code} moves {size} in a pipeline over {loop.chunks} chunks: it ends early, or passes its end"
+                )
+                yield error("loop", (gpu.rank, b, i), text)
+
+
+def _turns(block: Block, op: int) -> tuple[int, int] | None:
+    """Return (chunks, unit) of the loop of an op, which give its number of turns; None outside loops."""
+    return next(((loop.chunks, loop.unit) for loop in block.loops if loop.first <= op < loop.end), None)
 
 
 def _block(program: Program, gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
@@ -114,10 +209,17 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
                 here,
                 f"waits for step {dep.op} of block {dep.block}, which has {len(gpu.blocks[dep.block].ops)} steps",
             )
-        elif dep.block == b and dep.op >= i:
+        elif dep.block == b and dep.op >= i and not dep.turns:
             yield error(
                 "dep-self", here, f"waits for step {dep.op} of its own block, which comes no earlier: it waits for ever"
             )
+        elif dep.turns and (_turns(block, i) is None or _turns(block, i) != _turns(gpu.blocks[dep.block], dep.op)):
+            text = (
+                f"waits for step {dep.op} of block {dep.block}, {dep.turns} turns before: they have no turns in common"
+            )
+            yield error("dep-missing", here, text)
+    if op.part is not None and not 0 <= op.part.index < op.part.of <= MAX_PARTS:
+        yield error("part", here, f"does share {op.part.index} of {op.part.of}; shares are numbered from 0")
     for port in op.ports:
         if not 0 <= port < len(block.ports):
             yield error("port", here, f"uses port {port}, the block has {len(block.ports)} ports")
@@ -146,8 +248,9 @@ def _group(gpu: Gpu, here: tuple[int, int, int], op: Op) -> Iterator[Finding]:
         yield error("group-place", here, text)
     if op.code == "gstore" and any(span.rank not in (None, gpu.rank) for span in op.src):
         yield error("operands", here, "gstore reads the memory of its own rank")
-    if any(span.packet for span in (*op.src, *op.dst)):
-        yield error("operands", here, f"{op.code} moves plain chunks, no packets")
+    packets = {span.packet for span in (*op.src, *op.dst)}
+    if packets != {False} and (op.code == "glres" or packets != {True}):
+        yield error("operands", here, f"{op.code} moves plain chunks; gstore alone stores packets, from packets")
 
 
 def _span(program: Program, gpu: Gpu, here: tuple[int, int, int], op: Op, span: Span) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.vector_clocks import Clocks, Row
 from synth.program.buffer_layout import Layout
 from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
+from synth.program.straight_line import StraightLine
 
 PART = 4096  # actors whose clocks are stored at once: 64 MiB for as many blocks
 FOLLOWING = ("wrong-output", "uninitialised")  # rules that are not reported for a program with races
@@ -64,10 +65,11 @@ def merge_outcomes(outcomes: list[ExecutionOutcome]) -> ExecutionOutcome:
 class SymbolicExecution:
     """Symbolic execution common to both styles: memory, clocks and findings."""
 
-    def __init__(self, program: Program, in_place: bool, actors: int, watched: range) -> None:
-        self.program = program
+    def __init__(self, line: StraightLine, in_place: bool, actors: int, watched: range) -> None:
+        self.line, self.program = line, line.program
+        program = line.program
         self.layout = None if program.collective is None else Layout(program.collective, program.chunks)
-        self.memory = Memory(program, self.layout, in_place)
+        self.memory = Memory(line, self.layout, in_place)
         self.in_place = in_place
         self.clocks = Clocks(actors, len(self.memory.values), watched)
         self.findings: list[Finding] = []
@@ -123,7 +125,8 @@ class SymbolicExecution:
                     self.add_finding(
                         "input-written",
                         place,
-                        f"{op.code} writes input {span.offset}; a call that is not in place leaves its input as it is",
+                        f"{op.code} writes input {span.offset // self.line.cells}; a call that is not in place leaves "
+                        f"its input as it is",
                     )
         return sources, targets
 
@@ -150,7 +153,7 @@ class SymbolicExecution:
 
     def check_outputs(self) -> int:
         """Compare every output with the collective's demand; return the number of output chunks."""
-        count = 0
+        count, cells = 0, self.line.cells
         for rank in range(self.program.ranks):
             # an output declared too small ends before scratch, but in place the input may go on behind it
             end = self.memory.base[rank]["s"]
@@ -159,10 +162,9 @@ class SymbolicExecution:
                 value = self.memory.values[cell] if cell < end else None
                 if value == want:
                     continue
-                self.findings.append(
-                    error("wrong-output", (rank, None, None), f"output {k} of rank {rank} {_wrong(value, want)}")
-                )
-        return count
+                text = f"output {k // cells} of rank {rank} {_wrong(value, want, cells)}"
+                self.findings.append(error("wrong-output", (rank, None, None), text))
+        return count // cells
 
     def outcome(self, places: list[tuple[int, int]], complete: bool) -> ExecutionOutcome:
         """Report the races, compare the outputs if the run is `complete`, and return the outcome.
@@ -174,17 +176,18 @@ class SymbolicExecution:
         return ExecutionOutcome(self.findings, outputs, self.accesses)
 
 
-def _wrong(value: Value, want: tuple[int, int]) -> str:
-    needs = f"must end with chunk {want[0]}"
+def _wrong(value: Value, want: tuple[int, int], cells: int) -> str:
+    needs = f"must end with chunk {want[0] // cells}"
     if value is None:
         return f"is never written; it {needs}"
     if isinstance(value, Junk):
         gpu, block, op = value.place
         return f"{needs}, but what it holds {value.reason} (gpu {gpu} block {block} step {op})"
     if value[0] != want[0]:
-        return f"{needs}, but holds chunk {value[0]}"
+        part = " in part" if value[0] // cells == want[0] // cells else ""
+        return f"{needs}, but holds chunk {value[0] // cells}{part}"
     lacks, extra = _ranks(want[1] & ~value[1]), _ranks(value[1] & ~want[1])
-    return f"holds chunk {want[0]} " + " and ".join(
+    return f"holds chunk {want[0] // cells} " + " and ".join(
         [
             *([f"without the contribution of rank {lacks}"] if lacks else []),
             *([f"with that of rank {extra}, which is not wanted"] if extra else []),
@@ -201,7 +204,7 @@ class TwoSided(SymbolicExecution):
     """Symbolic execution of a two-sided program: blocks, dependencies and FIFO messages."""
 
     def __init__(self, program: Program, wired: ConnectionTables, in_place: bool, watched: range) -> None:
-        super().__init__(program, in_place, len(wired.blocks), watched)
+        super().__init__(StraightLine(program), in_place, len(wired.blocks), watched)
         self.wired = wired
         # chunks under way: (value, row of the sender, the sender, its time); ops that only send share one row
         self.fifos: list[deque[tuple[Value, Row, int, int]]] = [deque() for _ in wired.ends]

@@ -10,6 +10,9 @@ accesses to its own memory.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
+
+import numpy as np
 
 from synth.program.analysis.cells import Value, add
 from synth.program.analysis.finding import Finding, error
@@ -23,20 +26,20 @@ from synth.program.analysis.symbolic_execution import (
 )
 from synth.program.analysis.vector_clocks import Row
 from synth.program.program import Op, Port, Program, Span
+from synth.program.straight_line import StraightLine
 
 
 def execute_one_sided(
-    program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART
+    line: StraightLine, done: list[tuple[int, int, int]], in_place: bool, part: int = PART
 ) -> ExecutionOutcome:
-    """Execute a one-sided program symbolically and return its findings.
+    """Execute a one-sided program, written out for one size, symbolically and return its findings.
 
     `done`: an order in which its ops can end, as (rank, block, op). `part`: number of actors (blocks, entries, port
     channels) whose clocks are in memory at once.
     """
+    program = line.program
     actors = sum(len(gpu.blocks) + 1 for gpu in program.gpus) + len(_engines(program))
-    return merge_outcomes(
-        [OneSidedExecution(program, in_place, watched).run(done) for watched in parts_of(actors, part)]
-    )
+    return merge_outcomes([OneSidedExecution(line, in_place, watched).run(done) for watched in parts_of(actors, part)])
 
 
 def _engines(program: Program) -> list[tuple[int, Port]]:
@@ -47,15 +50,54 @@ def _engines(program: Program) -> list[tuple[int, Port]]:
     return sorted(engines)
 
 
+class LaunchOrder:
+    """Order between the packets of one launch and those of the next that lie in the same scratch.
+
+    A rank enters a launch after it has ended the one before. So the writer of a packet knows all that any rank knew at
+    the end of the launch before, if it knows that this rank has entered; and from there one launch further back.
+    `reads`: cell → (actor, time) of each read of a packet. `writes`: (cell, the ranks known to have entered, place).
+    Sets of ranks are bit masks.
+    """
+
+    def __init__(self, program: Program, entry: int) -> None:
+        self.entry, self.ranks = entry, program.ranks
+        self.reads: dict[int, list[tuple[int, int]]] = {}
+        self.writes: list[tuple[int, int, tuple[int, int, int]]] = []
+
+    def entered(self, row: Row) -> int:
+        """Return the ranks that have entered the launch before `row`."""
+        bits = np.packbits(row[self.entry : self.entry + self.ranks] > 0, bitorder="little")
+        return int.from_bytes(bits.tobytes(), "little")
+
+    def overwritten(self, ends: list[Row], one_scratch: bool) -> Iterator[tuple[int, tuple[int, int, int], str]]:
+        """Yield (cell, place, launch) of each write of a packet that does not know that all have read the last one.
+
+        ``ends[rank]``: the row of a rank at its end. `one_scratch`: the last packet there is of the launch before,
+        otherwise of the one before that.
+        """
+        before = [self.entered(row) for row in ends]
+        for cell, known, place in self.writes:
+            ranks = known
+            if not one_scratch:
+                ranks = 0
+                for rank in range(self.ranks):
+                    ranks |= before[rank] if known >> rank & 1 else 0
+            for actor, time in self.reads.get(cell, ()):
+                if not any(ranks >> rank & 1 and ends[rank][actor] >= time for rank in range(self.ranks)):
+                    yield cell, place, "that of the launch before" if one_scratch else "that of two launches before"
+                    break
+
+
 class OneSidedExecution(SymbolicExecution):
     """Symbolic execution of a one-sided program, with blocks, port engines and entries as actors."""
 
-    def __init__(self, program: Program, in_place: bool, watched: range) -> None:
+    def __init__(self, line: StraightLine, in_place: bool, watched: range) -> None:
+        program = line.program
         self.places = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
         self.number = {place: i for i, place in enumerate(self.places)}
         self.engines = {key: len(self.places) + i for i, key in enumerate(_engines(program))}
         self.entry = len(self.places) + len(self.engines)
-        super().__init__(program, in_place, self.entry + program.ranks, watched)
+        super().__init__(line, in_place, self.entry + program.ranks, watched)
         self.signals: dict[tuple[int, Port], deque[Row]] = {}
         self.ended: dict[tuple[int, int, int], Row] = {}
         self.waited = {
@@ -64,6 +106,7 @@ class OneSidedExecution(SymbolicExecution):
         # barrier → the joined clock of its members, and the members that have not left yet
         self.meeting: dict[tuple, tuple[Row, set[int]]] = {}
         self.packets: dict[int, Row | None] = {}  # cell → the row of its writer
+        self.launches = LaunchOrder(program, self.entry) if len(watched) == self.entry + program.ranks else None
         for rank in range(program.ranks):
             for cell in self.cells(rank):
                 self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
@@ -83,6 +126,7 @@ class OneSidedExecution(SymbolicExecution):
         complete = len(done) == self.program.ops
         if complete:
             self.check_end()
+            self.check_next_launches()
         self.report_entries()
         return self.outcome([*self.places, *self._engine_places()], complete)
 
@@ -145,6 +189,7 @@ class OneSidedExecution(SymbolicExecution):
 
     def execute_data_op(self, rank: int, b: int, i: int, op: Op) -> None:
         """Execute put, get, cpy or reduce, chunk by chunk: the sum of the sources goes to every destination."""
+        i = self.line.step(rank, b, i)
         clocks, me, place = self.clocks, self.number[rank, b], (rank, b, i)
         sources, targets = self.operands(rank, op, place)
         block = self.program.gpus[rank].blocks[b]
@@ -190,6 +235,8 @@ class OneSidedExecution(SymbolicExecution):
             row = self.packets.get(cell)
             if row is not None:
                 self.clocks.join(actor, row)
+            if self.launches is not None:
+                self.launches.reads.setdefault(cell, []).append((actor, self.clocks.now[actor]))
         elif cell in self.packets:
             self.add_finding(
                 "packet-mix", place, f"reads {self.memory.name(cell)} as plain data; it was written as a packet"
@@ -211,6 +258,8 @@ class OneSidedExecution(SymbolicExecution):
             self.packets.pop(cell, None)
         self.store(cell, value, actor, i)
         if span.packet:
+            if self.launches is not None:
+                self.launches.writes.append((cell, self.launches.entered(self.clocks.rows[actor]), place))
             self.packets[cell] = self.clocks.rows[actor].copy()
 
     def check_end(self) -> None:
@@ -236,6 +285,21 @@ class OneSidedExecution(SymbolicExecution):
                                 f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
                             )
                             self.add_finding("unfinished", (home, b, i), text)
+
+    def check_next_launches(self) -> None:
+        """Report packets that overwrite those of an earlier launch, whose readers may not have read them."""
+        if self.launches is None or self.program.protocol != "LL":
+            return
+        ends = []
+        for rank in range(self.program.ranks):
+            mine = [self.number[rank, b] for b in range(len(self.program.gpus[rank].blocks))]
+            ends.append(self.clocks.rows[mine].max(axis=0) if mine else self.clocks.rows[self.entry + rank])
+        for cell, place, ago in self.launches.overwritten(ends, self.program.one_scratch):
+            text = (
+                f"writes packet {self.memory.name(cell)}, of which {ago} may not have been read yet: its reader would "
+                f"wait for ever; let the reader's rank signal first"
+            )
+            self.add_finding("packet-launch", place, text)
 
     def report_entries(self) -> None:
         """Report ops that touch the memory of another rank that may not have entered the call yet."""

@@ -32,7 +32,7 @@ from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.executor import Repetitions
 from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
-from synth.runtime.slicing import padding, rounded_size
+from synth.runtime.slicing import padding, rounded_size, written_out
 
 SAYS = {
     "reference": "modelled, not measured: event-driven runs of the reference executor on {network}, {overheads}",
@@ -167,6 +167,8 @@ def _row(runner: Any, point: _Point, kind: Dtype, how: Settings, clock: Callable
     collective, op = program.collective, operator(how.op)
     if collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
+    program = written_out(program, parts.unit * kind.size)
+    parts = parts._replace(chunks=program.chunks)
     layout, elements = Layout(collective, program.chunks), parts.unit * (program.loop_chunks // program.chunks)
     size = elements * kind.size
     if clock is None and not how.check:

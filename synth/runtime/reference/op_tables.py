@@ -98,6 +98,10 @@ _SPANS = {
 
 def compile_program(program: Program, arena: Arena, *, in_place: bool) -> CompiledProgram:
     """Return the tables of `program`, with spans as rows of `arena`. Raises SynthError that names a malformed op."""
+    if not program.straight:
+        raise SynthError(
+            f"{program.name}: its parts, pipelines or scratch depend on the size of the call: synth run runs it"
+        )
     first, place = _numbering(program)
     wires, into, out = _wires(program, first)
     steps = []

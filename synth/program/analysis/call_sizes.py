@@ -1,0 +1,134 @@
+"""The calls that stand for all sizes of a one-sided program whose parts, loops or scratch depend on the size.
+
+*Parts.* Shares of a span keep their order at every size, so one call in which all shares are equal decides about all in
+which no share is empty. An empty share drops accesses, which harms nobody, unless it is of packets: then it also drops
+the waits for them. So where the least size leaves shares of packets empty, each such size is analysed.
+
+*Loops.* Every event that turn k waits for is of turn k or before. So the turns of a call are the first turns of a
+longer one, and the order of events within a turn, or between turns k and k + d, is the same for every k. Turns touch
+the same memory only where they go round a bounded scratch: turn k and turn k + w. So a call with two turns decides
+about all in which no turn comes round, and a call with w + 2 turns about the rest. Dependencies on a turn d turns
+before take d turns more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from synth.program.program import Block, Op, Program
+from synth.program.straight_line import (
+    MAX_TURNS,
+    UNIT,
+    StraightLine,
+    even_cells,
+    scratch_stride,
+    size_limit,
+    straight_line,
+)
+
+WRITTEN_TURNS = 128  # turns of a loop that are written out: round a scratch of 64 MiB in pieces of 512 KiB
+MAX_WRITTEN_OPS = 1 << 21  # ops of a program that is written out, which are lists of this size in memory
+
+
+class SizeLimit(NamedTuple):
+    """The largest size in bytes that the scratch, or the kernel's count of turns, allows, and the reason."""
+
+    size: int
+    reason: str
+
+
+class CallSizes(NamedTuple):
+    """The calls to analyse.
+
+    `lines`: the program written out for calls that stand for all sizes up to `limit` (None: for all sizes). `beyond`:
+    for a call whose turns come round the scratch, larger than `limit`; None where nothing decides about those.
+    """
+
+    lines: tuple[StraightLine, ...]
+    limit: SizeLimit | None = None
+    beyond: StraightLine | None = None
+
+
+def call_sizes(program: Program) -> CallSizes:
+    """Return the calls to analyse of a `program` without structural faults."""
+    if program.straight:
+        return CallSizes((StraightLine(program),))
+    cells = even_cells(program)
+    if any(block.loops for _, block in _blocks(program)):
+        return _with_loops(program, cells)
+    lines = [straight_line(program, cells, 1)]
+    lines += [straight_line(program, units, UNIT) for units in _sizes_with_empty_packets(program)]
+    return CallSizes(tuple(lines), _scratch_limit(program))
+
+
+def written_ops(program: Program) -> int:
+    """Return the number of ops of the longest call to analyse, before it is written out."""
+    ops = 0
+    for _, block in _blocks(program):
+        ops += len(block.ops) * (WRITTEN_TURNS if block.loops else 1)
+    return ops
+
+
+def _blocks(program: Program) -> list[tuple[int, Block]]:
+    return [(gpu.rank, block) for gpu in program.gpus for block in gpu.blocks]
+
+
+def _sizes_with_empty_packets(program: Program) -> range:
+    """Return the sizes of a chunk, in units, at which some share of packets is empty."""
+    units = 0
+    for _, block in _blocks(program):
+        for op in block.ops:
+            if op.part is not None and any(span.packet for span in (*op.src, *op.dst)):
+                units = max(units, -(-op.part.of // op.count))
+    least = max(1, -(-program.min_bytes // (program.loop_chunks * UNIT)))
+    return range(least, max(units, least))
+
+
+def _scratch_limit(program: Program) -> SizeLimit | None:
+    """Return the size up to which every chunk of scratch has all its bytes."""
+    stride = scratch_stride(program)
+    if stride is None:
+        return None
+    return SizeLimit(
+        stride * program.loop_chunks, f"chunks are larger than the {stride} bytes that each has of the scratch"
+    )
+
+
+def _with_loops(program: Program, even: int) -> CallSizes:
+    loops = [loop for _, block in _blocks(program) for loop in block.loops]
+    back = 0
+    for _, block in _blocks(program):
+        back = max(back, *(dep.turns for op in block.ops for dep in op.deps), 0)
+    cell = math.gcd(*(loop.unit for loop in loops))
+    piece = max(loop.unit for loop in loops)
+    limit, stride = _scratch_limit(program), scratch_stride(program)
+
+    def line(size: int) -> StraightLine:
+        """Return the program written out for chunks of `size` bytes."""
+        return straight_line(program, -(-size // cell) * even, cell // even)
+
+    least = piece * (2 + back)
+    if stride is not None:
+        least = min(least, stride // cell * cell)
+    first = (line(least),)
+    if limit is None or stride is None:
+        top = size_limit(program)
+        return CallSizes(first, None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns"))
+    rounds = stride // min(loop.unit for loop in loops) + 2 + back
+    unlike = len({gpu.scratch for gpu in program.gpus}) > 1  # ranks count each other's chunks by their own
+    if any(stride % loop.unit for loop in loops) or rounds > WRITTEN_TURNS or unlike or _scratch_outside_loops(program):
+        return CallSizes(first, limit)
+    return CallSizes(first, limit, line(piece * rounds))
+
+
+def _touches_scratch(op: Op) -> bool:
+    return any(span.buffer == "s" for span in (*op.src, *op.dst))
+
+
+def _scratch_outside_loops(program: Program) -> bool:
+    for _, block in _blocks(program):
+        inside = {i for loop in block.loops for i in range(loop.first, loop.end)}
+        if any(_touches_scratch(op) for i, op in enumerate(block.ops) if i not in inside):
+            return True
+    return False

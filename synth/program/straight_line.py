@@ -1,0 +1,175 @@
+"""A program for one size of call, written out: without parts, loops and bounded scratch.
+
+A chunk becomes as many *cells* as it has pieces of `cell_bytes` bytes, and each cell is a chunk of the new program. An
+op with a `Part` moves the cells of its share, a `Loop` is unrolled, and chunks of a bounded scratch begin where it puts
+them. Each op of the new program knows the op that it comes from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+from synth.program.program import Block, Dep, Gpu, Loop, Op, Part, Program, Span
+
+OFFSET_BYTES = 1 << 32  # no chunk is larger: the kernel's offsets have 32 bits
+UNIT = 16  # bytes of the units in which a span is divided into parts
+MAX_TURNS = (1 << 16) - 1  # turns of a loop: the kernel counts them in 16 bits
+
+
+class StraightLine(NamedTuple):
+    """A program without parts, loops and bounded scratch.
+
+    `cells`, `scratch_cells`: chunks of `program` for each chunk of the one that it was made of, in scratch and
+    elsewhere. ``origin[rank, block]``: the op that each op of the block comes from; a block that is not listed has its
+    own ops.
+    """
+
+    program: Program
+    cells: int = 1
+    scratch_cells: int = 1
+    origin: dict[tuple[int, int], list[int]] = {}  # noqa: RUF012
+
+    def step(self, rank: int, block: int, op: int) -> int:
+        """Return the op that op `op` of `program` comes from."""
+        ops = self.origin.get((rank, block))
+        return op if ops is None else ops[op]
+
+    def scale(self, buffer: str) -> int:
+        """Return the number of cells of each chunk of `buffer`."""
+        return self.scratch_cells if buffer == "s" else self.cells
+
+
+def share(units: int, part: Part) -> tuple[int, int]:
+    """Return the first unit and the end of a share of `units` units: the first shares have one more."""
+    whole, more = divmod(units, part.of)
+    first, end = (k * whole + min(k, more) for k in (part.index, part.index + 1))
+    return first, end
+
+
+def turns(loop: Loop, chunk_bytes: int) -> int:
+    """Return the number of turns of `loop` in a call whose chunks have `chunk_bytes` bytes."""
+    return -(-loop.chunks * chunk_bytes // loop.unit)
+
+
+def scratch_stride(program: Program) -> int | None:
+    """Return the maximum bytes of a chunk of scratch; None where a chunk has all its bytes at any size."""
+    chunks = max((gpu.scratch for gpu in program.gpus), default=0)
+    if program.scratch_bytes is None or not chunks:
+        return None
+    return -(-program.scratch_bytes // chunks // UNIT) * UNIT
+
+
+def size_limit(program: Program) -> int | None:
+    """Return the largest size in bytes at which chunks of scratch have all their bytes and loops no more turns than the
+    kernel counts; None: any size."""
+    sizes = []
+    if (stride := scratch_stride(program)) is not None:
+        sizes.append(stride * program.loop_chunks)
+    for gpu in program.gpus:
+        for block in gpu.blocks:
+            tops = [MAX_TURNS * loop.unit // loop.chunks for loop in block.loops]
+            sizes += [top * program.loop_chunks for top in tops if top < OFFSET_BYTES]
+    return min(sizes, default=None)
+
+
+def even_cells(program: Program) -> int:
+    """Return the least number of cells of a chunk with which every share of a part is a whole number of cells."""
+    cells = 1
+    for gpu in program.gpus:
+        for block in gpu.blocks:
+            for op in block.ops:
+                if op.part is not None:
+                    cells = math.lcm(cells, op.part.of // math.gcd(op.part.of, op.count))
+    return cells
+
+
+def straight_line(program: Program, cells: int, cell_bytes: int) -> StraightLine:
+    """Return `program` for a call whose chunks have `cells` cells of `cell_bytes` bytes each.
+
+    The units of loops and the maximum chunk of scratch are whole cells.
+    """
+    if program.straight:
+        return StraightLine(program)
+    stride = scratch_stride(program)
+    scratch_cells = cells if stride is None else min(cells, stride // cell_bytes)
+    writer = _Writer(cells, scratch_cells, cell_bytes, None if stride is None else stride // cell_bytes)
+    gpus, origin = [], {}
+    for gpu in program.gpus:
+        blocks = []
+        first = [writer.numbers(block) for block in gpu.blocks]
+        for b, block in enumerate(gpu.blocks):
+            ops, origin[gpu.rank, b] = writer.ops(gpu, b, first)
+            blocks.append(block._replace(ops=tuple(ops), loops=()))
+        sizes = (gpu.input * cells, gpu.output * cells, gpu.scratch * scratch_cells)
+        gpus.append(Gpu(gpu.rank, *sizes, tuple(blocks)))
+    written = replace(program, chunks=program.chunks * cells, gpus=tuple(gpus), scratch_bytes=None)
+    return StraightLine(written, cells, scratch_cells, origin)
+
+
+class _Writer(NamedTuple):
+    """The sizes of a call, in cells. `stride`: the cells after which turns begin anew in a chunk of scratch."""
+
+    cells: int
+    scratch_cells: int
+    cell_bytes: int
+    stride: int | None
+
+    def runs(self, block: Block) -> list[tuple[int, int]]:
+        """Return the (op, turn) pairs of a block in their order; the turn is -1 outside loops."""
+        runs, at = [], 0
+        for loop in sorted(block.loops):
+            runs += [(i, -1) for i in range(at, loop.first)]
+            for turn in range(turns(loop, self.cells * self.cell_bytes)):
+                runs += [(i, turn) for i in range(loop.first, loop.end)]
+            at = loop.end
+        return runs + [(i, -1) for i in range(at, len(block.ops))]
+
+    def numbers(self, block: Block) -> dict[tuple[int, int], int]:
+        """Return the place of each (op, turn) of a block; the last turn of an op also has the turn -1."""
+        places: dict[tuple[int, int], int] = {}
+        for place, (i, turn) in enumerate(self.runs(block)):
+            places[i, turn] = places[i, -1] = place
+        return places
+
+    def ops(self, gpu: Gpu, b: int, places: list[dict[tuple[int, int], int]]) -> tuple[list[Op], list[int]]:
+        """Return the ops of block `b`, and the op that each comes from. ``places[block]``: as `numbers` gives them."""
+        block = gpu.blocks[b]
+        units = {i: loop.unit // self.cell_bytes for loop in block.loops for i in range(loop.first, loop.end)}
+        ops, origin = [], []
+        for i, turn in self.runs(block):
+            op = block.ops[i]
+            deps = []
+            for dep in op.deps:
+                if turn < 0 or turn >= dep.turns:
+                    at = places[dep.block]
+                    place = at.get((dep.op, turn - dep.turns if turn >= 0 else -1), at.get((dep.op, -1)))
+                    deps += [Dep(dep.block, place)] if place is not None else []
+            ops.append(self.moved(op, turn, units.get(i, 0))._replace(deps=tuple(deps), part=None))
+            origin.append(i)
+        return ops, origin
+
+    def moved(self, op: Op, turn: int, unit: int) -> Op:
+        """Return `op` with its spans in cells, in turn `turn` of `unit` cells; a nop if it moves none."""
+        if not op.src and not op.dst:
+            return op
+        size, first = op.count * self.cells, 0
+        if op.part is not None:
+            first, end = share(size, op.part)
+            size = end - first
+        offset = 0
+        if turn >= 0:
+            offset = turn * unit
+            # the kernel counts unsigned: from beyond the end it moves a whole unit
+            size = min(size - offset, unit) if offset <= size else unit
+        if size == 0:
+            return Op("nop", deps=op.deps, flag=op.flag)
+
+        def cells(span: Span) -> Span:
+            if span.buffer == "s":
+                at = offset if self.stride is None else offset % self.stride
+                return span._replace(offset=span.offset * self.scratch_cells + first + at)
+            return span._replace(offset=span.offset * self.cells + first + offset)
+
+        return op._replace(src=tuple(map(cells, op.src)), dst=tuple(map(cells, op.dst)), count=size)
