@@ -24,6 +24,7 @@ CLICK = (
     "bench",
     "bound",
     "build",
+    "compile",
     "devices",
     "emulate",
     "explain",

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from synth.api import catalog
+from synth.api.algorithms import distance, library
 from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
@@ -32,6 +33,7 @@ __all__ = [
     "catalog",
     "catalog_table",
     "collective",
+    "distance",
     "emulate",
     "explain",
     "export_plan",
@@ -41,6 +43,7 @@ __all__ = [
     "groups",
     "import_plan",
     "infeasible_document",
+    "library",
     "lint",
     "load_plan",
     "load_program",

@@ -180,6 +180,7 @@ COMMANDS = {  # the main job first
     "solve": ("synth.cli.solve:solve", "Decide whether C chunks, S steps and R rounds have a schedule."),
     "bound": ("synth.cli.bound:bound", "Print lower bounds and their certificates."),
     "verify": ("synth.cli.verify:verify", "Replay schedules and re-check certificates."),
+    "compile": ("synth.cli.compile:compile_", "Check and compile a program of the chunk language."),
     "export": ("synth.cli.export:export", "Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
     "lint": ("synth.cli.lint:lint", "Report a program's faults, or prove that it has none."),
     "run": ("synth.cli.run:run", "Run a program, compare its outputs, print its time."),

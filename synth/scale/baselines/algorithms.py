@@ -23,16 +23,10 @@ from collections.abc import Mapping, Sequence
 from synth.errors import UsageError, unknown
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send
+from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 from synth.scale.baselines import by_boxes, few_steps
-from synth.scale.baselines.schedule_steps import (
-    Moves,
-    routes_by_pair,
-    schedule_of_moves,
-    shortest_path_tree,
-    step_of_sends,
-    with_reversals,
-)
+from synth.scale.baselines.schedule_steps import Moves, schedule_of_moves, shortest_path_tree, with_reversals
 
 Ring = tuple[tuple[int, ...], int]  # ranks in order, units
 Parents = tuple[int | None, ...]  # parent of each node of a tree, None for the root

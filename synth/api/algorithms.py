@@ -1,0 +1,153 @@
+"""Algorithms of the chunk language: the library, files of the user's, and their distance from the bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import TopologyLike, named_topology
+from synth.errors import UsageError, unknown
+from synth.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from synth.language.algorithm import ChunkAlgorithm
+
+# Wall seconds after which `distance` is content with the bounds that it has.
+DISTANCE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The steps and the rounds per chunk of a schedule beside the lower bounds; None for a bound that is not known.
+
+    Attributes
+    ----------
+    steps, rounds_per_chunk : of the schedule.
+    least_steps : no schedule takes fewer steps.
+    at_steps : no schedule of so many steps takes fewer rounds per chunk.
+    at_any : nor does one of any number of steps.
+    unfinished : True if the time limit came before all bounds.
+    """
+
+    steps: int
+    rounds_per_chunk: Fraction
+    least_steps: int | None
+    at_steps: Fraction | None
+    at_any: Fraction | None
+    unfinished: bool = False
+
+    @property
+    def factor(self) -> Fraction | None:
+        """Rounds per chunk divided by the bound for any number of steps."""
+        return self.rounds_per_chunk / self.at_any if self.at_any else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the distance as a JSON document."""
+        return {
+            "steps": self.steps, "rounds_per_chunk": str(self.rounds_per_chunk), "least_steps": self.least_steps,
+            "bound_at_steps": _text(self.at_steps), "bound": _text(self.at_any), "unfinished": self.unfinished,
+        }  # fmt: skip
+
+
+def _text(value: Fraction | None) -> str | None:
+    return None if value is None else str(value)
+
+
+@keywords_checked
+def distance(schedule: Schedule, topology: TopologyLike, *, time_limit: float | None = None) -> Distance:
+    """Return how far a schedule is from the certified lower bounds of its machine and collective.
+
+    Parameters
+    ----------
+    schedule : a schedule of this machine.
+    topology : the machine.
+    time_limit : wall seconds for the bounds. None: `DISTANCE_SECONDS`.
+
+    Examples
+    --------
+    >>> import synth
+    >>> from synth.algorithms import ring
+    >>> found = synth.api.distance(ring.allgather.schedule("ring:6"), "ring:6")
+    >>> found.steps, found.least_steps, found.rounds_per_chunk, found.at_any
+    (5, 3, Fraction(5, 2), Fraction(5, 2))
+    """
+    from synth.api.scale import scale_bound
+    from synth.api.synthesis import FewerBounds, bound
+
+    machine = named_topology(topology)
+    steps, rate = schedule.step_count, schedule.rounds_per_chunk
+    seconds = DISTANCE_SECONDS if time_limit is None else time_limit
+    large = scale_bound(machine, schedule.collective, engine="auto", time_limit=seconds)
+    if large is not None:
+        return Distance(steps, rate, large.least_steps, large.bound, large.bound, bool(large.unfinished))
+    unfinished = False
+    try:
+        found = bound(machine, schedule.collective, max_steps=max(steps, 1), time_limit=seconds)
+    except FewerBounds as fewer:
+        found, unfinished = fewer.found, True
+    values = {at: one.value for at, one in found}
+    at_any = values.get(None)
+    return Distance(steps, rate, int(values.get(0, 0)), values.get(steps, at_any), at_any, unfinished)
+
+
+@keywords_checked
+def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
+    """Return the algorithms of the library, all or those of a collective.
+
+    Examples
+    --------
+    >>> import synth
+    >>> "ring" in [one.name for one in synth.api.library("allgather")]
+    True
+    """
+    from synth.algorithms import LIBRARY
+    from synth.model.collective import canonical_name
+
+    chosen = [one for one in LIBRARY if collective is None or one.collective == canonical_name(collective)]
+    return tuple(chosen)
+
+
+def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm:
+    """Return an algorithm of a file, ``FILE.py`` or ``FILE.py:NAME``, or of the library by its name.
+
+    The file is run. Raises UsageError where several are possible.
+    """
+    from synth.language.source_file import algorithms_in
+
+    file, _, name = source.partition(".py:")
+    if source.endswith(".py") or name:
+        path = Path(f"{file}.py" if name else source)
+        found = algorithms_in(path)
+        if name and name not in found:
+            raise UsageError(f"{path} defines no algorithm {name!r}; there are {', '.join(found)}")
+        if len(found) > 1 and not name:
+            raise UsageError(f"{path} defines several algorithms; name one: {path}:{next(iter(found))}")
+        return found[name] if name else next(iter(found.values()))
+    named = [one for one in library() if one.name == source]
+    if not named:
+        raise UsageError(unknown("algorithm", source, [one.name for one in library()], "").partition(";")[0]
+                         + "; name a file FILE.py, or one of `synth algorithms`")  # fmt: skip
+    fitting = [one for one in named if collective is None or one.collective == collective]
+    if len(fitting) != 1:
+        does = ", ".join(one.collective for one in named)
+        raise UsageError(f"{source} does {does}; choose with --coll")
+    return fitting[0]
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Return the name and the value of ``key=value``: a number, a family of the library, or text."""
+    from synth.algorithms import FAMILIES
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        raise UsageError(f"-p {text}: write key=value")
+    if value in FAMILIES:
+        return key, FAMILIES[value]
+    try:
+        number = Fraction(value)
+    except ValueError:
+        return key, value
+    return key, int(number) if number.denominator == 1 else number

@@ -1,0 +1,197 @@
+"""`synth compile`: a program of the chunk language to a schedule, a file of a runtime, and its distance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from synth.cli.framework.completion import names_of
+from synth.cli.framework.options import (
+    chosen_machine,
+    instances_option,
+    machine_options,
+    protocol_option,
+    quiet_option,
+    runtime_option,
+    time_limit_option,
+)
+from synth.cli.framework.output import check_writable, emit, note, save
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Positive, Ranks
+from synth.cli.root import CONTEXT
+from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.api.algorithms import Distance
+    from synth.language.algorithm import ChunkAlgorithm, Compiled
+    from synth.view.frontier_text import Report
+
+
+@click.command("compile", context_settings=CONTEXT, short_help="Check and compile a program of the chunk language.")
+@click.argument("source", metavar="FILE.py[:NAME]|NAME")
+@machine_options
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The collective, where the library has several algorithms of the name.",
+)
+@click.option("--root", type=Ranks(), metavar="0", help="The root, by default 0.")
+@click.option(
+    "-p",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A keyword of the program's function: a number, a family of the library, or text (repeatable).",
+)
+@click.option(
+    "--steps",
+    metavar="MODE",
+    help="asap, written (each step() block is one step), paced or paced=R (at most R rounds a step); by default as the "
+    "program says, else written.",
+)
+@click.option(
+    "--chunks",
+    type=Positive(),
+    metavar="M",
+    help="Chunks of a unit, as a multiple of the fewest that the program needs; by default as many as let no "
+    "step waste a part of a round.",
+)
+@click.option(
+    "--to",
+    metavar="FORMAT",
+    shell_complete=names_of("formats"),
+    help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`); by default the schedule as JSON.",
+)
+@runtime_option("The runtime of --to.")
+@protocol_option("Of --to: Simple, LL or LL128.")
+@instances_option("Of --to: copies of the program, each for a share of the data.")
+@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
+@time_limit_option("Wall time for the bounds; by default 20s.", "20s")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the schedule, or with --to the file of a runtime; - is stdout.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"], case_sensitive=False),
+    help="Form of the printed result.",
+)
+@quiet_option
+def compile_(source: str, **flags: Any) -> None:
+    """Run FILE.py, which is Python code, and compile its algorithm for a machine; or compile one of the library.
+
+    Print whether every rank ends with what it must, or the line that is wrong; the steps and rounds; and how far they
+    are from the proved lower bounds.
+
+    \b
+    Examples:
+      synth compile my.py --topo dgx-a100*2
+      synth compile ring --coll allgather --topo ring:8 --to msccl-xml -o ring.xml
+    """
+    from synth import api
+    from synth.api import algorithms
+    from synth.language.algorithm import CompileOptions
+
+    check_writable(flags["output"])
+    for name in ("runtime", "protocol", "instances"):
+        if flags[name] is not None and flags["to"] is None:
+            raise UsageError(f"--{name} is of a file for a runtime; add --to msccl-xml or --to mscclpp")
+    if flags["to"] is not None and flags["output"] is None:
+        raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
+    machine = chosen_machine(flags)
+    if source.endswith(".py") or ".py:" in source:
+        note(f"running {source} as Python code")
+    task = None
+    if flags["coll"] is not None:
+        task = api.collective(flags["coll"], machine.ranks, flags["root"] or ())
+    program = algorithms.load_algorithm(source, None if task is None else task.name)
+    if task is None and flags["root"]:
+        task = api.collective(program.collective, machine.ranks, flags["root"])
+    if task is not None and task.name != program.collective:
+        raise UsageError(f"{program.name} does {program.collective}, not {task.name}")
+    options = CompileOptions(flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])))
+    compiled = program.compile(machine, task, options)
+    distance = None
+    if flags["bounds"]:
+        with waiting(f"bounds on {program.collective} on {machine.name}", flags["time_limit"]):
+            distance = algorithms.distance(compiled.schedule, machine, time_limit=flags["time_limit"])
+    for place, count in compiled.unused:
+        note(f"{place} used by nobody ({count} chunk sends): left out")
+    emit(
+        lambda: _document(program, compiled, distance),
+        lambda: _print(program, compiled, distance),
+        None,
+        flags["form"],
+    )
+    if distance is not None and distance.unfinished:
+        note("the time limit came before all bounds; --time-limit allows more")
+    if flags["output"] is not None:
+        _write(compiled, machine, flags)
+
+
+def _write(compiled: Compiled, machine: Any, flags: dict[str, Any]) -> None:
+    import json
+
+    from synth import api
+
+    if flags["to"] is None:
+        text, what = json.dumps(compiled.schedule.to_json()) + "\n", ""
+    else:
+        made = api.export_program(
+            compiled.schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
+            protocol=flags["protocol"], instances=flags["instances"],
+        )  # fmt: skip
+        text, what = made.text, ""
+        for line in made.remarks:
+            note(line)
+    if flags["output"] == "-":
+        click.echo(text, nl=False)
+    else:
+        save(flags["output"], text, what)
+
+
+def _document(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> dict[str, Any]:
+    schedule = compiled.schedule
+    return {
+        "algorithm": program.name, "collective": schedule.collective.name, "topology": schedule.network.name,
+        "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
+        "unused": [{"place": str(place), "sends": count} for place, count in compiled.unused],
+        "distance": None if distance is None else distance.to_json(),
+    }  # fmt: skip
+
+
+def _print(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> None:
+    from synth.view.tables import print_report
+
+    print_report(_report(program, compiled, distance))
+
+
+def _report(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> Report:
+    from synth.model.rational import counted, show
+    from synth.view.frontier_text import Report
+
+    schedule = compiled.schedule
+    sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
+    title = f"{program.name}: {schedule.collective.name} on {schedule.network.name}: {sizes}, C={schedule.chunks}"
+    right = "right: every rank ends with what it must (replayed)"
+    if distance is None:
+        return Report(title, (), (), (right,))
+    columns = (("", "left"), ("here", "right"), ("at least", "right"), ("factor", "right"))
+    rate = show(schedule.rounds_per_chunk)
+    steps, least = distance.steps, distance.least_steps
+    rows = [("steps", str(steps), "" if least is None else str(least), _factor(steps, least))]
+    in_steps, in_any = f"in {counted(steps, 'step')}", "in any number of steps"
+    for scope, bound in ((in_steps, distance.at_steps), (in_any, distance.at_any)):
+        shown = "" if bound is None else show(bound)
+        rows.append((f"rounds/chunk {scope}", rate, shown, _factor(schedule.rounds_per_chunk, bound)))
+    return Report(title, columns, tuple(rows), (right,))
+
+
+def _factor(value: Any, least: Any) -> str:
+    return f"{float(value / least):.2f}" if least else ""

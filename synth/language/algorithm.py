@@ -1,0 +1,285 @@
+"""Algorithms: functions of the language with their collective, and their way to a schedule."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, lcm
+from typing import Any
+
+from synth.checker.schedule import replay
+from synth.errors import SynthError, UsageError
+from synth.language.chunk_operations import Operations, operations
+from synth.language.data import Data
+from synth.language.groups import RankGroup
+from synth.language.place import SourceLine, error_at, short_path
+from synth.language.step_assignment import MODES, earliest_steps, paced_steps, sends_by_step
+from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
+from synth.model.collective import Collective
+from synth.model.collective import collective as collective_named
+from synth.model.schedule import Schedule, Send
+from synth.model.step_routes import routes_by_pair, step_of_sends
+from synth.model.topology import Network, Topology
+
+# The most sends of a schedule whose number of chunks is chosen automatically.
+MAX_SENDS = 200_000
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Options of the way from a trace to a schedule.
+
+    Attributes
+    ----------
+    steps : "asap": as early as the data flow allows; "written": the same, but each `with a.step()` block is one step;
+        "paced" or "paced=R": at most R rounds a step, 1 by default. None: as the algorithm says.
+    multiple : the chunks of a unit, as a multiple of the fewest that the program's fractions need. None: the least
+        multiple at which no step wastes a part of a round, so far as there is one.
+    parameters : values for the keywords of the function.
+    """
+
+    steps: str | None = None
+    multiple: int | None = None
+    parameters: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A schedule that was replayed, and the lines of the program whose data no output needs.
+
+    `unused`: the number of left out operations by place.
+    """
+
+    schedule: Schedule
+    unused: tuple[tuple[SourceLine | None, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class ChunkAlgorithm:
+    """A function of the language with its collective. `synth.language.algorithm` makes it.
+
+    Called with a group and ``{rank: data}`` it is a part of another algorithm, and returns the data of the ranks then.
+
+    Attributes
+    ----------
+    function : called with the handle; with ``{rank: data}`` behind it where its second parameter is `held`.
+    collective, name : names.
+    steps : how steps are made where the user does not say: written, asap or paced=R.
+    formula, paper, home : of the library's: S and R/C, the source, and a machine for which it is made.
+
+    Examples
+    --------
+    >>> from synth.algorithms import ring
+    >>> ring.allgather.schedule("ring:8")
+    <Schedule of allgather on ring:8: C=2, S=7, R=7, 112 sends>
+    """
+
+    function: Callable[..., Any]
+    collective: str
+    name: str
+    steps: str = "written"
+    formula: str = ""
+    paper: str = ""
+    home: str = ""
+
+    def __call__(self, group: RankGroup, held: Mapping[int, Data] | None = None, **parameters: Any) -> dict[int, Data]:
+        """Do the algorithm's part on a group; `held[rank]` is what its rank begins with, by default its input."""
+        given = group.inputs() if held is None else dict(held)
+        missing = [rank for rank in group.ranks if rank not in given]
+        if missing:
+            raise error_at(group.trace.place(), f"{self.name} is called without data of rank {missing[0]}")
+        for rank in group.ranks:
+            if given[rank].rank != rank:
+                group.trace.refuse_other_rank(given[rank].segments, given[rank].rank, rank)
+        return self.function(group, given, **parameters) if self._takes_held else self.function(group, **parameters)
+
+    @functools.cached_property
+    def _takes_held(self) -> bool:
+        return list(inspect.signature(self.function).parameters)[1:2] == ["held"]
+
+    def trace(
+        self, topology: Topology | str, collective: Collective | None = None, **parameters: Any
+    ) -> AlgorithmTrace:
+        """Call the function on all ranks of a machine and return the record of its values.
+
+        `collective`: by default the one of the algorithm's name, its root rank 0. Raises UsageError with the line for a
+        program that makes no sense.
+        """
+        machine = _machine(topology)
+        task = collective or collective_named(self.collective, machine.ranks)
+        known = inspect.signature(self.function).parameters
+        for key in parameters:
+            if key not in known:
+                names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
+                raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
+        trace = AlgorithmTrace(task, machine, _call.__code__)
+        _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
+        return trace
+
+    def compile(
+        self, topology: Topology | str, collective: Collective | None = None, options: CompileOptions | None = None
+    ) -> Compiled:
+        """AlgorithmTrace the function on a machine and return its schedule, which was replayed.
+
+        Raises UsageError with the line of a program that makes no sense, VerificationError where outputs are missing.
+        """
+        chosen = options or CompileOptions()
+        machine = _machine(topology)
+        trace = self.trace(machine, collective, **(chosen.parameters or {}))
+        assert trace.network is not None
+        mode, rounds = _mode(chosen.steps or self.steps)
+        chunks = _fewest_chunks(trace) * (1 if chosen.multiple is None else chosen.multiple)
+        if chunks > MAX_CHUNKS:
+            raise UsageError(f"{self.name} needs {chunks} chunks of a unit; at most {MAX_CHUNKS} are supported")
+        found = operations(trace, chunks, short_path(self.function.__code__.co_filename))
+        if mode == "paced":
+            step_of = paced_steps(found, trace.network, rounds)
+        else:
+            step_of = earliest_steps(found, trace.steps if mode == "written" else ())
+        rows = sends_by_step(found, step_of)
+        multiple = 1
+        if chosen.multiple is None and mode != "paced":
+            multiple = _multiple(trace.network, rows, chunks)
+        schedule = _schedule(trace.network, found, rows, multiple)
+        replay.schedule(schedule)
+        return Compiled(schedule, tuple(found.unused.items()))
+
+    def schedule(
+        self, topology: Topology | str, collective: Collective | None = None, steps: str | None = None,
+        chunks: int | None = None, **parameters: Any,
+    ) -> Schedule:  # fmt: skip
+        """Return the schedule on a machine, by its name or as a value. `chunks`: `CompileOptions.multiple`."""
+        return self.compile(topology, collective, CompileOptions(steps, chunks, parameters)).schedule
+
+
+def algorithm(
+    collective: str, *, name: str | None = None, steps: str = "written", formula: str = "", paper: str = "",
+    home: str = "",
+) -> Callable[[Callable[..., Any]], ChunkAlgorithm]:  # fmt: skip
+    """Return a decorator that makes an `ChunkAlgorithm` of a function.
+
+    Parameters
+    ----------
+    collective : the name of the collective that the function does.
+    name : by default the function's, with ``-`` for ``_``.
+    steps, formula, paper, home : as in `ChunkAlgorithm`.
+
+    Examples
+    --------
+    >>> from synth.language import algorithm
+    >>> @algorithm("allreduce")
+    ... def one_shot(a):
+    ...     for rank in a.ranks:
+    ...         a.sum(rank, a.inputs().values())
+    >>> one_shot.schedule("fully-connected:4")
+    <Schedule of allreduce on fully-connected:4: C=1, S=1, R=1, 12 sends>
+    """
+
+    def decorate(function: Callable[..., Any]) -> ChunkAlgorithm:
+        title = name or function.__name__.replace("_", "-")
+        return ChunkAlgorithm(function, collective, title, steps, formula, paper, home)
+
+    return decorate
+
+
+def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str, Any]) -> None:
+    """Call the function of an algorithm. A Python error becomes a UsageError with the line of the user's file."""
+    try:
+        algorithm(handle, None, **parameters)
+    except SynthError:
+        raise
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+        where = SourceLine(frames[-1].filename, frames[-1].lineno or 0) if frames else SourceLine("<program>", 0)
+        raise error_at(where, f"{type(error).__name__}: {error}") from error
+
+
+def _machine(topology: Topology | str) -> Topology:
+    if isinstance(topology, Topology):
+        return topology
+    from synth import topologies
+
+    return topologies.topology(topology)
+
+
+def _mode(text: str) -> tuple[str, int]:
+    """Return the mode of steps, and the rounds of a step."""
+    mode, _, number = text.partition("=")
+    if mode not in MODES or (number and (mode != "paced" or not number.isdecimal() or int(number) < 1)):
+        raise UsageError(f"--steps {text}: there are asap, written, paced and paced=R with R rounds a step")
+    return mode, int(number or 1)
+
+
+def _fewest_chunks(trace: AlgorithmTrace) -> int:
+    denominators: set[int] = set()
+    for value in trace.values:
+        denominators |= {value.lo.denominator, value.hi.denominator}
+    return lcm(*denominators)
+
+
+def _schedule(network: Network, found: Operations, rows: list[list[Send]], multiple: int) -> Schedule:
+    """Return the schedule with each chunk cut into `multiple` chunks."""
+    routes = routes_by_pair(network)
+    steps = []
+    for row in rows:
+        steps.append(step_of_sends(network, routes, _cut(row, multiple)))
+    return Schedule(network, found.collective, found.chunks * multiple, tuple(steps))
+
+
+def _cut(sends: list[Send], multiple: int) -> list[Send]:
+    if multiple == 1:
+        return sends
+    cut = []
+    for send in sends:
+        for chunk in range(send.chunk * multiple, (send.chunk + 1) * multiple):
+            cut.append(send._replace(chunk=chunk))
+    return cut
+
+
+def _multiple(network: Network, rows: list[list[Send]], chunks: int) -> int:
+    """Return the multiple of the chunks with the least rounds per chunk, the smallest of equals.
+
+    With loads of l rounds in each step, exact fractions, a multiple m costs the sum of ceil(m l) rounds.
+    """
+    loads = [_load(network, row) for row in rows]
+    sends = sum(map(len, rows))
+    greatest = max(1, min(MAX_CHUNKS // chunks, MAX_SENDS // max(1, sends)))
+    exact = lcm(*[load.denominator for load in loads])
+    if exact <= greatest:
+        return exact
+    counts = {load: loads.count(load) for load in set(loads)}
+
+    def rounds_per_chunk(multiple: int) -> Fraction:
+        rounds = 0
+        for load, count in counts.items():
+            rounds += count * ceil(load * multiple)
+        return Fraction(rounds, multiple)
+
+    return min(range(1, greatest + 1), key=rounds_per_chunk)
+
+
+def _load(network: Network, sends: list[Send]) -> Fraction:
+    """Return the rounds of a step, as a fraction: parallel routes share the chunks of a pair by their units."""
+    units: dict[tuple[int, int], int] = {}
+    for route in network.routes:
+        units[route.src, route.dst] = units.get((route.src, route.dst), 0) + route.units
+    pairs: dict[tuple[int, int], int] = {}
+    for send in sends:
+        if not send.local:
+            pairs[send.src, send.dst] = pairs.get((send.src, send.dst), 0) + 1
+    cap_load = [Fraction(0)] * len(network.caps)
+    greatest = Fraction(0)
+    for i, route in enumerate(network.routes):
+        pair = (route.src, route.dst)
+        if pair not in pairs:
+            continue
+        rounds = Fraction(pairs[pair], units[pair])
+        greatest = max(greatest, rounds)
+        for k in network.caps_of[i]:
+            cap_load[k] += rounds * route.units
+    shared = [load / cap.units for load, cap in zip(cap_load, network.caps, strict=True)]
+    return max([greatest, *shared], default=Fraction(1))

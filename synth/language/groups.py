@@ -1,0 +1,157 @@
+"""The handle of an algorithm's function: a call of the collective, or some of its ranks in an order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from math import prod
+
+from synth.language.data import Data
+from synth.language.place import error_at
+from synth.language.trace import AlgorithmTrace
+from synth.model.collective import Collective
+from synth.model.topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class RankGroup:
+    """Some ranks of a call, in an order. The first handle, `a`, has all of them.
+
+    Ranks are those of the whole call in every group; a group only gives them an order.
+
+    Attributes
+    ----------
+    ranks : in their order.
+
+    Examples
+    --------
+    >>> from synth.language import algorithm
+    >>> @algorithm("allgather")
+    ... def boxes_first(a):
+    ...     held = a.inputs()
+    ...     for group in [*a.boxes, *a.rails]:
+    ...         now = dict(held)
+    ...         for rank in group.ranks:
+    ...             for other in group.others(rank):
+    ...                 held[other] = held[other].join(now[rank].to(other))
+    >>> boxes_first.schedule("dgx-a100*2").step_count
+    2
+    """
+
+    ranks: tuple[int, ...]
+    trace: AlgorithmTrace = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.ranks)
+
+    @property
+    def topology(self) -> Topology | None:
+        """The machine of the call; None where there is none."""
+        return self.trace.topology
+
+    @property
+    def collective(self) -> Collective:
+        """The collective of the call."""
+        return self.trace.collective
+
+    @property
+    def root(self) -> int:
+        """The root of the collective."""
+        if len(self.collective.roots) != 1:
+            raise error_at(self.trace.place(), f"{self.collective.name} has no single root")
+        return self.collective.roots[0]
+
+    def position(self, rank: int) -> int:
+        """Return the number of a rank in the order of the group."""
+        return self.ranks.index(rank)
+
+    def others(self, rank: int) -> tuple[int, ...]:
+        """Return the other ranks, beginning behind `rank` in the order of the group, which is a cycle."""
+        at = self.ranks.index(rank)
+        return self.ranks[at + 1 :] + self.ranks[:at]
+
+    def input(self, rank: int) -> Data:
+        """Return what the rank holds before the collective."""
+        return Data(rank, self.trace.input(rank), self.trace)
+
+    def inputs(self) -> dict[int, Data]:
+        """Return what each rank of the group holds before the collective."""
+        return {rank: self.input(rank) for rank in self.ranks}
+
+    def held(self, rank: int) -> Data:
+        """Return the newest data on a rank."""
+        return Data(rank, self.trace.newest(rank), self.trace)
+
+    def sum(self, rank: int, parts: Iterable[Data]) -> Data:
+        """Add data of any ranks on `rank`, its own first; return the sum."""
+        given = list(parts)
+        if not given:
+            raise error_at(self.trace.place(), f"the sum on rank {rank} has no parts")
+        ordered = sorted(given, key=lambda data: data.rank != rank)
+        total = ordered[0].to(rank)
+        for data in ordered[1:]:
+            total = total.add(data)
+        return total
+
+    def step(self) -> AbstractContextManager[None]:
+        """Return a context: what is done inside is one synchronous step, behind the last one of this group."""
+        return self.trace.step(self.ranks)
+
+    def group(self, ranks: Iterable[int]) -> RankGroup:
+        """Return a group of these ranks, in this order."""
+        chosen = tuple(ranks)
+        for rank in chosen:
+            self.trace.check_rank(rank)
+        if len(set(chosen)) < len(chosen):
+            raise error_at(self.trace.place(), "a rank is twice in a group")
+        return RankGroup(chosen, self.trace)
+
+    @property
+    def boxes(self) -> list[RankGroup]:
+        """The ranks of each box of the machine. Without boxes all are in one."""
+        nodes = () if self.trace.topology is None else self.trace.topology.nodes
+        members: dict[int, list[int]] = {}
+        for rank in self.ranks:
+            node = nodes[rank] if nodes else 0
+            members.setdefault(node, []).append(rank)
+        return [RankGroup(tuple(ranks), self.trace) for _, ranks in sorted(members.items())]
+
+    @property
+    def rails(self) -> list[RankGroup]:
+        """The first ranks of all boxes, the second ranks, and so on. Raises UsageError for boxes of unequal sizes."""
+        boxes = [box.ranks for box in self.boxes]
+        if len({len(box) for box in boxes}) > 1:
+            raise error_at(self.trace.place(), "rails need boxes with the same number of ranks")
+        return [RankGroup(ranks, self.trace) for ranks in zip(*boxes, strict=True)]
+
+    def cube(self, bit: int) -> list[RankGroup]:
+        """Return the pairs of ranks whose numbers in the group differ in this bit alone."""
+        if not 0 <= bit < self.size.bit_length() - 1 or self.size & (self.size - 1):
+            raise error_at(self.trace.place(), f"{self.size} ranks are no cube with a dimension {bit}")
+        low = [i for i in range(self.size) if not i >> bit & 1]
+        return [RankGroup((self.ranks[i], self.ranks[i | 1 << bit]), self.trace) for i in low]
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """The sides of a grid or torus, as in the machine's name; the number of ranks for another machine."""
+        name = "" if self.trace.topology is None else self.trace.topology.name
+        match = re.fullmatch(r"(?:torus|mesh|grid):(\d+(?:x\d+)*)(?:[:,].*)?", name)
+        sides = tuple(map(int, match[1].split("x"))) if match else (self.size,)
+        return sides if prod(sides) == self.size else (self.size,)
+
+    def torus(self, dimension: int, sides: Sequence[int] | None = None) -> list[RankGroup]:
+        """Return the rings along a dimension of a torus with these sides; None: those of the machine.
+
+        The last side counts fastest in the numbers of the ranks.
+        """
+        lengths = self.sides if sides is None else tuple(sides)
+        if prod(lengths) != self.size or not 0 <= dimension < len(lengths):
+            raise error_at(self.trace.place(), f"{self.size} ranks are no torus {lengths} with a dimension {dimension}")
+        stride = prod(lengths[dimension + 1 :])
+        side = lengths[dimension]
+        first = [i for i in range(self.size) if i // stride % side == 0]
+        return [RankGroup(self.ranks[i : i + side * stride : stride], self.trace) for i in first]

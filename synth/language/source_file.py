@@ -1,0 +1,37 @@
+"""Programs in files of the user's: the only code of strangers that this package runs, and only when asked to."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from synth.errors import UsageError
+from synth.language.algorithm import ChunkAlgorithm
+
+
+def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
+    """Run a Python file and return the algorithms that it defines, by the names of their variables.
+
+    Raises UsageError, with the line, for a file that cannot be run or defines none.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such file")
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        values = runpy.run_path(str(path), run_name="synth_program")
+    except SyntaxError as error:
+        raise UsageError(f"{error.filename}:{error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        inside = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = f":{inside[-1].lineno}" if inside else ""
+        raise UsageError(f"{path}{line}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
+    found = {name: value for name, value in values.items() if isinstance(value, ChunkAlgorithm)}
+    own = {name: value for name, value in found.items() if value.function.__globals__.get("__file__") == str(path)}
+    if not own:
+        raise UsageError(f'{path} defines no algorithm; decorate its function with @algorithm("allgather")')
+    return own

@@ -1,0 +1,282 @@
+"""The record of one call of an algorithm: the values that it makes, in order.
+
+    TracedValue    kind rank unit lo hi source base contents place step
+             kind: input; copy of `source` to the rank; sum: `source` added to `base`, the value that the rank had
+    Segment  unit lo hi value                          a part [lo, hi) of a value
+
+Bounds are exact fractions of a unit. Values are numbered in the order in which they are made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from types import CodeType
+from typing import NamedTuple
+
+from synth.language.place import SourceLine, SourceLines, error_at
+from synth.model.collective import Collective
+from synth.model.topology import Topology
+
+# Numerators and denominators of a part of a unit are at most this. A schedule has at least as many chunks.
+MAX_CHUNKS = 4096
+
+
+class Segment(NamedTuple):
+    """The part [lo, hi) of a unit, as `value` of a trace has it."""
+
+    unit: int
+    lo: Fraction
+    hi: Fraction
+    value: int
+
+    def __str__(self) -> str:
+        part = "" if (self.lo, self.hi) == (0, 1) else f" [{self.lo}:{self.hi}]"
+        return f"unit {self.unit}{part}"
+
+
+Segments = tuple[Segment, ...]
+
+
+class TracedValue(NamedTuple):
+    """Data that a rank gets at `place`; -1 stands for no source, no base and no step of the program's own.
+
+    `contents`: the contributions of a sum, as bits by rank; 0 where nothing is summed.
+    """
+
+    kind: str
+    rank: int
+    unit: int
+    lo: Fraction
+    hi: Fraction
+    source: int
+    base: int
+    contents: int
+    place: SourceLine | None
+    step: int
+
+
+def rank_names(bits: int) -> str:
+    """Return the ranks of a bit set as text: ``{0, 2}``."""
+    return "{" + ", ".join(str(rank) for rank in range(bits.bit_length()) if bits >> rank & 1) + "}"
+
+
+class AlgorithmTrace:
+    """The values of one call of an algorithm.
+
+    Attributes
+    ----------
+    collective, topology : of the call. Without a topology every rank may send to every other.
+    values : all values, the inputs first.
+    steps : for each `with a.step()` block the ranks of its handle; blocks of one handle follow each other.
+    """
+
+    def __init__(self, collective: Collective, topology: Topology | None, root: CodeType) -> None:
+        self.collective, self.topology = collective, topology
+        self.network = None if topology is None else topology.network()
+        self.values: list[TracedValue] = []
+        self.steps: list[tuple[int, ...]] = []
+        self._places = SourceLines(root)
+        self._step = -1
+        self._linked = set()
+        if self.network is not None:
+            self._linked = {(route.src, route.dst) for route in self.network.routes}
+        self._newest: dict[tuple[int, int], list[Segment]] = {}
+        self._copies: Counter[tuple[int, int]] = Counter()
+        self._inputs: dict[int, list[Segment]] = {}
+        for unit, ranks in enumerate(collective.pre):
+            for rank in sorted(ranks):
+                bits = 1 << rank if collective.combining else 0
+                whole = Fraction(0), Fraction(1)
+                segment = self._append(TracedValue("input", rank, unit, *whole, -1, -1, bits, None, -1))
+                self._inputs.setdefault(rank, []).append(segment)
+
+    def place(self) -> SourceLine:
+        """Return the place of the call that is being traced."""
+        return self._places.current()
+
+    def input(self, rank: int) -> Segments:
+        """Return what the rank holds before the collective."""
+        self.check_rank(rank)
+        return tuple(self._inputs.get(rank, ()))
+
+    def newest(self, rank: int) -> Segments:
+        """Return the newest data on a rank, unit by unit."""
+        self.check_rank(rank)
+        found: list[Segment] = []
+        for unit in range(self.collective.units):
+            found += self._newest.get((rank, unit), ())
+        return tuple(found)
+
+    def check_rank(self, rank: int) -> None:
+        """Raise UsageError unless `rank` is a rank of the collective."""
+        if not isinstance(rank, int) or not 0 <= rank < self.collective.ranks:
+            raise error_at(self.place(), f"{rank!r} is no rank; there are 0 to {self.collective.ranks - 1}")
+
+    def copy(self, segments: Segments, src: int, dst: int) -> Segments:
+        """Record copies of the segments of rank `src` to rank `dst`."""
+        place = self.place()
+        self._check_link(src, dst, place)
+        self._copies[src, dst] += 1
+        return tuple(self._copied(part, dst, place) for part in segments)
+
+    def _copied(self, part: Segment, dst: int, place: SourceLine) -> Segment:
+        bits = self.values[part.value].contents
+        return self._append(TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, self._step))
+
+    def add(self, rank: int, held: Segments, src: int, added: Segments) -> Segments:
+        """Record sums on `rank` of the segments that it holds and those of rank `src`, which cover the same pieces."""
+        place = self.place()
+        if not self.collective.combining:
+            raise error_at(place, f"{self.collective.name} sums nothing; data are copied with .to(rank)")
+        if src != rank:
+            self._check_link(src, rank, place)
+        sums = []
+        for base, source in _refined(held, added, place):
+            sums.append(self._sum(rank, base, source, src, place))
+        return tuple(sums)
+
+    def _sum(self, rank: int, base: Segment, source: Segment, src: int, place: SourceLine) -> Segment:
+        one, other = self.values[base.value], self.values[source.value]
+        twice = one.contents & other.contents
+        if twice:
+            first = (twice & -twice).bit_length() - 1
+            made = f" ({one.place})" if one.place else ""
+            theirs = f" ({other.place})" if other.place else ""
+            raise error_at(
+                place,
+                f"rank {rank} would count rank {first} twice in {base}: it holds {rank_names(one.contents)}{made}, "
+                f"what comes from rank {src} is {rank_names(other.contents)}{theirs}",
+            )
+        if src == rank and other.kind != "input":
+            if one.kind != "input":
+                raise error_at(
+                    place,
+                    f"rank {rank} adds two sums of its own, of {one.place} and {other.place}; a rank holds one sum of "
+                    "a chunk: add what comes from others as it comes",
+                )
+            base, source = source, base  # its input is added to the other one, which stays where it is
+        bits = one.contents | other.contents
+        return self._append(TracedValue("sum", rank, *base[:3], source.value, base.value, bits, place, self._step))
+
+    def _append(self, value: TracedValue) -> Segment:
+        segment = Segment(value.unit, value.lo, value.hi, len(self.values))
+        self.values.append(value)
+        row = self._newest.setdefault((value.rank, value.unit), [])
+        if not row or row[-1].hi <= segment.lo:
+            row.append(segment)
+            return segment
+        rest = []
+        for old in row:
+            if old.lo < segment.lo:
+                rest.append(old._replace(hi=min(old.hi, segment.lo)))
+            if old.hi > segment.hi:
+                rest.append(old._replace(lo=max(old.lo, segment.hi)))
+        row[:] = sorted([*rest, segment])
+        return segment
+
+    def shortest_path(self, src: int, dst: int) -> list[int]:
+        """Return the ranks after `src` on a shortest path to `dst`: of several the one with the fewest copies so far.
+
+        Raises UsageError where there is none.
+        """
+        if self.network is None or (src, dst) in self._linked:
+            return [dst]
+        self.check_rank(dst)
+        distance = self.network.reversed().distances_from([dst])
+        length = distance[src]
+        if length is None:
+            raise error_at(self.place(), f"{self.network.name} has no path from rank {src} to rank {dst}")
+        path, at = [], src
+        for remaining in range(length - 1, -1, -1):
+            nearer = sorted(rank for rank in self._neighbors(at) if distance[rank] == remaining)
+            at = min(nearer, key=lambda rank, last=at: self._copies[last, rank])
+            path.append(at)
+        return path
+
+    def _neighbors(self, rank: int) -> set[int]:
+        return {dst for src, dst in self._linked if src == rank}
+
+    def _check_link(self, src: int, dst: int, place: SourceLine) -> None:
+        self.check_rank(dst)
+        if self.network is None or (src, dst) in self._linked:
+            return
+        between = sorted(rank for rank in self._neighbors(src) if (rank, dst) in self._linked)
+        message = f"{self.network.name} has no link {src} -> {dst}"
+        if between:
+            paths = ", ".join(f"{src}-{rank}-{dst}" for rank in between[:2])
+            message += f'; two hops: {paths}: write .to({between[0]}, {dst}) or via="shortest"'
+        raise error_at(place, message)
+
+    def refuse_other_rank(self, segments: Segments, rank: int, used_as: int) -> None:
+        """Raise UsageError: data of `rank` are used as those of another rank. Names the line of a copy to that one."""
+        known = {part.value for part in segments}
+        for value in self.values:
+            if value.source in known and value.rank == used_as:
+                hint = f"it came there at {value.place}; copies return the new data: data = data.to({used_as})"
+                break
+        else:
+            hint = f"it never came there; write data = data.to({used_as})"
+        raise error_at(self.place(), f"data of rank {rank} used as rank {used_as}'s: {hint}")
+
+    @contextmanager
+    def step(self, ranks: tuple[int, ...]) -> Iterator[None]:
+        """Record that the operations inside are one synchronous step of a handle of `ranks`."""
+        if self._step >= 0:
+            raise error_at(self.place(), "a step inside a step; end the outer one first")
+        self._step = len(self.steps)
+        self.steps.append(ranks)
+        try:
+            yield
+        finally:
+            self._step = -1
+
+
+def _refined(held: Segments, added: Segments, place: SourceLine) -> Iterator[tuple[Segment, Segment]]:
+    """Yield the segments of both sides by common pieces. Raises UsageError where they cover different ones."""
+    mine, theirs = sorted(held), sorted(added)
+    i = j = 0
+    while i < len(mine) and j < len(theirs):
+        one, other = mine[i], theirs[j]
+        if (one.unit, one.lo) != (other.unit, other.lo):
+            break
+        end = min(one.hi, other.hi)
+        yield one._replace(hi=end), other._replace(hi=end)
+        if one.hi == end:
+            i += 1
+        else:
+            mine[i] = one._replace(lo=end)
+        if other.hi == end:
+            j += 1
+        else:
+            theirs[j] = other._replace(lo=end)
+    if i < len(mine) or j < len(theirs):
+        raise error_at(place, f"add of {pieces_text(added)} to {pieces_text(held)}: the same pieces are needed")
+
+
+def pieces_text(segments: Segments) -> str:
+    """Return the pieces of data as text, neighbours joined: ``[0:1/3] of unit 0``."""
+    joined: list[tuple[int, Fraction, Fraction]] = []
+    for unit, lo, hi, _ in sorted(segments):
+        if joined and joined[-1][0] == unit and joined[-1][2] == lo:
+            joined[-1] = (unit, joined[-1][1], hi)
+        else:
+            joined.append((unit, lo, hi))
+    parts = [f"[{lo}:{hi}] of unit {unit}" for unit, lo, hi in joined[:4]]
+    return ", ".join(parts) + (f" and {len(joined) - 4} more" if len(joined) > 4 else "") or "nothing"
+
+
+def fraction(number: object, place: SourceLine) -> Fraction:
+    """Return a number between 0 and 1 as an exact fraction of data. Raises UsageError."""
+    try:
+        exact = Fraction(number)  # type: ignore
+    except (TypeError, ValueError, OverflowError):
+        raise error_at(place, f"{number!r} is no fraction of data") from None
+    if exact.denominator > MAX_CHUNKS:
+        hint = "write Fraction(1, 3) for a third, or part(i, 3)" if isinstance(number, float) else "use greater parts"
+        raise error_at(place, f"{number!r} would cut a unit into more than {MAX_CHUNKS} chunks; {hint}")
+    if not 0 <= exact <= 1:
+        raise error_at(place, f"{number!r} is no fraction of data: those are between 0 and 1")
+    return exact

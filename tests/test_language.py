@@ -1,0 +1,341 @@
+"""The chunk language: its errors, steps and options, and random programs against an interpreter on sets."""
+
+import doctest
+import json
+import random
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import synth
+from synth.api.algorithms import load_algorithm
+from synth.checker.schedule import replay
+from synth.cli.root import root
+from synth.errors import SynthError, UsageError
+from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
+from synth.language.algorithm import CompileOptions
+from synth.model.collective import collective as collective_named
+
+PROGRAMS = Path(__file__).parent / "data" / "language"
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in PROGRAMS.glob("*.py")))
+def test_errors_name_the_line(file, monkeypatch):
+    monkeypatch.chdir(PROGRAMS)
+    topology, expected = (line.partition(": ")[2] for line in Path(file).read_text().splitlines()[:2])
+    program = load_algorithm(file)
+    with pytest.raises(SynthError) as error:
+        program.schedule(topology)
+    assert str(error.value) == expected
+
+
+@algorithm("broadcast")
+def chain(a, pieces=1):
+    for part in a.input(a.root).split(pieces):
+        part.to(*a.others(a.root))
+
+
+@algorithm("allgather")
+def doubling(a):
+    held = a.inputs()
+    for bit in range(a.size.bit_length() - 1):
+        with a.step():
+            now = dict(held)
+            for low, high in (pair.ranks for pair in a.cube(bit)):
+                held[low], held[high] = now[low].join(now[high].to(low)), now[high].join(now[low].to(high))
+
+
+@algorithm("allreduce")
+def two_shot(a):
+    for owner in a.ranks:
+        total = a.sum(owner, [a.input(rank).part(owner, a.size) for rank in a.ranks])
+        for rank in a.others(owner):
+            total.to(rank)
+
+
+@algorithm("allreduce")
+def exchange(a):
+    held = a.inputs()
+    for bit in range(a.size.bit_length() - 1):
+        held = {rank: held[rank].add(held[rank ^ 1 << bit]) for rank in a.ranks}
+
+
+def test_a_chain_is_pipelined_where_steps_are_paced():
+    for n, pieces in ((4, 3), (5, 6)):
+        schedule = chain.schedule(f"line:{n}", steps="paced", pieces=pieces)
+        assert schedule.step_count == n - 2 + pieces
+        assert schedule.rounds_per_chunk == Fraction(n - 2 + pieces, pieces)
+    assert chain.schedule("line:4", steps="paced=2", pieces=4).step_count == 4
+    assert chain.schedule("line:4", pieces=4).step_count == 3
+
+
+def test_steps_as_written_and_as_soon_as_possible():
+    assert doubling.schedule("hypercube:8").rounds_per_chunk == 7
+    assert doubling.schedule("hypercube:8", steps="asap").rounds_per_chunk == 4
+
+
+def test_sums_that_are_exchanged_share_a_step():
+    schedule = exchange.schedule("hypercube:8")
+    assert (schedule.step_count, schedule.rounds) == (3, 3)
+    assert exchange.schedule("hypercube:8", steps="paced").rounds == 3
+
+
+def test_chunks_let_no_step_waste_a_part_of_a_round():
+    schedule = two_shot.schedule("dgx-a100")
+    assert (schedule.chunks, schedule.rounds_per_chunk) == (96, Fraction(7, 48))
+    assert two_shot.schedule("dgx-a100", chunks=1).rounds_per_chunk == Fraction(2, 8)
+
+
+@algorithm("scan")
+def chain_of_sums(a):
+    held = a.input(0)
+    for rank in a.ranks[1:]:
+        held = a.input(rank).add(held)
+
+
+@algorithm("scan")
+def total_passes_first(a):
+    """Rank 1 passes on a sum that is not its own result, and takes its input back."""
+    other = a.input(2).to(1)
+    last = other.to(3)
+    a.sum(3, [last, a.input(0), a.input(1), a.input(3)])
+    a.sum(1, [a.input(1), a.input(0)])
+    a.sum(2, [a.input(2), a.input(1), a.input(0)])
+
+
+def test_inputs_come_back_in_the_place_of_sums():
+    assert chain_of_sums.schedule("line:5").step_count == 4
+    schedule = total_passes_first.schedule("fully-connected:4")
+    assert "copy-input" in {send.kind for step in schedule.steps for send in step.sends}
+
+
+def test_what_nobody_needs_is_left_out():
+    @algorithm("broadcast")
+    def twice(a):
+        a.input(0).to(1)
+        a.input(0).to(2, 1)
+
+    compiled = twice.compile("fully-connected:3")
+    assert compiled.schedule.sends == 2
+    (unused,) = compiled.unused
+    assert unused[1] == 1
+
+
+def test_paths_through_other_ranks():
+    @algorithm("broadcast")
+    def far(a):
+        for rank in a.others(0):
+            a.input(0).to(rank, via="shortest")
+
+    assert far.schedule("ring:5").step_count == 2
+    assert far.schedule("dgx1").step_count == 2
+
+
+def test_torus_and_rails_are_groups():
+    sizes = []
+
+    @algorithm("allgather")
+    def look(a):
+        sizes.append([[group.ranks for group in a.torus(dimension)] for dimension in range(2)])
+        raise UsageError("seen")
+
+    with pytest.raises(UsageError, match="seen"):
+        look.schedule("torus:2x3")
+    assert sizes == [[[(0, 3), (1, 4), (2, 5)], [(0, 1, 2), (3, 4, 5)]]]
+
+
+# Random programs. A plan is a list of operations on numbered values; the first values are the inputs of all ranks,
+# unit by unit. ("to", value, rank), ("add", value, value), ("part", value, i, n).
+
+
+def interpret(task, linked, plan):
+    """Return whether a plan makes sense and makes all outputs: by sets of (unit, atom) and contributions alone."""
+    atoms = range(12)
+    values = [
+        (rank, {(unit, atom): frozenset([rank]) for atom in atoms})
+        for rank in range(task.ranks)
+        for unit in range(task.units)
+        if rank in task.pre[unit]
+    ]
+    for kind, first, second, *count in plan:
+        rank, held = values[first]
+        if kind == "part":
+            keys, n = sorted(held), count[0]
+            size = len(keys) // n
+            values.append((rank, {key: held[key] for key in keys[second * size : (second + 1) * size]}))
+        elif kind == "to":
+            if rank != second and (rank, second) not in linked:
+                return False
+            values.append((second, held))
+        else:
+            other, added = values[second]
+            if not task.combining or (other != rank and (other, rank) not in linked):
+                return False
+            if held.keys() != added.keys() or any(held[key] & added[key] for key in held):
+                return False
+            values.append((rank, {key: held[key] | added[key] for key in held}))
+    got = {}
+    for rank, held in values:
+        for (unit, atom), contributions in held.items():
+            got.setdefault((rank, unit, atom), set()).add(contributions if task.combining else True)
+    for unit, ranks in enumerate(task.post):
+        for rank in ranks:
+            want = task.wanted(unit, rank) if task.combining else True
+            if any(want not in got.get((rank, unit, atom), ()) for atom in atoms):
+                return False
+    return True
+
+
+def play(a, plan):
+    """Do a plan in the language."""
+    values = []
+    for rank in a.ranks:
+        values += [a.input(rank).unit(unit) for unit in a.input(rank).units]
+    for kind, first, second, *count in plan:
+        if kind == "part":
+            values.append(values[first].part(second, count[0]))
+        elif kind == "to":
+            values.append(values[first].to(second))
+        else:
+            values.append(values[first].add(values[second]))
+
+
+def random_plan(seed):
+    """Return a collective, a machine and a plan that is often right."""
+    draw = random.Random(seed)
+    topology = synth.topology(draw.choice(("ring:4", "fully-connected:4", "line:3", "fully-connected:3", "star:4")))
+    n = topology.ranks
+    names = ("allgather", "broadcast", "alltoall", "allreduce", "reduce-scatter", "scan")
+    task = collective_named(draw.choice(names), n)
+    linked = {(route.src, route.dst) for route in topology.network().routes}
+    plan, values = [], []
+    for rank in range(n):
+        values += [(rank, unit, frozenset([rank]), ()) for unit in range(task.units) if rank in task.pre[unit]]
+
+    def do(kind, first, second, *count):
+        rank, unit, held, part = values[first]
+        plan.append((kind, first, second, *count))
+        if kind == "to":
+            values.append((second, unit, held, part))
+        elif kind == "part":
+            values.append((rank, unit, held, (*part, second, *count)))
+        else:
+            values.append((rank, unit, held | values[second][2], part))
+        return len(values) - 1
+
+    def route(first, goal):
+        distance = topology.network().reversed().distances_from([goal])
+        while values[first][0] != goal:
+            at = values[first][0]
+            nearer = [b for a, b in sorted(linked) if a == at and distance[b] == distance[at] - 1]
+            first = do("to", first, draw.choice(nearer))
+        return first
+
+    for _ in range(draw.randrange(8)):  # legal operations of any kind
+        first = draw.randrange(len(values))
+        rank, unit, held, part = values[first]
+        fitting = [
+            i for i, (other, u, contributions, q) in enumerate(values)
+            if u == unit and q == part and not contributions & held and (other == rank or (other, rank) in linked)
+        ]  # fmt: skip
+        if task.combining and fitting and draw.random() < 0.6:
+            do("add", first, draw.choice(fitting))
+        elif not part and draw.random() < 0.2:
+            do("part", first, draw.randrange(2), 2)
+        else:
+            do("to", first, draw.choice([b for a, b in sorted(linked) if a == rank]))
+    for unit, ranks in enumerate(task.post):  # what is missing, of values that are there
+        for rank in sorted(ranks):
+            want = task.wanted(unit, rank) if task.combining else None
+            candidates = [i for i, (_, u, _, part) in enumerate(values) if u == unit and not part]
+            whole = [i for i in candidates if want in (None, values[i][2])]
+            if any(values[i][0] == rank for i in whole):
+                continue
+            if whole and (want is None or draw.random() < 0.9):
+                route(draw.choice(whole), rank)
+                continue
+            total = None
+            inputs = candidates[: len(task.pre[unit])]
+            for i in [*draw.sample(candidates, min(3, len(candidates))), *inputs]:
+                held = values[i][2]
+                if not held <= want or (total is not None and held & values[total][2]):
+                    continue
+                if total is None:
+                    total = route(i, rank)
+                else:
+                    near = [i] if (values[i][0], rank) in linked or values[i][0] == rank else [route(i, rank)]
+                    total = do("add", total, near[0])
+    if plan and draw.random() < 0.3:  # one operation is spoilt
+        i = draw.randrange(len(plan))
+        kind, first, second, *_ = plan[i]
+        if kind == "to":
+            plan[i] = (kind, first, draw.randrange(n))
+        elif kind == "add":
+            plan[i] = (kind, first, draw.randrange(min(first, second) + 1))
+    return topology, task, linked, plan
+
+
+def disagreement(seed):
+    """Return the outcome of a random program: right, wrong, or refused for a second sum; raises where looks differ."""
+    topology, task, linked, plan = random_plan(seed)
+    program = ChunkAlgorithm(lambda a: play(a, plan), task.name, "random")
+    right = interpret(task, linked, plan)
+    outcomes = set()
+    for steps in ("asap", "paced"):
+        try:
+            schedule = program.compile(topology, task, CompileOptions(steps, 1 if steps == "asap" else None)).schedule
+        except SynthError as error:
+            assert not right or (task.combining and "a rank holds one sum" in str(error)), (seed, str(error))
+            outcomes.add("second sum" if right else "wrong")
+            continue
+        assert right, f"seed {seed}: compiled, but an output is missing or a line makes no sense"
+        replay.schedule(schedule)
+        outcomes.add("right")
+    assert len(outcomes) == 1, seed
+    return outcomes.pop()
+
+
+def test_random_programs_of_known_outcomes():
+    outcomes = [disagreement(seed) for seed in range(60)]
+    assert outcomes.count("right") > 20
+    assert outcomes.count("wrong") > 5
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**9))
+def test_random_programs_agree_with_sets(seed):
+    disagreement(seed)
+
+
+def test_compile_prints_and_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my.py").write_text(
+        "from synth.language import algorithm\n\n\n@algorithm('allgather')\ndef shift(a, by=1):\n"
+        "    for rank in a.ranks:\n        rest = [(rank + by * k) % a.size for k in range(1, a.size)]\n"
+        "        a.input(rank).to(*rest)\n"
+    )
+    with pytest.raises(SystemExit) as done:
+        root(["compile", "my.py", "--topo", "fully-connected:5", "-p", "by=2", "-o", "s.json", "--format", "json"])
+    printed = capsys.readouterr()
+    assert done.value.code == 0
+    document = json.loads(printed.out)
+    assert (document["steps"], document["chunks"], document["distance"]["bound"]) == (4, 1, "1")
+    assert "running my.py as Python code" in printed.err
+    assert synth.verify("s.json")
+    with pytest.raises(SystemExit) as refused:
+        root(["compile", "my.py", "--topo", "ring:5", "-p", "by=2"])
+    assert refused.value.code == 2
+    assert "my.py:8: ring:5 has no link 0 -> 2" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as wrong:
+        root(["compile", "my.py", "--topo", "fully-connected:5", "-p", "by=5"])
+    assert wrong.value.code == 5
+    assert "are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [ChunkAlgorithm, Data, RankGroup, algorithm, synth.api.distance, synth.api.library])
+def test_examples_of_the_documentation_run(value):
+    (found,) = doctest.DocTestFinder(recurse=False).find(value, module=False, globs={})
+    assert doctest.DocTestRunner().run(found).failed == 0
