@@ -1,7 +1,7 @@
 """The library of algorithms: one file a family, each a program of the chunk language.
 
-A family's functions do a collective on a group, ``ring.allgather(group, held)``, so that programs are composed of them;
-each is an `ChunkAlgorithm`, too, with a formula of its steps and rounds, its source and a machine for which it is made.
+A family's functions do a collective on a group, ``ring.allgather(group, held)``, so that programs are composed of them.
+Each is a `ChunkAlgorithm`, with a formula of its steps and rounds, its source, and a machine for which it is made.
 """
 
 from __future__ import annotations
@@ -9,10 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import ModuleType
 
-from synth.algorithms import direct, ring
+from synth.algorithms import (
+    alltoall,
+    broadcast,
+    bruck,
+    direct,
+    double_tree,
+    halving_doubling,
+    hierarchical,
+    one_shot,
+    recursive_doubling,
+    ring,
+    swing,
+    torus,
+    two_shot,
+)
 from synth.language import ChunkAlgorithm
 
-FAMILIES: Mapping[str, ModuleType] = {"direct": direct, "ring": ring}
+_MODULES = (
+    direct, one_shot, two_shot, ring, recursive_doubling, halving_doubling, bruck, swing, torus, broadcast, double_tree,
+    hierarchical, alltoall,
+)  # fmt: skip
+# Families by name, for programs that take one as a parameter.
+FAMILIES: Mapping[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 
 def _algorithms() -> tuple[ChunkAlgorithm, ...]:

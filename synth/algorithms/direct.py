@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from synth.algorithms.ring import gathered
-from synth.language import Data, RankGroup, algorithm
+from synth.algorithms.trees import Held, gathered, parts
+from synth.language import RankGroup, algorithm
 
-Held = dict[int, Data]
+FORMULA = "S = 1, R/C = 1; switch of u units: (n-1)/u"
 
 
-@algorithm("allgather", name="direct", formula="S = 1, R/C = 1; switch of u units: (n-1)/u", home="fully-connected:8")
+@algorithm("allgather", name="direct", formula=FORMULA, home="fully-connected:8")
 def allgather(group: RankGroup, held: Held) -> Held:
     """Every rank sends its data to all others."""
     copies = {}
     for rank in group.ranks:
-        copies[rank] = {rank: held[rank]}
-        for other in group.others(rank):
-            copies[rank][other] = held[rank].to(other)
+        copies[rank] = {other: held[rank].to(other) for other in group.ranks}
     return gathered(group, copies)
+
+
+@algorithm("reduce-scatter", name="direct", formula=FORMULA, home="fully-connected:8")
+def reduce_scatter(group: RankGroup, held: Held) -> Held:
+    """Every rank sends the part of each other one, which adds them up."""
+    pieces = parts(group, held)
+    return {owner: group.sum(owner, pieces[owner].values()) for owner in group.ranks}
+
+
+@algorithm("alltoall", name="direct", formula=FORMULA, home="fully-connected:8")
+def alltoall(group: RankGroup, held: Held) -> Held:
+    """Every rank sends to each other one its part."""
+    pieces = parts(group, held)
+    received = {}
+    for rank in group.ranks:
+        first, *rest = [pieces[rank][other].to(rank) for other in group.ranks]
+        received[rank] = first.join(*rest)
+    return received

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,3 +151,66 @@ def parameter(text: str) -> tuple[str, Any]:
     except ValueError:
         return key, value
     return key, int(number) if number.denominator == 1 else number
+
+
+@dataclass(frozen=True)
+class LibraryRow:
+    """An algorithm of the library on a machine: its schedule, or why there is none.
+
+    `factor`: its rounds per chunk divided by the bound for any number of steps; None where that is not known.
+    """
+
+    algorithm: ChunkAlgorithm
+    schedule: Schedule | None
+    refusal: str = ""
+    factor: Fraction | None = None
+
+    def microseconds(self, size: int) -> float | None:
+        """Return the time of synchronous steps at `size` bytes: latencies of the steps and rounds per chunk."""
+        if self.schedule is None:
+            return None
+        network, task = self.schedule.network, self.schedule.collective
+        gigabytes = self.schedule.rounds_per_chunk * size * task.unit_share / 10**9
+        return float(self.schedule.latency + gigabytes / network.unit * 10**6)
+
+
+@keywords_checked
+def library_on(
+    topology: TopologyLike,
+    collective: str,
+    *,
+    size: int = 1 << 20,
+    bounds: bool = True,
+    time_limit: float | None = None,
+) -> tuple[LibraryRow, ...]:
+    """Return the library's algorithms for a collective on a machine, the fastest first; the refused ones last.
+
+    Parameters
+    ----------
+    topology : the machine.
+    collective : a name.
+    size : bytes at which times of synchronous steps are compared.
+    bounds : compute the lower bound.
+    time_limit : wall seconds for it. None: `DISTANCE_SECONDS`.
+
+    Examples
+    --------
+    >>> import synth
+    >>> [row.algorithm.name for row in synth.api.library_on("ring:6", "allreduce", bounds=False) if row.schedule]
+    ['ring']
+    """
+    machine = named_topology(topology)
+    rows = []
+    for one in library(collective):
+        try:
+            rows.append(LibraryRow(one, one.schedule(machine)))
+        except UsageError as error:
+            rows.append(LibraryRow(one, None, str(error)))
+    schedules = [row.schedule for row in rows if row.schedule is not None]
+    if bounds and schedules:
+        slowest = max(schedules, key=lambda schedule: schedule.step_count)
+        least = distance(slowest, machine, time_limit=time_limit).at_any
+        for i, row in enumerate(rows):
+            if row.schedule is not None and least:
+                rows[i] = replace(row, factor=row.schedule.rounds_per_chunk / least)
+    return tuple(sorted(rows, key=lambda row: (row.schedule is None, row.microseconds(size) or 0.0)))

@@ -181,6 +181,7 @@ COMMANDS = {  # the main job first
     "bound": ("synth.cli.bound:bound", "Print lower bounds and their certificates."),
     "verify": ("synth.cli.verify:verify", "Replay schedules and re-check certificates."),
     "compile": ("synth.cli.compile:compile_", "Check and compile a program of the chunk language."),
+    "algorithms": ("synth.cli.algorithms:algorithms", "List the library's algorithms, ranked on a machine."),
     "export": ("synth.cli.export:export", "Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
     "lint": ("synth.cli.lint:lint", "Report a program's faults, or prove that it has none."),
     "run": ("synth.cli.run:run", "Run a program, compare its outputs, print its time."),

@@ -1,0 +1,123 @@
+"""`synth algorithms`: the library of the chunk language, or its algorithms on a machine, the fastest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from synth.cli.framework.completion import names_of
+from synth.cli.framework.options import chosen_machine, machine_options, output_options, time_limit_option
+from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Size
+from synth.cli.root import CONTEXT
+from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from synth.api.algorithms import LibraryRow
+    from synth.language.algorithm import ChunkAlgorithm
+    from synth.view.frontier_text import Report
+
+SIZES = ((1 << 10, "1 KB"), (1 << 20, "1 MB"), (1 << 30, "1 GB"))
+
+
+@click.command("algorithms", context_settings=CONTEXT, short_help="List the library's algorithms, ranked on a machine.")
+@machine_options
+@click.option("--coll", metavar="NAME", shell_complete=names_of("collectives"), help="Those of a collective.")
+@click.option("--size", type=Size(), default=1 << 20, metavar="1MB", help="Rank by the time at this size.")
+@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bound.")
+@time_limit_option("Wall time for the bound; by default 20s.", "20s")
+@output_options
+def algorithms(**flags: Any) -> None:
+    """List the algorithms of the library with formula, source and a machine for each; with --topo and --coll those of
+    the collective on this machine, the fastest first, in the synchronous model.
+
+    \b
+    Examples:
+      synth algorithms --coll allgather
+      synth algorithms --coll allreduce --topo dgx-h100
+    """
+    from synth import api
+    from synth.view.tables import print_report
+
+    check_writable(flags["output"])
+    named = flags["topo"] or flags["topo_file"]
+    if not named:
+        chosen = api.library(flags["coll"])
+        emit(
+            lambda: [_listed(one) for one in chosen],
+            lambda: print_report(_list_report(chosen)),
+            flags["output"],
+            flags["form"],
+        )
+        return
+    if flags["coll"] is None:
+        raise UsageError("no collective given; add --coll NAME to rank the library's algorithms on a machine")
+    machine = chosen_machine(flags)
+    with waiting(f"algorithms on {machine.name}", flags["time_limit"]):
+        rows = api.library_on(
+            machine, flags["coll"], size=flags["size"], bounds=flags["bounds"], time_limit=flags["time_limit"]
+        )
+    title = f"{flags['coll']} on {machine.name}: {machine.ranks} ranks"
+    emit(
+        lambda: [_document(row) for row in rows],
+        lambda: print_report(_report(title, rows)),
+        flags["output"],
+        flags["form"],
+    )
+
+
+def _listed(one: ChunkAlgorithm) -> dict[str, str]:
+    return {
+        "name": one.name, "collective": one.collective, "formula": one.formula, "paper": one.paper, "home": one.home,
+    }  # fmt: skip
+
+
+def _list_report(chosen: Sequence[ChunkAlgorithm]) -> Report:
+    from synth.view.frontier_text import Report
+
+    columns = tuple(
+        (name, "left") for name in ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
+    )
+    rows = tuple((one.name, one.collective, one.formula, one.home, one.paper) for one in chosen)
+    return Report(
+        "", columns, rows, ("n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one",)
+    )
+
+
+def _document(row: LibraryRow) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": row.algorithm.name, "collective": row.algorithm.collective}
+    if row.schedule is None:
+        return document | {"refused": row.refusal}
+    factor = None if row.factor is None else str(row.factor)
+    times = {name: row.microseconds(size) for size, name in SIZES}
+    return document | {
+        "steps": row.schedule.step_count, "rounds_per_chunk": str(row.schedule.rounds_per_chunk),
+        "chunks": row.schedule.chunks, "factor": factor, "microseconds": times,
+    }  # fmt: skip
+
+
+def _report(title: str, rows: Sequence[LibraryRow]) -> Report:
+    from synth.model.rational import show
+    from synth.view.frontier_text import Report
+
+    heads = ["steps", "rounds/chunk", "factor", *(f"µs at {name}" for _, name in SIZES)]
+    columns = (("algorithm", "left"), *((head, "right") for head in heads))
+    table, lines = [], []
+    for row in rows:
+        if row.schedule is None:
+            lines.append(f"{row.algorithm.name}: {row.refusal}")
+            continue
+        factor = "" if row.factor is None else f"{float(row.factor):.2f}"
+        times = [f"{row.microseconds(size):.6g}" for size, _ in SIZES]
+        table.append(
+            (row.algorithm.name, str(row.schedule.step_count), show(row.schedule.rounds_per_chunk), factor, *times)
+        )
+    note = (
+        "times of synchronous steps, which count no cost of a message or a connection: algorithms with few messages "
+        "are better than they look on switches; `synth compile ... -o s.json`, then `synth bench s.json` measures"
+    )
+    return Report(title, columns, tuple(table), (note, *lines))

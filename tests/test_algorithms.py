@@ -1,0 +1,129 @@
+"""The library of the chunk language: steps and rounds per chunk of every algorithm, for several numbers of ranks."""
+
+import json
+from fractions import Fraction
+from math import ceil, floor, log2
+
+import pytest
+
+import synth
+from synth.algorithms import FAMILIES, LIBRARY, direct, ring
+from synth.cli.root import root
+from synth.errors import UsageError
+from synth.language import algorithm
+
+ALGORITHMS = {(one.collective, one.name): one for one in LIBRARY}
+
+
+def known():
+    """Yield collective, name, machine, S, R/C at most, and options of algorithms with known steps and rounds."""
+    for n in (4, 5, 8):
+        machine = f"ring:{n}"
+        yield "allgather", "ring-one-way", machine, n - 1, n - 1, {}
+        yield "allgather", "ring", machine, n - 1, Fraction(n - 1, 2), {}
+        yield "allgather", "ring-short", machine, n // 2, Fraction(n - 1, 2), {}
+        yield "reduce-scatter", "ring", machine, n - 1, Fraction(n - 1, 2), {}
+        yield "allreduce", "ring", machine, 2 * (n - 1), Fraction(n - 1, n), {}
+        joined, switch = f"fully-connected:{n}", f"switch:{n}:units=12"
+        for collective in ("allgather", "reduce-scatter", "alltoall"):
+            yield collective, "direct", joined, 1, 1, {}
+            yield collective, "direct", switch, 1, Fraction(n - 1, 12), {}
+        yield "allreduce", "one-shot", joined, 1, 1, {}
+        yield "allreduce", "one-shot", switch, 1, Fraction(n - 1, 12), {}
+        yield "allreduce", "two-shot", joined, 2, Fraction(2, n), {}
+        yield "allreduce", "two-shot", switch, 2, Fraction(2 * (n - 1), 12 * n), {}
+    for k in (2, 3, 4):
+        n = 2**k
+        cube, switch = f"hypercube:{n}", f"switch:{n}:units=12"
+        yield "allgather", "recursive-doubling", switch, k, Fraction(n - 1, 12), {}
+        yield "allgather", "recursive-doubling", cube, k, n - 1, {}
+        yield "allgather", "recursive-doubling", cube, k, n // 2, {"steps": "asap"}
+        yield "allgather", "recursive-doubling-rotated", cube, k, Fraction(n - 1, k), {}
+        yield "reduce-scatter", "recursive-halving", switch, k, Fraction(n - 1, 12), {}
+        yield "allreduce", "recursive-doubling", switch, k, Fraction(k, 12), {}
+        yield "allreduce", "recursive-doubling", cube, k, k, {}
+        yield "allreduce", "recursive-doubling-rotated", cube, k, 1, {}
+        yield "allreduce", "halving-doubling", switch, 2 * k, Fraction(2 * (n - 1), 12 * n), {}
+        yield "allreduce", "halving-doubling-rotated", cube, 2 * k, Fraction(2 * (n - 1), n * k), {}
+        yield "broadcast", "binomial", cube, k, k, {}
+        yield "broadcast", "binomial", switch, k, Fraction(k, 12), {}
+    for n in (3, 5, 6, 7, 8, 12):
+        switch = f"switch:{n}:units=12"
+        for name in ("bruck", "pat"):
+            yield "allgather", name, switch, ceil(log2(n)), Fraction(n - 1, 12), {}
+            yield "allgather", name, switch, floor(log2(n)), n - 1, {"steps": "asap"}
+        yield "reduce-scatter", "pat", switch, ceil(log2(n)), Fraction(n - 1, 12), {}
+    for n, steps, rounds in ((8, 5, 5), (16, 10, 10), (32, 21, 21)):
+        yield "allgather", "swing", f"ring:{n}", steps, rounds, {}
+    for sides, steps, rounds in (("3x3", 4, 2), ("4x4", 6, Fraction(15, 4)), ("3x3x3", 6, Fraction(13, 3))):
+        yield "allgather", "torus", f"torus:{sides}", steps, rounds, {}
+    yield "allgather", "torus", "torus:3x5", 6, 4, {"steps": "paced=9", "chunks": 3}
+    for n in (4, 6):
+        yield "broadcast", "chain", f"line:{n}", n + 6, Fraction(n + 6, 8), {}
+        yield "broadcast", "chain", f"line:{n}", n + 1, Fraction(n + 1, 3), {"pieces": 3}
+    yield "broadcast", "scatter-allgather", "switch:4:units=12", 2, Fraction(1, 8), {}
+    yield "broadcast", "scatter-allgather", "switch:8:units=12", 2, Fraction(7, 48), {}
+    yield "allreduce", "double-tree", "dgx-a100", 7, Fraction(7, 16), {}
+    yield "allgather", "hierarchical", "dgx-a100*2", 2, Fraction(19, 12), {}
+    yield "allgather", "hierarchical", "dgx-h100*2", 2, Fraction(11, 12), {}
+    yield "allreduce", "hierarchical", "dgx-a100*2", 4, Fraction(23, 96), {}
+    yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(7, 48), {}
+    yield "allreduce", "rail-rings", "dgx-a100*2", 30, Fraction(15, 64), {}
+    yield "alltoall", "direct", "dgx-a100*2", 1, 8, {}
+    yield "alltoall", "two-step", "dgx-a100*2", 2, Fraction(25, 3), {}
+    yield "alltoall", "three-step", "rail:3x2", 3, 8, {}
+
+
+@pytest.mark.parametrize(("collective", "name"), ALGORITHMS)
+def test_steps_and_rounds_are_as_known(collective, name):
+    rows = [row[2:] for row in known() if row[:2] == (collective, name)]
+    assert rows
+    for machine, steps, rounds, options in rows:
+        schedule = ALGORITHMS[collective, name].schedule(machine, **options)
+        assert schedule.step_count == steps, machine
+        assert schedule.rounds_per_chunk <= rounds, machine
+
+
+@pytest.mark.parametrize(("collective", "name"), ALGORITHMS)
+def test_an_algorithm_runs_on_its_home(collective, name):
+    one = ALGORITHMS[collective, name]
+    assert one.formula
+    assert one.schedule(one.home).collective.name == collective
+
+
+def test_roots_and_other_numbers_of_ranks():
+    for name in ("binomial", "scatter-allgather", "chain"):
+        task = synth.collective("broadcast", 6, roots=[4])
+        assert ALGORITHMS["broadcast", name].schedule("fully-connected:6", task).collective.roots == (4,)
+    cube = ALGORITHMS["broadcast", "binomial"]
+    assert cube.schedule("hypercube:8", synth.collective("broadcast", 8, roots=[5])).step_count == 3
+    with pytest.raises(UsageError, match="power of two of ranks, not 6"):
+        ALGORITHMS["allgather", "recursive-doubling"].schedule("fully-connected:6")
+
+
+def test_families_are_parts_of_programs():
+    @algorithm("allreduce")
+    def by_boxes(a, inside=ring):
+        held = a.inputs()
+        for box in a.boxes:
+            held |= inside.reduce_scatter(box, held)
+        for rail in a.rails:
+            held |= FAMILIES["two_shot"].allreduce(rail, held)
+        for box in a.boxes:
+            inside.allgather(box, held)
+
+    assert by_boxes.schedule("rail:2x4").step_count == 3 + 2 + 3
+    assert by_boxes.schedule("rail:2x4", inside=direct).step_count == 4
+
+
+def test_bounds_hold_and_the_library_is_ranked(capsys):
+    rows = synth.api.library_on("hypercube:8", "allgather")
+    assert all(row.factor >= 1 for row in rows if row.schedule)
+    assert "recursive-doubling-rotated" in [row.algorithm.name for row in rows if row.factor == 1]
+    with pytest.raises(SystemExit) as done:
+        root(["algorithms", "--coll", "allreduce", "--topo", "ring:6", "--no-bounds", "--format", "json"])
+    assert done.value.code == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in listed if "steps" in row] == ["ring"]
+    refused = {row["name"]: row["refused"] for row in listed if "refused" in row}
+    assert "ring:6 has no link" in refused["two-shot"]
