@@ -84,11 +84,12 @@ def test_steps_and_rounds_are_as_known(collective, name):
         assert schedule.rounds_per_chunk <= rounds, machine
 
 
-@pytest.mark.parametrize(("collective", "name"), ALGORITHMS)
-def test_an_algorithm_runs_on_its_home(collective, name):
-    one = ALGORITHMS[collective, name]
-    assert one.formula
-    assert one.schedule(one.home).collective.name == collective
+def test_algorithms_run_on_their_homes():
+    done = {row[:3] for row in known()}
+    for one in LIBRARY:
+        assert one.formula
+        if (one.collective, one.name, one.home) not in done:
+            assert one.schedule(one.home).collective.name == one.collective
 
 
 def test_roots_and_other_numbers_of_ranks():

@@ -339,3 +339,17 @@ def test_compile_prints_and_writes(tmp_path, monkeypatch, capsys):
 def test_examples_of_the_documentation_run(value):
     (found,) = doctest.DocTestFinder(recurse=False).find(value, module=False, globs={})
     assert doctest.DocTestRunner().run(found).failed == 0
+
+
+def test_the_newest_data_of_a_rank_are_held():
+    @algorithm("allreduce")
+    def by_halves(a):
+        for i in range(2):
+            near, far = a.input(i).part(i, 2), a.input(1 - i).part(i, 2)
+            near.add(far)
+        assert [(lo, hi) for _, lo, hi in a.held(0).pieces] == [(0, Fraction(1, 2)), (Fraction(1, 2), 1)]
+        assert a.held(0).contents == (frozenset([0, 1]), frozenset([0]))
+        a.held(0).part(0, 2).to(1)
+        a.held(1).part(1, 2).to(0)
+
+    assert by_halves.schedule("fully-connected:2").step_count == 2

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from synth.algorithms.trees import Held, gathered
 from synth.language import RankGroup, algorithm
 
-PAPER = "Jain and Sabharwal, ICS 2010"
 
-
-@algorithm("allgather", name="torus", paper=PAPER, home="torus:4x4",
+@algorithm("allgather", name="torus", home="torus:4x4",
            formula="S = sum of d-1; D equal sides of at least 3: R/C = (n-1)/(2D)")  # fmt: skip
 def allgather(group: RankGroup, held: Held) -> Held:
     """Pass each part round the rings of each dimension in turn, half of it in each direction."""

@@ -83,7 +83,7 @@ class AlgorithmTrace:
         self._linked = set()
         if self.network is not None:
             self._linked = {(route.src, route.dst) for route in self.network.routes}
-        self._newest: dict[tuple[int, int], list[Segment]] = {}
+        self._arrived: dict[int, list[Segment]] = {}
         self._copies: Counter[tuple[int, int]] = Counter()
         self._inputs: dict[int, list[Segment]] = {}
         for unit, ranks in enumerate(collective.pre):
@@ -105,10 +105,12 @@ class AlgorithmTrace:
     def newest(self, rank: int) -> Segments:
         """Return the newest data on a rank, unit by unit."""
         self.check_rank(rank)
-        found: list[Segment] = []
-        for unit in range(self.collective.units):
-            found += self._newest.get((rank, unit), ())
-        return tuple(found)
+        newest: list[Segment] = []
+        for segment in self._arrived.get(rank, ()):
+            older, newest = newest, [segment]
+            for old in older:
+                newest += _outside(old, segment)
+        return tuple(sorted(newest))
 
     def check_rank(self, rank: int) -> None:
         """Raise UsageError unless `rank` is a rank of the collective."""
@@ -164,17 +166,7 @@ class AlgorithmTrace:
     def _append(self, value: TracedValue) -> Segment:
         segment = Segment(value.unit, value.lo, value.hi, len(self.values))
         self.values.append(value)
-        row = self._newest.setdefault((value.rank, value.unit), [])
-        if not row or row[-1].hi <= segment.lo:
-            row.append(segment)
-            return segment
-        rest = []
-        for old in row:
-            if old.lo < segment.lo:
-                rest.append(old._replace(hi=min(old.hi, segment.lo)))
-            if old.hi > segment.hi:
-                rest.append(old._replace(lo=max(old.lo, segment.hi)))
-        row[:] = sorted([*rest, segment])
+        self._arrived.setdefault(value.rank, []).append(segment)
         return segment
 
     def shortest_path(self, src: int, dst: int) -> list[int]:
@@ -232,6 +224,14 @@ class AlgorithmTrace:
             yield
         finally:
             self._step = -1
+
+
+def _outside(old: Segment, new: Segment) -> list[Segment]:
+    """Return the parts of `old` that `new` does not cover."""
+    if old.unit != new.unit or old.hi <= new.lo or new.hi <= old.lo:
+        return [old]
+    parts = [old._replace(hi=new.lo), old._replace(lo=new.hi)]
+    return [part for part in parts if part.lo < part.hi]
 
 
 def _refined(held: Segments, added: Segments, place: SourceLine) -> Iterator[tuple[Segment, Segment]]:

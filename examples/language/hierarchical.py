@@ -1,0 +1,13 @@
+from synth.algorithms import direct, two_shot
+from synth.language import algorithm
+
+
+@algorithm("allreduce")
+def hierarchical(a, inside=direct, across=two_shot):
+    held = a.inputs()
+    for box in a.boxes:
+        held |= inside.reduce_scatter(box, held)
+    for rail in a.rails:
+        held |= across.allreduce(rail, held)
+    for box in a.boxes:
+        held |= inside.allgather(box, held)
