@@ -47,12 +47,17 @@ def known():
         yield "allreduce", "halving-doubling-rotated", cube, 2 * k, Fraction(2 * (n - 1), n * k), {}
         yield "broadcast", "binomial", cube, k, k, {}
         yield "broadcast", "binomial", switch, k, Fraction(k, 12), {}
+        yield "reduce", "binomial", cube, k, k, {}
+        yield "reduce", "binomial", switch, k, Fraction(k, 12), {}
+        yield "alltoall", "bruck", switch, k, Fraction(n * k, 24), {}
     for n in (3, 5, 6, 7, 8, 12):
         switch = f"switch:{n}:units=12"
         for name in ("bruck", "pat"):
             yield "allgather", name, switch, ceil(log2(n)), Fraction(n - 1, 12), {}
             yield "allgather", name, switch, floor(log2(n)), n - 1, {"steps": "asap"}
         yield "reduce-scatter", "pat", switch, ceil(log2(n)), Fraction(n - 1, 12), {}
+        yield "allreduce", "pat", switch, 2 * ceil(log2(n)), Fraction(2 * (n - 1), 12 * n), {}
+        yield "alltoall", "bruck", switch, ceil(log2(n)), Fraction(n * ceil(log2(n)), 24), {}
     for n, steps, rounds in ((8, 5, 5), (16, 10, 10), (32, 21, 21)):
         yield "allgather", "swing", f"ring:{n}", steps, rounds, {}
     for sides, steps, rounds in (("3x3", 4, 2), ("4x4", 6, Fraction(15, 4)), ("3x3x3", 6, Fraction(13, 3))):
@@ -61,6 +66,9 @@ def known():
     for n in (4, 6):
         yield "broadcast", "chain", f"line:{n}", n + 6, Fraction(n + 6, 8), {}
         yield "broadcast", "chain", f"line:{n}", n + 1, Fraction(n + 1, 3), {"pieces": 3}
+    for n, steps in ((9, 2), (5, 2), (27, 3)):
+        yield "broadcast", "binomial", f"fully-connected:{n}", steps, steps, {"radix": 3}
+    yield "alltoall", "direct", "dgx1", 2, 6, {}
     yield "broadcast", "scatter-allgather", "switch:4:units=12", 2, Fraction(1, 8), {}
     yield "broadcast", "scatter-allgather", "switch:8:units=12", 2, Fraction(7, 48), {}
     yield "allreduce", "double-tree", "dgx-a100", 7, Fraction(7, 16), {}

@@ -1,9 +1,9 @@
-"""Broadcasts: a binomial tree, a chain in pieces, and scatter with allgather."""
+"""Broadcasts and reductions: binomial and k-nomial trees, a chain in pieces, scatter with allgather."""
 
 from __future__ import annotations
 
 from synth.algorithms import direct
-from synth.algorithms.trees import Held
+from synth.algorithms.trees import Held, add_pairs, copy_pairs
 from synth.language import RankGroup, algorithm
 
 PAPER = "Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005"
@@ -15,21 +15,44 @@ def _from_root(group: RankGroup, held: Held) -> tuple[int, ...]:
     return (root, *group.others(root))
 
 
+def _tree(group: RankGroup, root: int, radix: int) -> list[list[tuple[int, int]]]:
+    """Return the pairs (from, to) of each step of a tree that grows `radix` times in each.
+
+    Of a power of two of ranks and radix 2 the partners differ in a bit, so that a cube has the links.
+    """
+    at = group.position(root)
+    order = group.ranks[at:] + group.ranks[:at]
+    if radix == 2 and not group.size & (group.size - 1):
+        order = tuple(group.ranks[at ^ x] for x in range(group.size))
+    steps, count = [], 1
+    while count < group.size:
+        grown = min(count * radix, group.size)
+        steps.append([(order[y % count], order[y]) for y in range(count, grown)])
+        count = grown
+    return steps
+
+
 @algorithm("broadcast", name="binomial", paper=PAPER, home="dgx-a100",
-           formula="S = ceil(log n), R/C = S; switch of u units, n = 2^k: S/u")  # fmt: skip
-def binomial(group: RankGroup, held: Held) -> Held:
-    """All that have the data send them at once, to partners at distance 1, 2, 4, ..."""
-    order = _from_root(group, held)
-    root, power = group.position(order[0]), not group.size & (group.size - 1)
-    if power:  # differences as bits, so that a cube has the links
-        order = tuple(group.ranks[root ^ x] for x in range(group.size))
-    now = {order[0]: held[order[0]]}
-    while len(now) < group.size:
+           formula="S = ceil(log n) to base radix (2), R/C = S; switch of u units, n = 2^k: S/u")  # fmt: skip
+def binomial(group: RankGroup, held: Held, radix: int = 2) -> Held:
+    """All that have the data send them at once, each to radix - 1 partners."""
+    root = _from_root(group, held)[0]
+    now = {root: held[root]}
+    for pairs in _tree(group, root, radix):
         with group.step():
-            count = len(now)
-            for x in range(min(count, group.size - count)):
-                now[order[count + x]] = now[order[x]].to(order[count + x])
+            copy_pairs(now, pairs)
     return now
+
+
+@algorithm("reduce", name="binomial", paper=PAPER, home="dgx-a100",
+           formula="S = ceil(log n) to base radix (2), R/C = S; switch of u units, n = 2^k: S/u")  # fmt: skip
+def reduce(group: RankGroup, held: Held, radix: int = 2) -> Held:
+    """The broadcast, reversed in time: sums go up the tree."""
+    now = dict(held)
+    for pairs in reversed(_tree(group, group.root, radix)):
+        with group.step():
+            add_pairs(now, [(dst, src) for src, dst in pairs])
+    return {group.root: now[group.root]}
 
 
 @algorithm("broadcast", name="chain", formula="C pieces: S = n-2+C, R/C = (n-2+C)/C", paper=PAPER, steps="paced",

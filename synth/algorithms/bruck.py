@@ -1,4 +1,4 @@
-"""Bruck's allgather and parallel aggregated trees: any number of ranks in ceil(log2 n) steps.
+"""Bruck's algorithms and parallel aggregated trees: any number of ranks in ceil(log2 n) steps.
 
 Each rank's data go down a binomial tree. Counted from the owner, position x gets them from x without its highest bit
 (Bruck: near ones first) or without its lowest bit (PAT: far ones first, so that few data go far).
@@ -7,7 +7,7 @@ Each rank's data go down a binomial tree. Counted from the owner, position x get
 from __future__ import annotations
 
 from synth.algorithms.trees import Held, add_pairs, copy_pairs, gathered, parts
-from synth.language import RankGroup, algorithm
+from synth.language import Data, RankGroup, algorithm
 
 FORMULA = "S = ceil(log n), R/C: switch of u units (n-1)/u"
 BRUCK = "Bruck et al., IEEE Trans. Parallel Distrib. Syst. 8, 1997"
@@ -59,3 +59,31 @@ def reduce_scatter(group: RankGroup, held: Held) -> Held:
             for owner, holders in values.items():
                 add_pairs(holders, [(dst, src) for src, dst in _ranks(group, owner, edges)])
     return {owner: holders[owner] for owner, holders in values.items()}
+
+
+@algorithm("allreduce", name="pat", formula="S = 2 ceil(log n), R/C: switch of u units 2(n-1)/(nu)", paper=PAT,
+           home="switch:6:units=12")  # fmt: skip
+def allreduce(group: RankGroup, held: Held) -> Held:
+    """Sum each rank's part up the trees, then gather the sums down them."""
+    return allgather_far_first(group, reduce_scatter(group, held))
+
+
+@algorithm("alltoall", name="bruck", formula="S = ceil(log n), R/C: switch of u units, n = 2^k: nk/(2u)", paper=BRUCK,
+           home="switch:8:units=12")  # fmt: skip
+def alltoall(group: RankGroup, held: Held) -> Held:
+    """Send what goes a distance d the powers of two in d, one in each step."""
+    moving: dict[tuple[int, int], Data] = {}
+    for at, rank in enumerate(group.ranks):
+        for distance in range(group.size):
+            moving[at, distance] = held[rank].part((at + distance) % group.size, group.size)
+    for k in range((group.size - 1).bit_length()):
+        with group.step():
+            for (at, distance), data in moving.items():
+                if distance >> k & 1:
+                    travelled = distance & (2 << k) - 1
+                    moving[at, distance] = data.to(group.ranks[(at + travelled) % group.size])
+    received = {}
+    for at, rank in enumerate(group.ranks):
+        first, *rest = [moving[src, (at - src) % group.size] for src in range(group.size)]
+        received[rank] = first.join(*rest)
+    return received

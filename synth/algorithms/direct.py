@@ -26,10 +26,10 @@ def reduce_scatter(group: RankGroup, held: Held) -> Held:
 
 @algorithm("alltoall", name="direct", formula=FORMULA, home="fully-connected:8")
 def alltoall(group: RankGroup, held: Held) -> Held:
-    """Every rank sends to each other one its part."""
+    """Every rank sends to each other one its part, along a shortest path where there is no link."""
     pieces = parts(group, held)
     received = {}
     for rank in group.ranks:
-        first, *rest = [pieces[rank][other].to(rank) for other in group.ranks]
+        first, *rest = [pieces[rank][other].to(rank, via="shortest") for other in group.ranks]
         received[rank] = first.join(*rest)
     return received
