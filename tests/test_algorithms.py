@@ -62,7 +62,7 @@ def known():
         yield "allgather", "swing", f"ring:{n}", steps, rounds, {}
     for sides, steps, rounds in (("3x3", 4, 2), ("4x4", 6, Fraction(15, 4)), ("3x3x3", 6, Fraction(13, 3))):
         yield "allgather", "torus", f"torus:{sides}", steps, rounds, {}
-    yield "allgather", "torus", "torus:3x5", 6, 4, {"steps": "paced=9", "chunks": 3}
+    yield "allgather", "torus", "torus:3x5", 6, 4, {"steps": "asap"}
     for n in (4, 6):
         yield "broadcast", "chain", f"line:{n}", n + 6, Fraction(n + 6, 8), {}
         yield "broadcast", "chain", f"line:{n}", n + 1, Fraction(n + 1, 3), {"pieces": 3}
@@ -74,11 +74,11 @@ def known():
     yield "allreduce", "double-tree", "dgx-a100", 7, Fraction(7, 16), {}
     yield "allgather", "hierarchical", "dgx-a100*2", 2, Fraction(19, 12), {}
     yield "allgather", "hierarchical", "dgx-h100*2", 2, Fraction(11, 12), {}
-    yield "allreduce", "hierarchical", "dgx-a100*2", 4, Fraction(23, 96), {}
-    yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(7, 48), {}
+    yield "allreduce", "hierarchical", "dgx-a100*2", 4, Fraction(43, 192), {}
+    yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(17, 144), {}
     yield "allreduce", "rail-rings", "dgx-a100*2", 30, Fraction(15, 64), {}
     yield "alltoall", "direct", "dgx-a100*2", 1, 8, {}
-    yield "alltoall", "two-step", "dgx-a100*2", 2, Fraction(25, 3), {}
+    yield "alltoall", "two-step", "dgx-a100*2", 2, Fraction(49, 6), {}
     yield "alltoall", "three-step", "rail:3x2", 3, 8, {}
 
 

@@ -6,11 +6,13 @@ import random
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
+from synth.algorithms import ring
 from synth.api.algorithms import load_algorithm
 from synth.checker.schedule import replay
 from synth.cli.root import root
@@ -353,3 +355,40 @@ def test_the_newest_data_of_a_rank_are_held():
         a.held(1).part(1, 2).to(0)
 
     assert by_halves.schedule("fully-connected:2").step_count == 2
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (lambda a: a.input(4), "4 is no rank; there are 0 to 3"),
+        (lambda a: a.input(0).to("1"), "'1' is no rank"),
+        (lambda a: a.input(0).to(1.0), "1.0 is no rank"),
+        (lambda a: a.input(0)[0 : 1 / 3], "write Fraction(1, 3) for a third, or part(i, 3)"),
+        (lambda a: a.input(0)[0], "data are cut by fractions"),
+        (lambda a: a.input(0)[0:2], "2 is no fraction of data"),
+        (lambda a: a.input(0).part(2, 2), "parts of n are numbered from 0 to n - 1"),
+        (lambda a: a.input(0).to(1, via="longest"), 'only "shortest" is known'),
+        (lambda a: a.sum(0, []), "the sum on rank 0 has no parts"),
+        (lambda a: a.input(0).add(a.input(1)), "allgather sums nothing"),
+        (lambda a: a.group([0, 0]), "a rank is twice in a group"),
+        (lambda a: a.group([0, 1]).others(3), "rank 3 is not in the group (0, 1)"),
+        (lambda a: a.cube(5), "4 ranks are no cube with a dimension 5"),
+        (lambda a: a.root, "allgather has no single root"),
+        (lambda a: ring.allgather(a, {0: a.input(0)}), "ring is called without data of rank 1"),
+    ],
+)
+def test_mistakes_are_named(mistake, says):
+    with pytest.raises(UsageError) as error:
+        ChunkAlgorithm(mistake, "allgather", "mistaken").schedule("fully-connected:4")
+    assert says in str(error.value)
+    assert "test_language.py:" in str(error.value)
+
+
+def test_numbers_of_numpy_are_ranks():
+    @algorithm("broadcast")
+    def by_numpy(a):
+        data = a.input(np.int64(0))
+        for rank in np.arange(1, a.size):
+            data.part(np.int32(0), np.int64(1)).to(rank)
+
+    assert by_numpy.schedule("fully-connected:4").step_count == 1

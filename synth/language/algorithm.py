@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,17 +14,18 @@ from typing import Any
 
 from synth.checker.schedule import replay
 from synth.errors import SynthError, UsageError
-from synth.language.chunk_operations import Operations, operations
+from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
 from synth.language.place import SourceLine, error_at, short_path
-from synth.language.step_assignment import MODES, earliest_steps, paced_steps, sends_by_step
+from synth.language.step_assignment import MODES
+from synth.language.step_plan import StepPlan, levelled, planned
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule, Send
 from synth.model.step_routes import routes_by_pair, step_of_sends
-from synth.model.topology import Network, Topology
+from synth.model.topology import Topology
 
 # The most sends of a schedule whose number of chunks is chosen automatically.
 MAX_SENDS = 200_000
@@ -35,8 +37,9 @@ class CompileOptions:
 
     Attributes
     ----------
-    steps : "asap": as early as the data flow allows; "written": the same, but each `with a.step()` block is one step;
-        "paced" or "paced=R": at most R rounds a step, 1 by default. None: as the algorithm says.
+    steps : "asap": the fewest steps that the data allow, and in them few rounds; "written": the same, but each
+        `with a.step()` block is one step; "paced" or "paced=R": at most R rounds a step, 1 by default. None: as the
+        algorithm says.
     multiple : the chunks of a unit, as a multiple of the fewest that the program's fractions need. None: the least
         multiple at which no step wastes a part of a round, so far as there is one.
     parameters : values for the keywords of the function.
@@ -123,7 +126,7 @@ class ChunkAlgorithm:
     def compile(
         self, topology: Topology | str, collective: Collective | None = None, options: CompileOptions | None = None
     ) -> Compiled:
-        """AlgorithmTrace the function on a machine and return its schedule, which was replayed.
+        """Trace the function on a machine and return its schedule, which was replayed.
 
         Raises UsageError with the line of a program that makes no sense, VerificationError where outputs are missing.
         """
@@ -132,21 +135,18 @@ class ChunkAlgorithm:
         trace = self.trace(machine, collective, **(chosen.parameters or {}))
         assert trace.network is not None
         mode, rounds = _mode(chosen.steps or self.steps)
-        chunks = _fewest_chunks(trace) * (1 if chosen.multiple is None else chosen.multiple)
+        chunks = _fewest_chunks(trace) * (chosen.multiple or 1)
         if chunks > MAX_CHUNKS:
             raise UsageError(f"{self.name} needs {chunks} chunks of a unit; at most {MAX_CHUNKS} are supported")
-        found = operations(trace, chunks, short_path(self.function.__code__.co_filename))
-        if mode == "paced":
-            step_of = paced_steps(found, trace.network, rounds)
-        else:
-            step_of = earliest_steps(found, trace.steps if mode == "written" else ())
-        rows = sends_by_step(found, step_of)
+        file = short_path(self.function.__code__.co_filename)
+        plan = planned(trace, operations(trace, chunks, file), mode, rounds)
         multiple = 1
         if chosen.multiple is None and mode != "paced":
-            multiple = _multiple(trace.network, rows, chunks)
-        schedule = _schedule(trace.network, found, rows, multiple)
+            plan = levelled(trace, plan, mode, file)
+            multiple = _multiple(plan)
+        schedule = _schedule(plan, multiple)
         replay.schedule(schedule)
-        return Compiled(schedule, tuple(found.unused.items()))
+        return Compiled(schedule, tuple(plan.found.unused.items()))
 
     def schedule(
         self, topology: Topology | str, collective: Collective | None = None, steps: str | None = None,
@@ -160,7 +160,7 @@ def algorithm(
     collective: str, *, name: str | None = None, steps: str = "written", formula: str = "", paper: str = "",
     home: str = "",
 ) -> Callable[[Callable[..., Any]], ChunkAlgorithm]:  # fmt: skip
-    """Return a decorator that makes an `ChunkAlgorithm` of a function.
+    """Return a decorator that makes a `ChunkAlgorithm` of a function.
 
     Parameters
     ----------
@@ -221,13 +221,13 @@ def _fewest_chunks(trace: AlgorithmTrace) -> int:
     return lcm(*denominators)
 
 
-def _schedule(network: Network, found: Operations, rows: list[list[Send]], multiple: int) -> Schedule:
+def _schedule(plan: StepPlan, multiple: int) -> Schedule:
     """Return the schedule with each chunk cut into `multiple` chunks."""
-    routes = routes_by_pair(network)
+    routes = routes_by_pair(plan.network)
     steps = []
-    for row in rows:
-        steps.append(step_of_sends(network, routes, _cut(row, multiple)))
-    return Schedule(network, found.collective, found.chunks * multiple, tuple(steps))
+    for row in plan.sends:
+        steps.append(step_of_sends(plan.network, routes, _cut(row, multiple)))
+    return Schedule(plan.network, plan.found.collective, plan.found.chunks * multiple, tuple(steps))
 
 
 def _cut(sends: list[Send], multiple: int) -> list[Send]:
@@ -240,18 +240,16 @@ def _cut(sends: list[Send], multiple: int) -> list[Send]:
     return cut
 
 
-def _multiple(network: Network, rows: list[list[Send]], chunks: int) -> int:
+def _multiple(plan: StepPlan) -> int:
     """Return the multiple of the chunks with the least rounds per chunk, the smallest of equals.
 
     With loads of l rounds in each step, exact fractions, a multiple m costs the sum of ceil(m l) rounds.
     """
-    loads = [_load(network, row) for row in rows]
-    sends = sum(map(len, rows))
-    greatest = max(1, min(MAX_CHUNKS // chunks, MAX_SENDS // max(1, sends)))
-    exact = lcm(*[load.denominator for load in loads])
+    greatest = max(1, min(MAX_CHUNKS // plan.found.chunks, MAX_SENDS // max(1, sum(map(len, plan.sends)))))
+    exact = lcm(*[load.denominator for load in plan.loads])
     if exact <= greatest:
         return exact
-    counts = {load: loads.count(load) for load in set(loads)}
+    counts = Counter(plan.loads)
 
     def rounds_per_chunk(multiple: int) -> Fraction:
         rounds = 0
@@ -260,26 +258,3 @@ def _multiple(network: Network, rows: list[list[Send]], chunks: int) -> int:
         return Fraction(rounds, multiple)
 
     return min(range(1, greatest + 1), key=rounds_per_chunk)
-
-
-def _load(network: Network, sends: list[Send]) -> Fraction:
-    """Return the rounds of a step, as a fraction: parallel routes share the chunks of a pair by their units."""
-    units: dict[tuple[int, int], int] = {}
-    for route in network.routes:
-        units[route.src, route.dst] = units.get((route.src, route.dst), 0) + route.units
-    pairs: dict[tuple[int, int], int] = {}
-    for send in sends:
-        if not send.local:
-            pairs[send.src, send.dst] = pairs.get((send.src, send.dst), 0) + 1
-    cap_load = [Fraction(0)] * len(network.caps)
-    greatest = Fraction(0)
-    for i, route in enumerate(network.routes):
-        pair = (route.src, route.dst)
-        if pair not in pairs:
-            continue
-        rounds = Fraction(pairs[pair], units[pair])
-        greatest = max(greatest, rounds)
-        for k in network.caps_of[i]:
-            cap_load[k] += rounds * route.units
-    shared = [load / cap.units for load, cap in zip(cap_load, network.caps, strict=True)]
-    return max([greatest, *shared], default=Fraction(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -84,9 +85,14 @@ class Data:
 
     def part(self, i: int, n: int) -> Data:
         """Return the i-th of n equal parts."""
-        if not isinstance(n, int) or not isinstance(i, int) or not 0 <= i < n:
-            raise error_at(self.trace.place(), f"part({i!r}, {n!r}): parts of n are numbered from 0 to n - 1")
-        return self[Fraction(i, n) : Fraction(i + 1, n)]
+        place = self.trace.place()
+        try:
+            number, count = operator.index(i), operator.index(n)
+        except TypeError:
+            raise error_at(place, f"part({i!r}, {n!r}): both are integers") from None
+        if not 0 <= number < count:
+            raise error_at(place, f"part({i!r}, {n!r}): parts of n are numbered from 0 to n - 1")
+        return self[Fraction(number, count) : Fraction(number + 1, count)]
 
     def split(self, n: int) -> list[Data]:
         """Return the n equal parts."""
@@ -113,7 +119,8 @@ class Data:
         if via not in (None, "shortest"):
             raise error_at(self.trace.place(), f'via={via!r}: only "shortest" is known')
         data = self
-        for rank in ranks:
+        for given in ranks:
+            rank = self.trace.rank(given)
             hops = [rank] if via is None or rank == data.rank else self.trace.shortest_path(data.rank, rank)
             for hop in hops:
                 if hop != data.rank:

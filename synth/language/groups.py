@@ -67,16 +67,18 @@ class RankGroup:
 
     def position(self, rank: int) -> int:
         """Return the number of a rank in the order of the group."""
+        if rank not in self.ranks:
+            raise error_at(self.trace.place(), f"rank {rank} is not in the group {self.ranks}")
         return self.ranks.index(rank)
 
     def others(self, rank: int) -> tuple[int, ...]:
         """Return the other ranks, beginning behind `rank` in the order of the group, which is a cycle."""
-        at = self.ranks.index(rank)
+        at = self.position(rank)
         return self.ranks[at + 1 :] + self.ranks[:at]
 
     def input(self, rank: int) -> Data:
         """Return what the rank holds before the collective."""
-        return Data(rank, self.trace.input(rank), self.trace)
+        return Data(self.trace.rank(rank), self.trace.input(rank), self.trace)
 
     def inputs(self) -> dict[int, Data]:
         """Return what each rank of the group holds before the collective."""
@@ -84,7 +86,7 @@ class RankGroup:
 
     def held(self, rank: int) -> Data:
         """Return the newest data on a rank."""
-        return Data(rank, self.trace.newest(rank), self.trace)
+        return Data(self.trace.rank(rank), self.trace.newest(rank), self.trace)
 
     def sum(self, rank: int, parts: Iterable[Data]) -> Data:
         """Add data of any ranks on `rank`, its own first; return the sum."""
@@ -103,9 +105,7 @@ class RankGroup:
 
     def group(self, ranks: Iterable[int]) -> RankGroup:
         """Return a group of these ranks, in this order."""
-        chosen = tuple(ranks)
-        for rank in chosen:
-            self.trace.check_rank(rank)
+        chosen = tuple(map(self.trace.rank, ranks))
         if len(set(chosen)) < len(chosen):
             raise error_at(self.trace.place(), "a rank is twice in a group")
         return RankGroup(chosen, self.trace)

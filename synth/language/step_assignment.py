@@ -23,35 +23,61 @@ SWEEPS_BEFORE_CYCLE_SEARCH = 16
 
 
 def earliest_steps(found: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
-    """Return the least step of each needed operation, from 1: longest paths by repeated sweeps (Bellman and Ford).
+    """Return the least step of each needed operation, from 1.
 
     `blocks`: the ranks of the handle of each `with a.step()` block; operations of one block share a step, and blocks of
     one handle follow each other. Raises UsageError where no steps fit.
     """
-    size = len(found.rows)
-    before = dict(found.before)
-    order = list(found.needed)
-    if blocks:
-        order = _with_blocks(found, blocks, before)
-    step = dict.fromkeys(order, 1)
+    before, order = _constraints(found, blocks)
+    steps = _longest_paths(found, order, before)
+    return {i: steps[i] for i in found.needed}
+
+
+def latest_steps(found: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
+    """Return the last step that each needed operation may have in a schedule with the fewest steps.
+
+    `blocks` as in `earliest_steps`. Raises UsageError where no steps fit.
+    """
+    before, order = _constraints(found, blocks)
+    after: dict[int, list[tuple[int, int]]] = {i: [] for i in order}
+    for i in order:
+        for j, lag in before[i]:
+            after[j].append((i, lag))
+    remaining = _longest_paths(found, order[::-1], after)
+    last = max(remaining.values(), default=0)
+    return {i: last + 1 - remaining[i] for i in found.needed}
+
+
+def _longest_paths(found: Operations, order: Sequence[int], before: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
+    """Return one more than the length of the longest path to each node: repeated sweeps (Bellman and Ford)."""
+    steps = dict.fromkeys(order, 1)
     cause: dict[int, int] = {}
     sweeps = 0
     changed = True
     while changed:
         changed = False
         for i in order:
-            least = step[i]
+            least = steps[i]
             for j, lag in before[i]:
-                if step[j] + lag > least:
-                    least = step[j] + lag
+                if steps[j] + lag > least:
+                    least = steps[j] + lag
                     cause[i] = j
-            if least > step[i]:
-                step[i] = least
+            if least > steps[i]:
+                steps[i] = least
                 changed = True
         sweeps += 1
         if changed and sweeps % SWEEPS_BEFORE_CYCLE_SEARCH == 0:
-            _refuse_cycle(found, cause, size)
-    return {i: step[i] for i in found.needed}
+            _refuse_cycle(found, cause, len(found.rows))
+    return steps
+
+
+def _constraints(
+    found: Operations, blocks: Sequence[tuple[int, ...]]
+) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
+    """Return the constraints on operations and blocks, and an order of these."""
+    before = dict(found.before)
+    order = list(found.needed)
+    return before, _with_blocks(found, blocks, before) if blocks else order
 
 
 def _with_blocks(
@@ -128,48 +154,72 @@ def _cycle_error(found: Operations, cycle: list[int]) -> UsageError:
     )
 
 
-def paced_steps(found: Operations, network: Network, rounds: int) -> dict[int, int]:
-    """Return steps of at most `rounds` rounds by list scheduling, the longest remaining path first.
+class ListScheduling:
+    """List scheduling of operations: steps of limited rounds, the longest remaining path first.
 
     Operations that must share a step (a cycle of constraints without lag) are placed together.
     """
-    earliest_steps(found)  # refuses what has no schedule
-    groups, group_of = _simultaneous(found)
-    before: list[dict[int, int]] = [{} for _ in groups]
-    after: list[dict[int, int]] = [{} for _ in groups]
-    for i in found.needed:
-        for j, lag in found.before[i]:
-            a, b = group_of[j], group_of[i]
-            if a != b:
-                before[b][a] = max(lag, before[b].get(a, 0))
-                after[a][b] = before[b][a]
-    tails = _tails(before, after)
-    capacity = _Capacity(network, rounds)
-    remaining = [len(row) for row in before]
-    earliest = [1] * len(groups)
-    step_of: dict[int, int] = {}
-    ready = [(-tails[g], g) for g in range(len(groups)) if not remaining[g]]
-    heapq.heapify(ready)
-    step = 1
-    while ready:
-        capacity.clear()
-        deferred = []
-        while ready:
-            priority, g = heapq.heappop(ready)
-            if earliest[g] > step or not capacity.takes([_send(found, i) for i in groups[g]]):
-                deferred.append((priority, g))
-                continue
-            for i in groups[g]:
-                step_of[i] = step
-            for b, lag in after[g].items():
-                earliest[b] = max(earliest[b], step + lag)
-                remaining[b] -= 1
-                if not remaining[b]:
-                    heapq.heappush(ready, (-tails[b], b))
-        ready = deferred
+
+    def __init__(self, found: Operations, network: Network) -> None:
+        earliest_steps(found)  # refuses what has no schedule
+        self._found, self._network = found, network
+        self._groups, group_of = _simultaneous(found)
+        before: list[dict[int, int]] = [{} for _ in self._groups]
+        self._after: list[dict[int, int]] = [{} for _ in self._groups]
+        for i in found.needed:
+            for j, lag in found.before[i]:
+                a, b = group_of[j], group_of[i]
+                if a != b:
+                    before[b][a] = max(lag, before[b].get(a, 0))
+                    self._after[a][b] = before[b][a]
+        self._tails = _tails(before, self._after)
+        self._counts = [len(row) for row in before]
+
+    def steps(self, rounds: int) -> dict[int, int]:
+        """Return the step of each needed operation, where a step has at most `rounds` rounds."""
+        capacity = _Capacity(self._network, rounds)
+        remaining = list(self._counts)
+        earliest = [1] * len(remaining)
+        step_of: dict[int, int] = {}
+        ready = [(-self._tails[g], g) for g, count in enumerate(remaining) if not count]
         heapq.heapify(ready)
-        step += 1
-    return step_of
+        step = 1
+        while ready:
+            capacity.clear()
+            deferred = []
+            while ready:
+                priority, g = heapq.heappop(ready)
+                pairs = [_send(self._found, i) for i in self._groups[g]]
+                if earliest[g] > step or not capacity.takes(pairs):
+                    deferred.append((priority, g))
+                    continue
+                for i in self._groups[g]:
+                    step_of[i] = step
+                for b, lag in self._after[g].items():
+                    earliest[b] = max(earliest[b], step + lag)
+                    remaining[b] -= 1
+                    if not remaining[b]:
+                        heapq.heappush(ready, (-self._tails[b], b))
+            ready = deferred
+            heapq.heapify(ready)
+            step += 1
+        return step_of
+
+    def fewest_rounds(self, steps: int, rounds: int) -> dict[int, int] | None:
+        """Return the steps with the least limit of rounds, up to `rounds`, at which `steps` steps are enough.
+
+        None where none is. The limit is found by bisection, as if fewer rounds never allowed fewer steps.
+        """
+        best = None
+        low = 1
+        while low <= rounds:
+            middle = (low + rounds) // 2
+            step_of = self.steps(middle)
+            if max(step_of.values(), default=0) <= steps:
+                best, rounds = step_of, middle - 1
+            else:
+                low = middle + 1
+        return best
 
 
 def _send(found: Operations, i: int) -> tuple[int, int]:

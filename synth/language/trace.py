@@ -9,6 +9,7 @@ Bounds are exact fractions of a unit. Values are numbered in the order in which 
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,12 +100,11 @@ class AlgorithmTrace:
 
     def input(self, rank: int) -> Segments:
         """Return what the rank holds before the collective."""
-        self.check_rank(rank)
-        return tuple(self._inputs.get(rank, ()))
+        return tuple(self._inputs.get(self.rank(rank), ()))
 
     def newest(self, rank: int) -> Segments:
         """Return the newest data on a rank, unit by unit."""
-        self.check_rank(rank)
+        rank = self.rank(rank)
         newest: list[Segment] = []
         for segment in self._arrived.get(rank, ()):
             older, newest = newest, [segment]
@@ -112,10 +112,15 @@ class AlgorithmTrace:
                 newest += _outside(old, segment)
         return tuple(sorted(newest))
 
-    def check_rank(self, rank: int) -> None:
-        """Raise UsageError unless `rank` is a rank of the collective."""
-        if not isinstance(rank, int) or not 0 <= rank < self.collective.ranks:
+    def rank(self, rank: object) -> int:
+        """Return a rank as Python's integer. Raises UsageError unless it is a rank of the collective."""
+        try:
+            number = operator.index(rank)  # type: ignore
+        except TypeError:
+            number = -1
+        if not 0 <= number < self.collective.ranks:
             raise error_at(self.place(), f"{rank!r} is no rank; there are 0 to {self.collective.ranks - 1}")
+        return number
 
     def copy(self, segments: Segments, src: int, dst: int) -> Segments:
         """Record copies of the segments of rank `src` to rank `dst`."""
@@ -176,7 +181,6 @@ class AlgorithmTrace:
         """
         if self.network is None or (src, dst) in self._linked:
             return [dst]
-        self.check_rank(dst)
         distance = self.network.reversed().distances_from([dst])
         length = distance[src]
         if length is None:
@@ -192,7 +196,6 @@ class AlgorithmTrace:
         return {dst for src, dst in self._linked if src == rank}
 
     def _check_link(self, src: int, dst: int, place: SourceLine) -> None:
-        self.check_rank(dst)
         if self.network is None or (src, dst) in self._linked:
             return
         between = sorted(rank for rank in self._neighbors(src) if (rank, dst) in self._linked)

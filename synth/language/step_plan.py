@@ -1,0 +1,102 @@
+"""The choice of steps for the operations of a trace: the fewest steps first, then few rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+
+from synth.language.chunk_operations import Operations, operations
+from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
+from synth.language.trace import AlgorithmTrace
+from synth.model.schedule import Send
+from synth.model.topology import Network
+
+# Chunks of a plan by list scheduling, as multiples of the fewest. More let steps share the data more evenly.
+LEVEL_MULTIPLES = (1, 2, 3)
+# The most operations that are list scheduled to find a plan with fewer rounds; 4000 take about a second.
+MAX_LEVELLED = 4000
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """Operations with the step of each.
+
+    `has_slack`: an operation may have several steps in a schedule with as few steps.
+    """
+
+    network: Network
+    found: Operations
+    step_of: dict[int, int]
+    has_slack: bool = False
+
+    @cached_property
+    def sends(self) -> list[list[Send]]:
+        """The sends of each step."""
+        return sends_by_step(self.found, self.step_of)
+
+    @cached_property
+    def loads(self) -> list[Fraction]:
+        """The rounds of each step, as exact fractions, not rounded up."""
+        return [_load(self.network, row) for row in self.sends]
+
+    @property
+    def rounds_per_chunk(self) -> Fraction:
+        """Rounds of all steps for one chunk of each unit."""
+        return sum(self.loads, Fraction(0)) / self.found.chunks
+
+
+def planned(trace: AlgorithmTrace, found: Operations, mode: str, rounds: int) -> StepPlan:
+    """Return the steps of a mode: the earliest or the latest ones, whichever cost fewer rounds; or paced ones."""
+    assert trace.network is not None
+    if mode == "paced":
+        return StepPlan(trace.network, found, ListScheduling(found, trace.network).steps(rounds))
+    blocks = trace.steps if mode == "written" else ()
+    earliest, latest = earliest_steps(found, blocks), latest_steps(found, blocks)
+    early = StepPlan(trace.network, found, earliest, earliest != latest)
+    late = StepPlan(trace.network, found, latest, earliest != latest)
+    return min(early, late, key=lambda plan: plan.rounds_per_chunk)
+
+
+def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> StepPlan:
+    """Return a plan with as many steps and fewer rounds by list scheduling, or the given one.
+
+    Each step gets at most as many rounds as let the fewest steps suffice. A program with blocks keeps its plan.
+    """
+    if not plan.has_slack or (mode == "written" and trace.steps):
+        return plan
+    best = plan
+    steps = len(plan.sends)
+    for multiple in LEVEL_MULTIPLES:
+        if len(plan.found.needed) * multiple > MAX_LEVELLED:
+            break
+        found = plan.found if multiple == 1 else operations(trace, plan.found.chunks * multiple, file)
+        greatest = ceil(max(plan.loads) * multiple)
+        step_of = ListScheduling(found, plan.network).fewest_rounds(steps, greatest)
+        if step_of is not None:
+            best = min(best, StepPlan(plan.network, found, step_of), key=lambda one: one.rounds_per_chunk)
+    return best
+
+
+def _load(network: Network, sends: list[Send]) -> Fraction:
+    """Return the rounds of a step, as a fraction: parallel routes share the chunks of a pair by their units."""
+    units: dict[tuple[int, int], int] = {}
+    for route in network.routes:
+        units[route.src, route.dst] = units.get((route.src, route.dst), 0) + route.units
+    pairs: dict[tuple[int, int], int] = {}
+    for send in sends:
+        if not send.local:
+            pairs[send.src, send.dst] = pairs.get((send.src, send.dst), 0) + 1
+    cap_load = [Fraction(0)] * len(network.caps)
+    greatest = Fraction(0)
+    for i, route in enumerate(network.routes):
+        pair = (route.src, route.dst)
+        if pair not in pairs:
+            continue
+        rounds = Fraction(pairs[pair], units[pair])
+        greatest = max(greatest, rounds)
+        for k in network.caps_of[i]:
+            cap_load[k] += rounds * route.units
+    shared = [load / cap.units for load, cap in zip(cap_load, network.caps, strict=True)]
+    return max([greatest, *shared], default=Fraction(1))
