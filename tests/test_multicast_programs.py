@@ -104,6 +104,9 @@ def test_lint_finds_whatever_is_left_out(case: int) -> None:
                 blocks = (*gpu.blocks[:b], block._replace(ops=ops), *gpu.blocks[b + 1 :])
                 gpus = (*program.gpus[:g], gpu._replace(blocks=blocks), *program.gpus[g + 1 :])
                 report = check(replace(program, gpus=gpus), "mscclpp")
+                before = block.ops[i - 1]
+                if block.ops[i].code == "nop" and before.code == "put" and block.ports[before.ports[0]].kind == "port":
+                    continue  # one thread hands put and signal to the channel: their order needs no join
                 assert not report.ok or any(finding.rule == "entry" for finding in report.findings), (g, b, i)
 
 
