@@ -392,3 +392,43 @@ def test_numbers_of_numpy_are_ranks():
             data.part(np.int32(0), np.int64(1)).to(rank)
 
     assert by_numpy.schedule("fully-connected:4").step_count == 1
+
+
+@pytest.mark.parametrize(
+    ("machine", "name"),
+    [
+        ("ring:4", "allgather"),
+        ("ring:3", "allreduce"),
+        ("line:3", "scan"),
+        ("star:3", "alltoall"),
+        ("ring:3", "reduce"),
+    ],
+)
+def test_a_schedule_does_the_same_in_a_program(machine, name):
+    for point in synth.frontier(machine, name).points:
+        program = ChunkAlgorithm(lambda a, found=point.schedule: a.apply(found), name, "applied")
+        again = program.schedule(machine)
+        assert (again.step_count, again.rounds_per_chunk) == (point.steps, point.rounds_per_chunk)
+
+
+def test_a_found_schedule_is_a_part_of_a_program():
+    found = synth.frontier("fully-connected:3", "allgather").points[0].schedule
+
+    @algorithm("allgather")
+    def rails_then_found(a):
+        held = a.inputs()
+        for rail in a.rails:
+            held |= ring.allgather(rail, held)
+        for box in a.boxes:
+            box.apply(found, held)
+
+    assert rails_then_found.schedule("rail:2x3").step_count == 2
+    with pytest.raises(UsageError, match="the schedule is for 3 ranks, not 2"):
+        rails_then_found.schedule("rail:3x2")
+
+
+def test_a_program_on_stdout_stands_alone(capsys):
+    with pytest.raises(SystemExit) as done:
+        root(["compile", "two-shot", "--topo", "fully-connected:3", "--no-bounds", "--to", "mscclpp", "-o", "-"])
+    assert done.value.code == 0
+    assert json.loads(capsys.readouterr().out)["collective"] == "allreduce"

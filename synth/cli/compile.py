@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FILE",
-    help="Write the schedule, or with --to the file of a runtime; - is stdout.",
+    help="Write the schedule, or with --to the file of a runtime; - is stdout, which then has nothing else.",
 )
 @click.option(
     "--format",
@@ -123,12 +123,13 @@ def compile_(source: str, **flags: Any) -> None:
             distance = algorithms.distance(compiled.schedule, machine, time_limit=flags["time_limit"])
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk sends): left out")
-    emit(
-        lambda: _document(program, compiled, distance),
-        lambda: _print(program, compiled, distance),
-        None,
-        flags["form"],
-    )
+    if flags["output"] != "-":
+        emit(
+            lambda: _document(program, compiled, distance),
+            lambda: _print(program, compiled, distance),
+            None,
+            flags["form"],
+        )
     if distance is not None and distance.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
     if flags["output"] is not None:

@@ -190,7 +190,7 @@ def _add_places(found: Operations) -> None:
             continue
         if rows[output].kind != "input":
             raise _replaced(rows[current[key]].place, key[1], rows[output].place, rows[current[key]].place)
-        _restore(found, key, current, readers, rows[current[key]])
+        _restore(found, key, current, readers, rows[current[key]]._replace(step=-1))
 
 
 def _replaced(place: SourceLine | None, rank: int, made: SourceLine | None, replaced: SourceLine | None) -> Exception:

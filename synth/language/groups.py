@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import prod
 
+from synth.checker.schedule import replay
 from synth.language.data import Data
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
+from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 
 
@@ -102,6 +104,48 @@ class RankGroup:
     def step(self) -> AbstractContextManager[None]:
         """Return a context: what is done inside is one synchronous step, behind the last one of this group."""
         return self.trace.step(self.ranks)
+
+    def apply(self, schedule: Schedule, held: Mapping[int, Data] | None = None) -> dict[int, Data]:
+        """Do what a schedule does, its rank i on the i-th rank of the group; return what each rank ends with.
+
+        `held[rank]` takes the place of the rank's input, cut into its units in their order. Each step of the schedule
+        is a step of the group. Raises VerificationError for a wrong schedule.
+        """
+        replay.schedule(schedule)
+        if schedule.collective.ranks != self.size:
+            raise error_at(
+                self.trace.place(), f"the schedule is for {schedule.collective.ranks} ranks, not {self.size}"
+            )
+        inputs = self._chunks(schedule, self.inputs() if held is None else held)
+        now = dict(inputs)
+        for step in schedule.steps:
+            with self.step():
+                before = dict(now)
+                for send in sorted(step.unicast_sends, key=lambda send: send.kind.startswith("reduce")):
+                    values = inputs if send.kind.endswith("-input") else before
+                    source, end = values[send.chunk, send.src], (send.chunk, send.dst)
+                    adds = send.kind.startswith("reduce") and end in now
+                    now[end] = now[end].add(source) if adds else source.to(self.ranks[send.dst])
+        results: dict[int, list[Data]] = {}
+        for unit, ends in enumerate(schedule.collective.post):
+            for i in sorted(ends):
+                chunks = range(unit * schedule.chunks, (unit + 1) * schedule.chunks)
+                results.setdefault(self.ranks[i], []).extend(now[chunk, i] for chunk in chunks)
+        return {rank: parts[0].join(*parts[1:]) for rank, parts in results.items()}
+
+    def _chunks(self, schedule: Schedule, held: Mapping[int, Data]) -> dict[tuple[int, int], Data]:
+        """Return the data of each rank by chunk of the schedule and position in the group."""
+        units: dict[int, list[int]] = {}
+        for unit, ranks in enumerate(schedule.collective.pre):
+            for i in ranks:
+                units.setdefault(i, []).append(unit)
+        found = {}
+        for i, row in units.items():
+            parts = held[self.ranks[i]].split(len(row) * schedule.chunks)
+            for k, part in enumerate(parts):
+                unit, piece = divmod(k, schedule.chunks)
+                found[row[unit] * schedule.chunks + piece, i] = part
+        return found
 
     def group(self, ranks: Iterable[int]) -> RankGroup:
         """Return a group of these ranks, in this order."""
