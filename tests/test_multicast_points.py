@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 from programs import ring_allgather
 
 from synth import api
+from synth.api import export_program
 from synth.cli import root
+from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound, Point
 from synth.runtime.host.executor import Host
 from synth.runtime.reference.op_tables import CompiledProgram
+from synth.topologies import topology
 
 MACHINE = "--topo switch:3:multicast=through --coll broadcast"
 
@@ -107,3 +113,21 @@ def test_many_blocks_have_fewer_threads_by_default() -> None:
     for host, blocks in ((Host(), 4097), (Host(threads=4), 2016), (Host(threads=0), 1)):
         with pytest.raises(UsageError, match="at most 4096 together"):
             threads(host, blocks)
+
+
+def test_sizes_that_no_point_divides_get_the_plain_schedule(tmp_path) -> None:
+    network = topology("switch:3:multicast=through").multicast_network()
+    family = MulticastPipelining(network, collective("allreduce", 3))
+    bound = LowerBound(Fraction(1), {"kind": "none"})
+    found = [family.schedule(steps) for steps in (3, 4)]
+    points = tuple(Point.of(one, bound, "best-known", "by hand") for one in found if one is not None)
+    source = Frontier(network, family.collective, points, bounds=((None, bound),))
+    made = export_program(source, "mscclpp", sizes=["1KB", "1MB"])
+    assert made.remarks[0] == "beside the frontier, plain sums and multicasts (S=2, R=16, C=8)"
+    (plan,) = made.write(tmp_path / "plan.json")
+    assert "switch_channel" in plan.read_text()
+    machine = "--topo switch:3:multicast=through --coll allreduce"
+    ran = said(f"run {plan} {machine} --size 1KB --executor host")
+    assert ran.exit_code == 0 and "right: " in ran.stdout, ran.stderr
+    assert said(f"lint {plan} --coll allreduce").exit_code == 0
+    assert export_program(source, "mscclpp", sizes=[3 * 1024]).remarks[0].startswith("point 1")

@@ -12,6 +12,8 @@ import strict_mscclpp
 from click.testing import CliRunner
 from test_multicast_clusters import boxes
 
+from synth.api.running import run
+from synth.checker.schedule import replay
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
@@ -25,6 +27,7 @@ from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Op, Program
 from synth.program.text import dump, parse
 from synth.program.thread_joins import with_joins
+from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.composition.switch_pipelining import SwitchPipelining
 from synth.scale.composition.switch_templates import switch_parts, switch_templates
 from synth.topologies import topology
@@ -246,3 +249,36 @@ def test_switch_channels_that_ranks_set_up_in_different_orders_are_refused() -> 
     doc["gpus"][0]["channels"][0]["connected_to"].append(1)
     with pytest.raises(FormatError, match="rank 0 has 2 memory channels to rank 1, which has 1 back"):
         read(json.dumps(doc))
+
+
+@pytest.mark.parametrize("ranks, sizes, chunks", [
+    (8, [1 << k for k in range(10, 31)], 8),
+    (6, [1 << k for k in range(10, 31)], 16),  # shares of 3 and 2 chunks
+    (6, [6 * 1024, 12 * 1024], 6),
+    (72, [72 * 1024], 72),
+    (3, [8], 3),  # too small for whole chunks of 16 bytes
+])  # fmt: skip
+def test_plain_schedules_have_chunks_that_divide_the_sizes(ranks: int, sizes: list[int], chunks: int) -> None:
+    network = topology(f"switch:{ranks}:multicast=through").multicast_network()
+    schedule = MulticastPipelining(network, collective("allreduce", ranks)).plain(sizes, 16)
+    replay.schedule(schedule)
+    assert (schedule.chunks, schedule.step_count) == (chunks, 2)
+
+
+@pytest.mark.parametrize("own", ["through", "local"])
+def test_a_plain_program_keeps_the_ports_busy(own: str) -> None:
+    """4 KB in 4 chunks at 1 GB/s: a signal, sums that share the ports upwards, a multicast of the last sum."""
+    network = topology(f"switch:4:multicast={own}").multicast_network()
+    program = onesided(MulticastPipelining(network, collective("allreduce", 4)).plain([4096], 16))
+    messages = ProgramTimes(program, replace(network, multicast=())).computed(256)
+    chunk, hop = 1_024_000, 1_000_000
+    assert ProgramTimes(program, network).computed(256) == 3 * hop + 5 * chunk
+    assert messages == 3 * hop + 6 * chunk
+
+
+def test_a_run_of_a_plan_counts_the_ports_of_the_machine(tmp_path: Path) -> None:
+    machine = topology("switch:4:multicast=through")
+    schedule = MulticastPipelining(machine.multicast_network(), collective("allreduce", 4)).plain([4096], 16)
+    found = run(onesided(schedule), topology=machine, size=4096, overheads=False)
+    assert found.execution.picoseconds == ProgramTimes(onesided(schedule), machine.multicast_network()).computed(256)
+    assert found.bound is None and "count once at each port" in found.model

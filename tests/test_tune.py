@@ -21,6 +21,7 @@ from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.outcome import Unknown
+from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
 from synth.view import plans
 
@@ -573,3 +574,24 @@ def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
     machine = replace(api.topology("ring:3"), notes=("25 GB/s a link assumed",))
     plan = api.tune(machine, "allgather", [1024], dividing=False, time_limit=600)
     assert "25 GB/s a link assumed" in plan.notes
+
+
+def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts():
+    """At 1 MB messages take 1.5 times the size over a port's bandwidth, switches 1.25 times it."""
+    machine = replace(api.topology("switch:4:multicast=through"), notes=(MULTICAST_NOTE,))
+    frontiers = [made("direct", topology=machine, collective="allreduce")]
+    options = {"sizes": [1 << 10, 1 << 20], "frontiers": frontiers, "protocols": ["Simple"]}
+    plan = api.tune(machine, "allreduce", dividing=False, **options)
+    (table,) = plan.tables
+    small, large = (plan.algorithms[k] for k in table.chosen)
+    assert large.label.startswith("switch-") and large.through_switches and not small.through_switches
+    assert table.seconds[1] == pytest.approx(1.25 * 2**20 / 1e9, rel=0.02)
+    assert MULTICAST_NOTE not in plan.notes
+    last = plans.reports(plan, api.plan_bounds(plan))[1].rows[-1]
+    assert last[-1] == "" and last[-2] != ""  # the bound is not one of switches
+    # a runtime of messages has the next best
+    assert any(not plan.algorithms[k].through_switches for k in table.at(1 << 20).order)
+    restored = Plan.from_json(json.loads(json.dumps(plan.to_json())))
+    assert restored.to_json() == plan.to_json()
+    without = api.tune(machine, "allreduce", dividing=False, multicast=False, **options)
+    assert not any(one.through_switches for one in without.algorithms) and MULTICAST_NOTE in without.notes

@@ -126,7 +126,10 @@ def build(
     folder = Path(output)
     _prepare(folder)
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
-    request = TuningRequest(machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, jobs=jobs)
+    request = TuningRequest(
+        machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, multicast=runtime == "mscclpp",
+        jobs=jobs,
+    )  # fmt: skip
     end = time.monotonic() + time_limit
     plans, frontiers, rounded = [], [], []
     for place, task in enumerate(tasks):
@@ -136,14 +139,16 @@ def build(
         plan, found = _planned(machine, task, whole, folder, (seconds, time_limit), on_event)
         plans.append(plan)
         frontiers.append(found)
-    plan = _joined(plans, machine.notes)
+    in_all = set.intersection(*(set(plan.notes) for plan in plans))
+    assumed = tuple(note for note in machine.notes if note in in_all)
+    plan = _joined(plans, assumed)
     from synth.api.plans import load_plan
 
     write(folder / "plan.json", json.dumps(plan.to_json()) + "\n")
     load_plan(folder / "plan.json")  # replays every schedule
     _tell(on_event, "files of the runtime: written, linted and run")
     tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
-    notes = (*machine.notes, *rounded, *notes)
+    notes = (*assumed, *rounded, *notes)
     result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
     _write_pages(result, plan, frontiers, folder)
     return result
@@ -227,6 +232,7 @@ def _planned(
     problem = hashlib.sha256(links.encode()).hexdigest()[:12]
     options = json.dumps(
         [metadata.version("ccl-synth"), request.sizes, request.protocols, request.dtype, limit, describe(NCCL)]
+        + ["multicast"] * request.multicast
     )
     key = hashlib.sha256((problem + options).encode()).hexdigest()[:12]
     work, document = folder / WORK / task.name, folder / "frontiers" / f"{task.name}.json"
@@ -378,6 +384,8 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
         row = BuildRow(
             served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size)
         )
+        if algorithm is not None and algorithm.through_switches:
+            row = row._replace(bound=None)
         if algorithm is not None and algorithm.backend == OURS:
             label = algorithm.label.removeprefix(f"{found.table.collective}-").removesuffix(f"-{algorithm.protocol}")
             share = found.at(served.size)

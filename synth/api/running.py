@@ -184,7 +184,9 @@ def _call(program: object, request: RunRequest) -> Call:
     found = _opened(program, request.runtime, request.collective, request.roots)
     switch_sends = _has_switch_sends(found, request)
     found, network = lowered(found, request.point, request.size, request.lowering)
-    return Call(found, network if machine is None else machine.network(), request, switch_sends)
+    if machine is not None:
+        network = machine.multicast_network() if found.through_switches else machine.network()
+    return Call(found, network, request, switch_sends)
 
 
 def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:

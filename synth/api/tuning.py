@@ -25,15 +25,17 @@ from synth.api.tuning_inputs import (
 from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
+from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
-from synth.model.topology import Topology
+from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Algorithm, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import label as label_of
 from synth.program.overheads import selected
+from synth.program.plan_limits import ALIGNMENT
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -51,6 +53,7 @@ ALWAYS = (
     "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
+SWITCH_PROTOCOLS = ("Simple",)  # packets do not pass switches that multicast
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
     "no evidence for a GPU"
@@ -78,6 +81,7 @@ def tune(
     in_place: bool = TuningRequest.in_place,
     ranks: int | None = TuningRequest.ranks,
     dividing: bool | None = TuningRequest.dividing,
+    multicast: bool = TuningRequest.multicast,
     time_limit: float | None = TuningRequest.time_limit,
     jobs: int | None = TuningRequest.jobs,
     on_event: Listener | None = None,
@@ -108,6 +112,8 @@ def tune(
     in_place : judge by the times of calls in place.
     ranks : of logs that do not say it, where there is no machine.
     dividing : synthesize schedules, too, whose chunks divide every size. None: where there is a `topology`.
+    multicast : one schedule through the switch is a candidate where all ranks share one that multicasts and reduces
+        (NVLS). MSCCL++ plans run it, and it is timed as one.
     time_limit : wall seconds for everything. None: the default effort.
     jobs : processes of a synthesis. None: one for each core.
     on_event : called with each event of the search.
@@ -133,7 +139,7 @@ def tune(
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     request = TuningRequest(
         machine, collective, judged, frontiers, measured, catalog, logs, baselines, root, protocols, instances,
-        MessageCost.of(per_send), overheads, tolerance, dtype, in_place, ranks, dividing, time_limit, jobs,
+        MessageCost.of(per_send), overheads, tolerance, dtype, in_place, ranks, dividing, multicast, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)
 
@@ -159,11 +165,16 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
             _with_dividing(work, machine, request, looking, len(works) - place) for place, work in enumerate(works)
         ]
     works = [work._replace(measured=(*work.measured, *logged(request.logs, work, request.in_place))) for work in works]
+    if machine is not None and request.multicast:
+        works = [_with_switches(work, machine, request) for work in works]
     facts = [_facts(work, machine) for work in works]
     timing = replace(search, end=None if limit is None else began + limit)
     answers = [_answer(work, request, len(works) > 1, known, timing) for work, known in zip(works, facts, strict=True)]
     plan = _plan(works, answers, next((known for known in facts if known), None))
-    return plan if machine is None else replace(plan, notes=(*machine.notes, *plan.notes))
+    notes = () if machine is None else machine.notes
+    if any(work.through_switches for work in works):
+        notes = tuple(note for note in notes if note != MULTICAST_NOTE)
+    return replace(plan, notes=(*notes, *plan.notes))
 
 
 def times_at(
@@ -267,6 +278,20 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
     return work._replace(dividing=tuple(made), notes=(*work.notes, note))
 
 
+def _with_switches(work: Work, machine: Topology, request: TuningRequest) -> Work:
+    """Return `work` with the plain allreduce through the switch of all ranks, where they share one that multicasts.
+
+    Without a cost of messages: nothing is known of it in programs of switches.
+    """
+    if not machine.multicast or not work.frontiers or work.name != "allreduce" or request.per_send:
+        return work
+    network = machine.multicast_network()
+    if whole_switch(network) is None:
+        return work
+    family = MulticastPipelining(network, work.frontiers[0].collective)
+    return work._replace(through_switches=(family.plain(request.sizes, ALIGNMENT),))
+
+
 class _Offers(NamedTuple):
     """Choices of a plan: candidates, notes, the model that predicts times, and measurements of the candidates.
 
@@ -298,6 +323,9 @@ def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | No
         work.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
     )
     schedules += _list_schedules(work, request, times, schedules, facts, search)
+    for schedule in work.through_switches:
+        label = f"switch-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
+        schedules.append(candidates.NamedSchedule(label, schedule, True, protocols=SWITCH_PROTOCOLS))
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]
     for one in schedules:

@@ -87,6 +87,7 @@ class Work(NamedTuple):
     dividing: tuple[Schedule, ...] = ()
     notes: tuple[str, ...] = ()
     flows: bool = False  # the frontier is of flow methods
+    through_switches: tuple[Schedule, ...] = ()  # with sends of switches that multicast
 
 
 def frontier(given: ParetoFrontier | str | Path) -> ParetoFrontier:

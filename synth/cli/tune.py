@@ -41,7 +41,7 @@ CONFLICTS = {
 # options that TuningRequest calls the same
 SAME = (
     "sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place",
-    "dividing", "time_limit", "jobs", "per_send", "overheads",
+    "dividing", "multicast", "time_limit", "jobs", "per_send", "overheads",
 )  # fmt: skip
 
 
@@ -115,6 +115,12 @@ class Percentage(click.ParamType):
     "--dividing/--no-dividing",
     default=None,
     help="With --topo: add schedules whose chunks divide powers of two.",
+)
+@click.option(
+    "--multicast/--no-multicast",
+    default=True,
+    show_default=True,
+    help="With --topo: schedules through switches that multicast and reduce (NVLS) are candidates.",
 )
 @click.option(
     "--tolerance",

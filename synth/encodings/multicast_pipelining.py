@@ -11,15 +11,19 @@ nearly idle in the first step, and those upwards in the last one, which is made 
   (`synth.bounds.multicast`), but ranks add in different orders. With the same bits on all ranks it is
   (1 + (1 − 2/n)/(S − 1))/u, by groups alone.
 
+Without links, two steps are plain: every sum is fetched, then multicast. Its few chunks can divide every size. As a
+program, in which steps are no barriers, it keeps the ports as busy as a pipelined one.
+
 In one step each rank fetches one half of the sums and receives the contributions to the other half by multicast. A
 broadcast is one multicast for each chunk, a reduce one fetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations
+from math import gcd
 
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step, SwitchSend
@@ -33,6 +37,8 @@ MAX_ADDRESSES = 250_000
 # shorter.
 EXACT_CHUNKS = 1024
 LOSS = Fraction(101, 100)
+# Chunks for each rank, at most, of a plain schedule: with so many, uneven shares differ by an eighth.
+PLAIN_CHUNKS = 8
 
 
 def whole_switch(network: Network) -> MulticastSwitch | None:
@@ -90,6 +96,22 @@ class MulticastPipelining:
         if steps == 1:
             return self._one_step()
         return (self.mixed and self._pipelined(steps, True)) or self._pipelined(steps, False)
+
+    def plain(self, sizes: Sequence[int], granularity: int) -> Schedule:
+        """Return the allreduce of two steps and few chunks: every sum is fetched by its owner, then multicast.
+
+        Where it can be, the chunks divide `sizes` (bytes) into multiples of `granularity` bytes. Sizes of less than so
+        much for each rank do not count.
+        """
+        n = self.ranks
+        count = gcd(*(size for size in sizes if size >= n * granularity)) // granularity
+        chunks = [c for c in range(n, n * PLAIN_CHUNKS + 1) if count and count % c == 0]
+        best = min(chunks, key=lambda c: (Fraction(-(-c // n), c), c), default=n)
+        fetched = [self._send(chunk, chunk % n, "fetch-reduce") for chunk in range(best)]
+        copied = [self._send(chunk, chunk % n, "multicast") for chunk in range(best)]
+        rounds = self._rounds(best if self.through else max(best - best // n, -(-best // n)))
+        steps = (Step(rounds, (), tuple(fetched)), Step(rounds, (), tuple(copied)))
+        return Schedule(self.network, self.collective, best, steps)
 
     def _one_rank(self) -> Schedule:
         """A multicast, or a fetch, of every chunk by the root."""

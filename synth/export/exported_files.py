@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, TooManySendsError, UsageError, VerificationError
 from synth.export import EXPORTERS, point_choice, rank_map
 from synth.export import folder_notes as notes
@@ -16,11 +17,11 @@ from synth.export.msccl_xml.limits import root_warning
 from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.documents import whole_file
-from synth.model.frontier import ParetoFrontier, Point
+from synth.model.frontier import Frontier, ParetoFrontier, Point
 from synth.model.rational import counted
 from synth.model.registry import find
 from synth.model.schedule import Schedule
-from synth.program import checked_lowering
+from synth.program import checked_lowering, plan_limits
 from synth.program.analysis import check, largest_safe_size
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
@@ -207,13 +208,32 @@ def _chosen(frontier: ParetoFrontier, target: Target, remarks: list[str]) -> Poi
     if number is not None:
         point = frontier.points[number - 1]
         return PointProgram(number, point, _program(frontier, point, target))
-    candidates = _candidates(frontier, target, remarks)
+    candidates = [*_candidates(frontier, target, remarks), *_through_switch(frontier, target)]
     best = point_choice.best_candidate(frontier, candidates, target.request.sizes, target.request.element)
     sizes, element = target.request.sizes, target.request.element
     if all(point_choice.reason_against(best.program, size, element) for size in sizes):
         remarks.append("no point serves any of the listed sizes: calls of these sizes will not run this file")
     remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, target))]
     return best
+
+
+def _through_switch(frontier: ParetoFrontier, target: Target) -> list[PointProgram]:
+    """Return the plain allreduce through the switch of all ranks of a frontier with multicast, where MSCCL++ takes it.
+
+    Its few chunks divide sizes that those of points do not.
+    """
+    request = target.request
+    switched = isinstance(frontier, Frontier) and whole_switch(frontier.network) is not None
+    if request.runtime != "mscclpp" or not switched or frontier.collective_name != "allreduce":
+        return []
+    family = MulticastPipelining(frontier.network, frontier.collective)
+    schedule = family.plain(request.sizes, max(request.element, plan_limits.ALIGNMENT))
+    bound = next(bound for steps, bound in frontier.bounds if steps is None)
+    point = Point.of(schedule, bound, "best-known", "plain sums and multicasts")
+    try:
+        return [PointProgram(None, point, program_for_runtime(schedule, target))]
+    except SynthError:
+        return []
 
 
 def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> list[PointProgram]:

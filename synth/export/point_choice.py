@@ -16,16 +16,20 @@ from synth.program.program import Program
 
 @dataclass(frozen=True)
 class PointProgram:
-    """Point `number` (from 1, in the order of the frontier) and its program, which has the sizes that it may serve."""
+    """Point `number` (from 1, in the order of the frontier) and its program, which has the sizes that it may serve.
 
-    number: int
+    `number` None: the point is not of the frontier.
+    """
+
+    number: int | None
     point: Point
     program: Program
 
     @property
     def text(self) -> str:
         """The point as text, such as ``point 2 (S=3, R=7, C=6)``."""
-        return f"point {self.number} (S={self.point.steps}, R={self.point.rounds}, C={self.point.chunks})"
+        name = f"beside the frontier, {self.point.construction}" if self.number is None else f"point {self.number}"
+        return f"{name} (S={self.point.steps}, R={self.point.rounds}, C={self.point.chunks})"
 
 
 @dataclass(frozen=True)

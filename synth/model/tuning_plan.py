@@ -43,6 +43,11 @@ class Algorithm:
     divisor: int = 1
     options: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def through_switches(self) -> bool:
+        """True if its schedule has sends of switches that multicast and reduce."""
+        return self.schedule is not None and self.schedule.uses_multicast
+
     def admits(self, size: int, element: int = 1) -> bool:
         """May a call of `size` bytes, in elements of `element` bytes, take this algorithm without padding?"""
         return size % element == 0 and (size // element) % self.divisor == 0

@@ -205,6 +205,11 @@ class Program:
         return 1 + max((block.channel for gpu in self.gpus for block in gpu.blocks), default=0)
 
     @cached_property
+    def through_switches(self) -> bool:
+        """True if an op passes a switch that multicasts and reduces."""
+        return any(op.code in SWITCHED for gpu in self.gpus for block in gpu.blocks for op in block.ops)
+
+    @cached_property
     def ops(self) -> int:
         """The number of instructions of all ranks together."""
         return sum(len(block.ops) for gpu in self.gpus for block in gpu.blocks)

@@ -14,7 +14,7 @@ from synth.model.registry import find
 from synth.model.topology import Network
 from synth.program import overheads
 from synth.program.buffer_layout import Layout
-from synth.program.program import SWITCHED, Program
+from synth.program.program import Program
 from synth.runtime import EXECUTORS, reference_data
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
@@ -24,8 +24,9 @@ from synth.runtime.slicing import padding, written_out
 
 DEFAULT_BYTES = 1 << 20  # size of a call without a given size, rounded up to whole elements for every chunk
 
-# Addition to the name of the clock for a program whose schedule has switch sends.
+# Additions to the name of the clock for switch sends: of a program that has none, and of one on their ports.
 SWITCH_SENDS = "multicasts and fetched sums run as messages between ranks: no time of the switches"
+SWITCH_PORTS = "multicasts and fetched sums count once at each port"
 
 
 class Call(NamedTuple):
@@ -80,8 +81,9 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
     bound = _bound(call, collective, size, protocol) if execution.picoseconds is not None else None
     model = overheads.label(costs, protocol)
-    if call.switch_sends or _passes_switches(program):
-        model = f"{model}; {SWITCH_SENDS}"
+    timed = call.network is not None and bool(call.network.multicast)
+    if call.switch_sends or program.through_switches:
+        model = f"{model}; {SWITCH_PORTS if timed and program.through_switches else SWITCH_SENDS}"
     return RunResult(
         call.program,
         call.network,
@@ -113,10 +115,6 @@ def _collective(call: Call) -> Collective:
     if not call.request.in_place and program.in_place == "in":
         raise UsageError(f"{program.name} is for calls in place only; add --in-place")
     return program.collective
-
-
-def _passes_switches(program: Program) -> bool:
-    return any(op.code in SWITCHED for gpu in program.gpus for block in gpu.blocks for op in block.ops)
 
 
 def _default(program: Program, kind: Dtype) -> int:
@@ -160,8 +158,11 @@ def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
 
 
 def _bound(call: Call, collective: Collective, size: int, protocol: str) -> Fraction | None:
-    """Return the lower bound in picoseconds of programs in `protocol`, launch included; None where none is wanted."""
-    if call.network is None or not call.request.bound:
+    """Return the lower bound in picoseconds of programs in `protocol`, launch included.
+
+    None where none is wanted, and for ops through switches that multicast: the bound is of messages between ranks.
+    """
+    if call.network is None or not call.request.bound or call.program.through_switches:
         return None
     if size == 0:
         return Fraction(0)

@@ -6,15 +6,20 @@ limit serves them at its own bandwidth B in the order in which they began. A tra
 left at max(t + ⌈b/β⌉, w), with w = max(w', t) + ⌈b/B⌉ for each of its limits, where w' is the w of the transfer that
 began before it on that limit. It arrives ⌈α⌉ later. By any time t no route has carried more than β·t bytes, nor the
 routes of a limit more than B·t.
+
+A multicast through a switch counts once against the limits of its rank's port upwards, and of the port downwards of
+each member of its group. A fetched sum counts against the opposite directions. The multicasts of one rank follow one
+another, and so do its fetched sums.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.model.topology import Network
+from synth.model.topology import MulticastSwitch, Network
 
 Key = tuple[int, int, tuple[str, ...]]
 
@@ -28,14 +33,29 @@ class Transfer(NamedTuple):
     size: int
 
 
+class SwitchPath(NamedTuple):
+    """The limits that an op of `rank` through a switch counts against, each as often as it counts, and its α in ps.
+
+    `fetches`: it is a fetched sum, else a multicast.
+    """
+
+    rank: int
+    fetches: bool
+    limits: tuple[int, ...]
+    alpha: int
+
+
 class LinkSchedule:
-    """The routes of `network` during one run. `busy` and `carried`: ps and bytes by route."""
+    """The routes of `network`, and its switches that multicast, during one run.
+
+    `busy` and `carried`: ps and bytes by route.
+    """
 
     def __init__(self, network: Network) -> None:
         self.network = network
         caps = network.caps_of
         rates = [route.units * network.unit for route in network.routes]
-        limits = [cap.units * network.unit for cap in network.caps]
+        limits = self._limits = [cap.units * network.unit for cap in network.caps]
         self.alpha = [_up(route.latency * 10**6) for route in network.routes]
         self._rates = rates
         self._caps: list[list[tuple[int, Fraction]]] = []  # by route: index and GB/s of each of its limits
@@ -51,6 +71,8 @@ class LinkSchedule:
         self._between: dict[tuple[int, int], list[int]] = {}
         for i, route in enumerate(network.routes):
             self._between.setdefault((route.src, route.dst), []).append(i)
+        self._paths: dict[tuple[int, tuple[int, ...], bool], SwitchPath | None] = {}
+        self._port_free: dict[tuple[int, bool], int] = {}
 
     def route(self, src: int, dst: int, channel: int = 0, via: tuple[str, ...] = ()) -> int:
         """Return the index of the route that `channel` from rank src to rank dst uses.
@@ -95,6 +117,41 @@ class LinkSchedule:
         self.busy[route] += end - begin
         self.carried[route] += size
         return begin, end, end + self.alpha[route]
+
+    def switch_path(self, rank: int, group: Iterable[int], fetches: bool) -> SwitchPath | None:
+        """Return the path of a multicast of `rank` to `group`, or of a sum that it fetches from there.
+
+        None where no switch that multicasts joins them.
+        """
+        key = (rank, tuple(group), fetches)
+        if key not in self._paths:
+            found = None
+            for switch in self.network.multicast:
+                if {port.rank for port in switch.ports}.issuperset((rank, *key[1])):
+                    found = self._path(switch, *key)
+                    break
+            self._paths[key] = found
+        return self._paths[key]
+
+    def _path(self, switch: MulticastSwitch, rank: int, group: tuple[int, ...], fetches: bool) -> SwitchPath:
+        alphas = [0]
+        for member in group:
+            ends = (member, rank) if fetches else (rank, member)
+            alphas += [self.alpha[i] for i in self._between.get(ends, [])[:1]]
+        return SwitchPath(rank, fetches, tuple(switch.caps(rank, group, fetches=fetches)), max(alphas))
+
+    def switch_free(self, path: SwitchPath, now: int) -> int:
+        """Return the time in ps, at least `now`, at which the rank of `path` may begin an op through its switch."""
+        return max(now, self._port_free.get((path.rank, path.fetches), 0))
+
+    def send_through(self, path: SwitchPath, size: int, now: int) -> tuple[int, int, int]:
+        """Reserve the ports of `path` for `size` bytes from `now` on; the result is as that of `send`."""
+        begin = end = self.switch_free(path, now)
+        for k in path.limits:
+            served = self._served[k] = max(self._served[k], begin) + _ps(size, self._limits[k])
+            end = max(end, served)
+        self._port_free[path.rank, path.fetches] = end
+        return begin, end, end + path.alpha
 
 
 def _ps(size: int, gbps: Fraction) -> int:

@@ -110,7 +110,8 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         row = [size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share]
         if bound is not None:
             least = float(bound.rows[i].microseconds)
-            row += [number(least), "" if not time or not least else number(time * 1e6 / least)]
+            beyond = not time or not least or (k is not None and plan.algorithms[k].through_switches)
+            row += [number(least), "" if beyond else number(time * 1e6 / least)]
         rows.append(tuple(row))
     lines = []
     if known:
@@ -125,6 +126,8 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
     if any(row.launch for row in bound.rows):
         where = "by the clock of these times, in any protocol (`synth bound --sizes --protocol` certifies it)"
     lines.append(f"µs at least: no program of messages between ranks is faster {where}")
+    if any(k is not None and plan.algorithms[k].through_switches for k in table.chosen):
+        lines.append("switch: multicasts and fetched sums (NVLS), which MSCCL++ plans run; no bound here limits them")
     return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines), OPTIONAL)
 
 

@@ -33,7 +33,6 @@ from typing import NamedTuple
 from synth.model.rational import show
 from synth.model.schedule import Schedule, Step
 from synth.model.topology import Network
-from synth.model.unicast import unicast
 from synth.program.program import RECEIVING, SENDING, Block, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 
@@ -56,23 +55,25 @@ class Shape(NamedTuple):
 
 
 def shape(schedule: Schedule, program: Program | None = None) -> Shape:
-    """Return the shape of `schedule`, with switch sends emulated by sends from rank to rank.
+    """Return the shape of `schedule`. Switch sends count against the limits of their ports.
 
     `program`: its lowering in one instance, for the figures of blocks (None: 0).
     """
-    if schedule.uses_multicast:
-        schedule = unicast(schedule)
     network = schedule.network
     index = network.route_index
     steps: Counter[str] = Counter()
     rounds: dict[str, Fraction] = {}
     total: Counter[int] = Counter()
+    total_ports: Counter[int] = Counter()
     for step in schedule.steps:
         load = Counter(index[send.src, send.dst, send.via] for send in step.sends if not send.local)
+        ports = _port_loads(network, step)
         total += load
+        total_ports += ports
         latencies = {network.routes[i].latency for i in load}
+        latencies.update(_latency(network, k) for k in ports)
         steps[show(max(latencies, default=network.latency))] += 1
-        for name, busy in _busiest(network, load).items():
+        for name, busy in _busiest(network, load, ports).items():
             rounds[name] = rounds.get(name, Fraction(0)) + busy
     unit = float(network.unit) * 1e9
     blocks: list[Block] = []
@@ -82,7 +83,7 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
         schedule.collective.unit_share / schedule.chunks,
         tuple(sorted(steps.items())),
         tuple((name, float(busy) / unit) for name, busy in sorted(rounds.items())),
-        tuple((name, float(busy) / unit) for name, busy in _busiest(network, total).items()),
+        tuple((name, float(busy) / unit) for name, busy in _busiest(network, total, total_ports).items()),
         max((_messages(block) for block in blocks), default=0),
         max((_chunks(block) for block in blocks), default=0),
         sum(map(_further_messages, schedule.steps)),
@@ -97,9 +98,26 @@ def _further_messages(step: Step) -> int:
     return max(ends.values(), default=1) - 1
 
 
-def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
-    """Return the rounds for which the busiest link or shared limit is busy, by its class; {} without a load."""
-    through: Counter[int] = Counter()
+def _port_loads(network: Network, step: Step) -> Counter[int]:
+    """Return the chunks of the step's switch sends by the limit, of a port, that they count against."""
+    switches = {switch.switch: switch for switch in network.multicast}
+    loads: Counter[int] = Counter()
+    for send in step.switch_sends:
+        loads.update(switches[send.switch].caps(send.rank, send.group, fetches=send.kind == "fetch-reduce"))
+    return loads
+
+
+def _latency(network: Network, cap: int) -> Fraction:
+    """Return the greatest latency of the routes of a limit."""
+    return max(network.routes[i].latency for i in network.caps[cap].routes)
+
+
+def _busiest(network: Network, load: Mapping[int, int], ports: Counter[int]) -> dict[str, Fraction]:
+    """Return the rounds for which the busiest link or shared limit is busy, by its class; {} without a load.
+
+    `load` counts chunks by route, `ports` those of switch sends by limit.
+    """
+    through = ports.copy()
     for i, count in load.items():
         for k in network.caps_of[i]:
             through[k] += count
@@ -117,6 +135,7 @@ def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
     for k, count in through.items():
         if count == maximum * network.caps[k].units:
             full |= {network.routes[i].latency for i in network.caps[k].routes if i in load}
+            full |= {_latency(network, k)} if k in ports else set()
     return {show(max(full)): maximum}
 
 

@@ -1,6 +1,7 @@
 """Predicted times of schedules: runs of the reference executor by the clock of `synth.program.overheads`.
 
-A schedule's program runs without data. Where the nominal model, which adds up
+A schedule's program runs without data. That of a schedule with sends through switches is MSCCL++'s one-sided one, on
+the ports of the switches, for ranks of one box. Where the nominal model, which adds up
 synchronous steps, predicts `SCREEN` times the least of its predictions, or the program is too long to run, that
 prediction is the time. The steps of a timed schedule say nothing about its time, so it always runs.
 """
@@ -16,7 +17,7 @@ from synth.catalog.tuner.cost_terms import Shape
 from synth.errors import SynthError, VerificationError
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.program.checked_lowering import lower
+from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, Overheads
@@ -94,9 +95,12 @@ class PredictedTimes:
         sends = sum(len(step.sends) for step in schedule.steps) * instances
         try:
             if sends <= MAXIMUM_SENDS and not self.late():
-                program = lower(schedule, LoweringOptions(protocol=protocol, instances=instances))
+                options = LoweringOptions(protocol=protocol, instances=instances)
+                network, lowering = self.slower(protocol), lower
+                if schedule.uses_multicast:
+                    network, lowering = self.overheads.links(schedule.network, protocol), onesided
                 launch = self.overheads.launch(protocol)
-                return ProgramTimes(program, self.slower(protocol), self.per_send, launch, self.judged)
+                return ProgramTimes(lowering(schedule, options), network, self.per_send, launch, self.judged)
         except VerificationError:
             raise
         except SynthError:

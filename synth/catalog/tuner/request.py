@@ -41,6 +41,8 @@ class TuningRequest:
     `ranks`: the number of ranks of logs that do not say it, where there is no machine.
     `dividing`: synthesize schedules, too, whose chunks divide every size, for runtimes that do not pad. None: where
     there is a `topology`.
+    `multicast`: schedules whose sends pass switches that multicast and reduce are candidates, where all ranks of the
+    `topology` share one.
     `time_limit`: seconds of wall time for all of it. None: the default effort.
     `jobs`: processes of a synthesis. None: as many as there are cores.
 
@@ -65,6 +67,7 @@ class TuningRequest:
     in_place: bool = False
     ranks: int | None = None
     dividing: bool | None = None
+    multicast: bool = True
     time_limit: float | None = None
     jobs: int | None = None
 

@@ -28,7 +28,7 @@ class Option(NamedTuple):
         seconds: its time at a size, None where it has none.
         spread: the spread of repeats at a size, as a share of the time.
         divisor: bytes whose multiples it serves without padding.
-        needs: abilities of a runtime that runs it ("schedules", LL128); empty for a library's own algorithm.
+        needs: abilities of a runtime that runs it ("schedules", LL128, "multicast"). A library's own has none.
     """
 
     seconds: Times

@@ -181,6 +181,8 @@ def _option(algorithm: Algorithm, curve: Curve, element: int) -> Option:
     if algorithm.backend != OURS:
         return Option(known, curve.spread, divisor)
     needs = frozenset({"schedules", *({algorithm.protocol} & {"LL128"})})
+    if algorithm.through_switches:
+        needs |= {"multicast"}
     return Option(lambda size: known(-(-size // divisor) * divisor), curve.spread, divisor, needs)
 
 

@@ -4,8 +4,9 @@ A put over a memory port keeps its block busy until the last byte has left; its 
 channel a proxy does the work: the block goes on at once, the source is read when the bytes leave, and flush waits for
 that. A signal arrives ⌈α⌉ after it was sent, and not before the earlier puts to the same peer (memory: of this block;
 port: of this port). An op with several transfers begins them one after another, in order, each when its link is free. A
-packet span is ready for its readers once it has been written in this run. Ops through a switch that multicasts are
-emulated by a message from each rank of the group, and to each.
+packet span is ready for its readers once it has been written in this run. Ops through a switch that multicasts use its
+ports once for all ranks of the group. Where the links have no such switch they are emulated by a message from each rank
+of the group, and to each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from synth.program.program import SWITCHED
 from synth.runtime.link_schedule import Transfer
 from synth.runtime.reference.op_tables import CompiledOp, Place, PortKey
 
@@ -68,7 +70,11 @@ class OneSidedOps:
                 self.readers[place.rank].append(b)
                 yield engine.wait(b, "packet", place)
         here = start = engine.now
-        for place in step.src:
+        through = engine.links is not None and step.code in SWITCHED
+        fetched = (yield from self._through(b, step, step.src, size, fetches=True)) if through else None
+        if fetched is not None:
+            here = fetched[2]
+        for place in step.src if fetched is None else ():
             if place.rank != rank:
                 times = yield from self._over(b, step, place.rank, rank, size, 0)
                 here = max(here, times[2])
@@ -77,6 +83,9 @@ class OneSidedOps:
         far = step.code == "put" or any(place.rank != rank for place in (*step.src, *step.dst))
         end = engine.now
         value = None if step.code == "put" else self._value(b, step)
+        stored = (yield from self._through(b, step, step.dst, size, fetches=False)) if through else None
+        if stored is not None:
+            end = max(end, stored[1])
         for k, place in enumerate(step.dst):
             source = step.src[k] if len(step.src) == len(step.dst) else step.src[0]
             if place.rank == rank:
@@ -86,6 +95,8 @@ class OneSidedOps:
                     self._copy(b, source, step.count) if step.code == "put" else value,
                     engine.slice[b],
                 )
+            elif stored is not None:
+                self._arrive(b, place, step.count, value, stored[2])
             else:
                 left = yield from self._send(b, step, k, source, value, size)
                 end = max(end, left)
@@ -116,10 +127,36 @@ class OneSidedOps:
             engine.call_at(left, depart)
             return engine.now
         _, left, arrival = yield from self._over(b, step, rank, place.rank, size, port[3] if port else 0)
-        self.landed[b, place.rank] = max(arrival, self.landed.get((b, place.rank), 0))
-        moved = self._copy(b, source, step.count) if step.code == "put" else value
-        engine.call_at(arrival, lambda: self._land(place, step.count, moved, which))
+        self._arrive(b, place, step.count, self._copy(b, source, step.count) if step.code == "put" else value, arrival)
         return left
+
+    def _arrive(self, b: int, place: Place, count: int, value: Any, arrival: int) -> None:
+        """Write `value` on another rank at `arrival`, before which no later signal of block b arrives there."""
+        which = self.engine.slice[b]
+        self.landed[b, place.rank] = max(arrival, self.landed.get((b, place.rank), 0))
+        self.engine.call_at(arrival, lambda: self._land(place, count, value, which))
+
+    def _through(
+        self, b: int, step: CompiledOp, places: tuple[Place, ...], size: int, fetches: bool
+    ) -> Generator[None, None, tuple[int, int, int] | None]:
+        """Send over a switch that joins the ranks of `places`, as `_over`; None where the links have none, or for data
+        of the rank alone."""
+        engine, rank = self.engine, self.engine.code.place[b][0]
+        group = tuple(sorted({place.rank for place in places}))
+        if engine.links is None or group == (rank,):
+            return None
+        path = engine.links.switch_path(rank, group, fetches)
+        if path is None:
+            return None
+        while (free := engine.links.switch_free(path, engine.now)) > engine.now:
+            yield engine.retry_at(b, engine.now, free)
+        times = engine.links.send_through(path, size, engine.now)
+        for other in group:
+            if other != rank:
+                ends = (other, rank) if fetches else (rank, other)
+                key = engine.links.keys[engine.links.route(*ends)]
+                engine.record(b, step, engine.now, times[1], Transfer(key, times[0], times[2], size))
+        return times
 
     def _over(
         self, b: int, step: CompiledOp, src: int, dst: int, size: int, index: int
