@@ -10,12 +10,13 @@ from fractions import Fraction
 import pytest
 
 from synth import bounds
-from synth.bounds import cut_lp
+from synth.bounds import cut_lp, single_cut
 from synth.bounds.independent_sums import families, gf2_rank, independent_sums
 from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.topology import Cap, Network, Route
+from synth.solvers.processes.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 
@@ -391,3 +392,23 @@ def test_symmetry_changes_no_bound() -> None:
         network = net(name)
         coll = collective(task, network.ranks)
         assert bounds.flow(network, coll, steps).value == bounds.flow(network, coll, steps, generators=()).value
+
+
+def test_the_search_for_a_single_cut_ends_at_the_deadline(monkeypatch):
+    """The first cut that data cross is a bound, whose certificate is checked as ever."""
+    tried = []
+    prices_into = single_cut._prices_into
+
+    def counted(network, ranks):
+        tried.append(ranks)
+        return prices_into(network, ranks)
+
+    monkeypatch.setattr(single_cut, "_prices_into", counted)
+    network = topology("ring:6").network()
+    task = collective("gather", 6)
+    whole = single_cut.single_cut_bound(network, task)
+    assert len(tried) > 5
+    tried.clear()
+    with time_limited(Deadline(0.0)):
+        cut_short = single_cut.single_cut_bound(network, task)
+    assert len(tried) == 1 and 0 < cut_short.value <= whole.value

@@ -22,6 +22,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
+from synth.solvers.processes.deadline import current_deadline
 
 Ranks = frozenset[int]
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
@@ -31,8 +32,8 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     """Return the greatest bound on R/C by a single cut of a few, for any number of chunks and steps.
 
     For allreduce the number of all sends gives a bound, too. `sets`: the sets of ranks to try as the inside of a cut
-    (default: blocks of ranks, and boxes). The bound is 0 where each rank has all that it wants. Raises InfeasibleError
-    where data cannot reach a rank.
+    (default: blocks of ranks, and boxes). At the ambient deadline no more are tried. The bound is 0 where each rank has
+    all that it wants. Raises InfeasibleError where data cannot reach a rank.
     """
     least = steps(network, collective)
     if not least.value:
@@ -40,7 +41,7 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     demands = _Demands(collective, _checkable_units(network, collective))
     inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
     prices = route_prices(network, set(range(len(network.routes))))
-    best = Fraction(counted) / _capacity(prices)
+    best, deadline = Fraction(counted) / _capacity(prices), current_deadline()
     for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
         if sends:
@@ -48,6 +49,8 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
             value = Fraction(sends) / _capacity(prices_into)
             if value > best:
                 best, inside, prices, counted = value, ranks, prices_into, 0
+        if best and deadline.over:
+            break
     certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
     return LowerBound(check(certificate, network.document, collective.document), certificate)
 
