@@ -5,7 +5,8 @@ continuous time, by the rules of the reference executor (docs/running.md): a lin
 one of b bytes arrives b / bandwidth and a latency later; limits serve transfers in the order of their starts; a
 connection has a number of messages under way; steps are no barriers. When a link is free it takes, of the chunks that
 its source holds and its destination lacks, the one with the longest way to go from there, then the one that the fewest
-ranks hold. It takes none that the destination is to have sooner over another link. Where not every rank wants a chunk,
+ranks hold. It takes none that the destination is to have sooner over another link. Where messages are short, half of
+those under way are kept for chunks that no rank nearer to the destination is to have. Where not all ranks want a chunk,
 it may only follow a tree of short paths with few messages and little load, found by Dijkstra's algorithm chunk by chunk
 with the loads and messages of the chunks before it.
 
@@ -38,18 +39,19 @@ class ListSchedulingSettings:
 
     Attributes:
         orders: Random orders of equal chunks that are tried within `most_work`; the earliest schedule counts.
-        most_work: Limit on sends x routes of all orders together, about half a second of search.
+        most_work: Limit on sends x routes of all orders together, about half a second of search. More is done only
+            for one order with each of `message_weights`.
         path_work: Times that a send counts whose path is chosen before.
         message_weights: Limits on the µs that a message keeps a link, as multiples of latency / depth: with less the
-            messages under way might not fill the link. A further message counts as much in the choice of paths. Each
-            is tried, the first one with the first order.
+            messages under way might not fill the link. With 0 each chunk is a message. A further message counts as much
+            in the choice of paths. Each is tried, the first one with the first order.
         instant: µs within which events count as simultaneous, above the rounding of sums.
     """
 
     orders: int = 16
     most_work: int = 4_000_000
     path_work: int = 6
-    message_weights: tuple[float, ...] = (1.0, 8.0)
+    message_weights: tuple[float, ...] = (1.0, 8.0, 0.0)
     instant: float = 1e-9
 
 
@@ -80,12 +82,14 @@ def list_schedule(
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
     machines = []
     for weight in SETTINGS.message_weights:
+        if not everywhere and weight < 1:
+            continue  # paths follow from what a message costs
         machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, weight))
     for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
         if isinf(machines[0].longest(pre, post)):
             raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
     runs = []
-    for seed in range(min(SETTINGS.orders, SETTINGS.most_work // work)):
+    for seed in range(max(len(machines), min(SETTINGS.orders, SETTINGS.most_work // work))):
         check_deadline()
         random, shuffles = Random(seed), seed >= len(machines)
         machine = machines[seed % len(machines)]
@@ -100,11 +104,12 @@ def list_schedule(
 class _ChunkTimes:
     """Times in µs of one chunk: `busy[i]` on route i, `served[i]` (cap, µs) on its caps, `latency[i]` of the route.
 
-    `depth`: messages of a route that may be under way.
+    `depth`: messages of a route that may be under way. `weight`: one of `SETTINGS.message_weights`. `scarce`: messages
+    are so short that those under way might not fill a route.
     """
 
     def __init__(self, network: Network, chunk_bytes: float, depth: int, weight: float) -> None:
-        self.network, self.depth = network, depth
+        self.network, self.depth, self.scarce = network, depth, weight < 1
         unit_us = chunk_bytes / (1000 * float(network.unit))
         self.busy = [unit_us / route.units for route in network.routes]
         self.latency = [float(route.latency) for route in network.routes]
@@ -234,6 +239,7 @@ class _ChunkTrees:
     def _cost(self, route: int, at: float, sources: frozenset[int]) -> float:
         """Return the µs that a chunk at `at` waits for `route`, and those of a message of its own."""
         wait = self.links.end(route, max(at, self.links.free(route)), 1) - at - self.machine.chunk_us[route]
+        wait = max(0.0, wait)  # rounding may make it negative, and a cycle of paths the shortest one
         if self._last[route] == sources:
             return wait
         return wait + self.machine.message_us[route]
@@ -343,9 +349,14 @@ class _ListRun:
 
     def _urgent(self, waiting: int, route: int, now: float) -> int:
         """Return those of the chunks `waiting` that are to pass `route` first; 0 where all of them come sooner else."""
-        machine, dst = self.machine, self.machine.network.routes[route].dst
-        chunks = np.array(_bits(waiting))
+        machine, ends = self.machine, self.machine.network.routes[route]
+        dst, chunks = ends.dst, np.array(_bits(waiting))
         lengths = machine.lengths[:, dst]
+        if machine.scarce and 2 * self.under_way[route] >= machine.depth:
+            nearer = lengths < lengths[ends.src] - SETTINGS.instant
+            chunks = chunks[np.isinf(self.arrival[np.ix_(chunks, nearer)]).all(axis=1)]
+            if not len(chunks):
+                return 0
         elsewhere = (np.maximum(self.arrival[chunks], now) + lengths).min(axis=1)
         sooner = elsewhere + self.lacking[dst] * self.fastest[dst]
         chunks = chunks[now + machine.chunk_us[route] + machine.latency[route] <= sooner + SETTINGS.instant]
