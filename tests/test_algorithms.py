@@ -1,5 +1,6 @@
 """The library of the chunk language: steps and rounds per chunk of every algorithm, for several numbers of ranks."""
 
+import importlib.metadata
 import json
 from fractions import Fraction
 from math import ceil, floor, log2
@@ -11,6 +12,7 @@ from synth.algorithms import FAMILIES, LIBRARY, direct, ring
 from synth.cli.root import root
 from synth.errors import UsageError
 from synth.language import algorithm
+from synth.model import registry
 
 ALGORITHMS = {(one.collective, one.name): one for one in LIBRARY}
 
@@ -136,3 +138,22 @@ def test_bounds_hold_and_the_library_is_ranked(capsys):
     assert [row["name"] for row in listed if "steps" in row] == ["ring"]
     refused = {row["name"]: row["refused"] for row in listed if "refused" in row}
     assert "ring:6 has no link" in refused["two-shot"]
+
+
+@algorithm("allgather")
+def by_hand(a):
+    for rank in a.ranks:
+        a.input(rank).to(*a.others(rank))
+
+
+def test_plug_ins_are_listed_and_compiled(monkeypatch, capsys):
+    registry.plugins.cache_clear()
+    points = [importlib.metadata.EntryPoint("algorithms.mine", "tests.test_algorithms:by_hand", registry.GROUP)]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+    assert [one.name for one in synth.api.library("allgather")][-1] == "mine"
+    for words in (["list", "algorithms"], ["compile", "mine", "--topo", "ring:4", "--no-bounds"]):
+        with pytest.raises(SystemExit) as done:
+            root(words)
+        assert done.value.code == 0
+        assert "mine" in capsys.readouterr().out
+    registry.plugins.cache_clear()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology
-from synth.errors import UsageError, unknown
+from synth.errors import SynthError, UsageError, unknown
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def distance(schedule: Schedule, topology: TopologyLike, *, time_limit: float | 
 
 @keywords_checked
 def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
-    """Return the algorithms of the library, all or those of a collective.
+    """Return the algorithms of the library and of plug-ins, all or those of a collective.
 
     Examples
     --------
@@ -104,9 +104,17 @@ def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
     True
     """
     from synth.algorithms import LIBRARY
+    from synth.language.algorithm import ChunkAlgorithm
     from synth.model.collective import canonical_name
+    from synth.model.registry import load, table
 
-    chosen = [one for one in LIBRARY if collective is None or one.collective == canonical_name(collective)]
+    known = [*LIBRARY]
+    for name, target in table("algorithms", [one.name for one in LIBRARY]).items():
+        one = load(target)
+        if not isinstance(one, ChunkAlgorithm):
+            raise SynthError(f"the plug-in {target} is no algorithm; decorate its function with @algorithm")
+        known.append(replace(one, name=name))
+    chosen = [one for one in known if collective is None or one.collective == canonical_name(collective)]
     return tuple(chosen)
 
 

@@ -21,8 +21,8 @@ Row = tuple[str, str, str]
 @click.argument("kind", metavar="|".join(TABLES), required=False)
 @output_options
 def lists(kind: str | None, output: str | None, form: str | None) -> None:
-    """List all topologies, collectives, encodings, solvers, exporters or executors. For one that needs a missing
-    library, print the command that installs it.
+    """List all topologies, collectives, encodings, solvers, exporters, executors or algorithms. For one that needs a
+    missing library, print the command that installs it.
 
     \b
     Example:
@@ -57,6 +57,7 @@ def listed(kind: str) -> list[Row]:
         "solvers": _solvers,
         "exporters": _exporters,
         "executors": _executors,
+        "algorithms": _algorithms,
     }[kind]()
     added = table(kind, [row[0] for row in rows])
     return rows + [(name, f"plug-in {target}", "yes") for name, target in sorted(added.items())]
@@ -110,6 +111,12 @@ def _executors() -> list[Row]:
         missing = load(target)().available()
         rows.append((name, SUMMARIES[name], "yes" if missing is None else f"no: {missing}"))
     return rows
+
+
+def _algorithms() -> list[Row]:
+    from synth.algorithms import LIBRARY
+
+    return [(one.name, f"{one.collective}: {one.formula}", "yes") for one in LIBRARY]
 
 
 def _missing(name: str) -> str:

@@ -41,6 +41,7 @@ TABLES = {
     "solvers": "solver",
     "exporters": "exporter",
     "executors": "executor",
+    "algorithms": "algorithm",
 }
 
 
