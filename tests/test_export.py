@@ -150,13 +150,13 @@ def test_every_size_goes_to_the_fastest_that_may_serve_it():
 
 def test_sizes_choose_the_point_whose_chunks_divide_them(file):
     said = api.export_program(file, sizes=[4 * 4, 4 * 4 * 3])
-    assert said.remarks[0].startswith("point 1")
+    assert said.remarks[0].startswith("this is point 1")
     assert any("16 bytes are 4 elements, no multiple of 8" in line for line in said.remarks)
     assert not any("no point serves" in line for line in said.remarks)
     odd = api.export_program(file, sizes=[4 * 3, 4 * 7])
     assert any("no point serves any of the listed sizes" in line for line in odd.remarks)
     large = api.export_program(file, sizes=[1 << 26])
-    assert large.remarks[0].startswith("point 2")
+    assert large.remarks[0].startswith("this is point 2")
     made = api.export_program(file, every=True, sizes=[16])
     assert len(made.files) == 1
     assert any("no multiple of 8" in line for line in made.remarks)

@@ -86,7 +86,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     if isinstance(source, ParetoFrontier):
         candidate = _chosen(source, target, remarks)
         program = candidate.program
-        remarks.insert(0, candidate.text)
+        remarks.insert(0, f"this is {candidate.text} of the frontier")
     else:
         program = program_for_runtime(source, target)
     network = target.links
@@ -96,7 +96,9 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     files = [(suffix, exporter.emit(placed, placed_target)) for suffix, placed in program_variants(program, target)]
     check_program(program, target)
     if target.request.to == "msccl-xml":
-        remarks.append(f"serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}")
+        remarks.append(
+            f"the file serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}"
+        )
         remarks += [warning] if (warning := root_warning(program)) else []
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program)

@@ -55,12 +55,15 @@ class Mscclpp:
         top = limits.largest_size(program)
         served = f"{program.min_bytes} to {min(top, program.max_bytes or top)}"
         remarks = [
-            f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"
+            f"the plan serves sizes (the larger buffer) of {served} bytes that are multiples of "
+            f"{program.loop_chunks * limits.ALIGNMENT}"
         ]
         if program.collective is not None and program.collective.combining:
             remarks.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
         if switch_channels(program):
-            remarks.append("its switch channels (NVLS) need GPUs from sm_90 on, and buffers of MSCCL++'s own allocator")
+            remarks.append(
+                "the plan's switch channels (NVLS) need GPUs from sm_90 on, and buffers of MSCCL++'s own allocator"
+            )
         remarks += [warning] if (warning := root_warning(program)) else []
         return (*remarks, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
 
