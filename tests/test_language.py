@@ -285,7 +285,7 @@ def disagreement(seed):
     topology, task, linked, plan = random_plan(seed)
     program = ChunkAlgorithm(lambda a: play(a, plan), task.name, "random")
     right = interpret(task, linked, plan)
-    outcomes = set()
+    outcomes, counts = set(), []
     for steps in ("asap", "paced"):
         try:
             schedule = program.compile(topology, task, CompileOptions(steps, 1 if steps == "asap" else None)).schedule
@@ -296,7 +296,9 @@ def disagreement(seed):
         assert right, f"seed {seed}: compiled, but an output is missing or a line makes no sense"
         replay.schedule(schedule)
         outcomes.add("right")
+        counts.append(schedule.step_count)
     assert len(outcomes) == 1, seed
+    assert counts == sorted(counts), seed  # no steps are fewer than those as soon as possible
     return outcomes.pop()
 
 
@@ -432,3 +434,14 @@ def test_a_program_on_stdout_stands_alone(capsys):
         root(["compile", "two-shot", "--topo", "fully-connected:3", "--no-bounds", "--to", "mscclpp", "-o", "-"])
     assert done.value.code == 0
     assert json.loads(capsys.readouterr().out)["collective"] == "allreduce"
+
+
+def test_a_limit_of_the_runtime_names_the_program(monkeypatch, capsys):
+    monkeypatch.chdir(PROGRAMS.parent.parent.parent)
+    words = ["compile", "examples/language/my.py", "--topo", "dgx-a100", "--no-bounds", "--to", "msccl-xml"]
+    with pytest.raises(SystemExit) as done:
+        root([*words, "--instances", "4", "-o", "-"])
+    assert done.value.code == 1
+    error = capsys.readouterr().err
+    assert "examples/language/my.py:4: msccl-executor has at most" in error
+    assert "1 instance would fit" in error

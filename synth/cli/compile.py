@@ -20,7 +20,7 @@ from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive, Ranks
 from synth.cli.root import CONTEXT
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.api.algorithms import Distance
@@ -133,10 +133,10 @@ def compile_(source: str, **flags: Any) -> None:
     if distance is not None and distance.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
     if flags["output"] is not None:
-        _write(compiled, machine, flags)
+        _write(program, compiled, machine, flags)
 
 
-def _write(compiled: Compiled, machine: Any, flags: dict[str, Any]) -> None:
+def _write(program: ChunkAlgorithm, compiled: Compiled, machine: Any, flags: dict[str, Any]) -> None:
     import json
 
     from synth import api
@@ -144,10 +144,15 @@ def _write(compiled: Compiled, machine: Any, flags: dict[str, Any]) -> None:
     if flags["to"] is None:
         text, what = json.dumps(compiled.schedule.to_json()) + "\n", ""
     else:
-        made = api.export_program(
-            compiled.schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
-            protocol=flags["protocol"], instances=flags["instances"],
-        )  # fmt: skip
+        try:
+            made = api.export_program(
+                compiled.schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
+                protocol=flags["protocol"], instances=flags["instances"],
+            )  # fmt: skip
+        except UsageError:
+            raise
+        except SynthError as error:  # a limit of the runtime
+            raise SynthError(f"{program.place}: {error}") from None
         text, what = made.text, ""
         for line in made.remarks:
             note(line)

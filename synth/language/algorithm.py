@@ -100,6 +100,12 @@ class ChunkAlgorithm:
                 group.trace.refuse_other_rank(given[rank].segments, given[rank].rank, rank)
         return self.function(group, given, **parameters) if self._takes_held else self.function(group, **parameters)
 
+    @property
+    def place(self) -> SourceLine:
+        """The line of the function."""
+        code = self.function.__code__
+        return SourceLine(code.co_filename, code.co_firstlineno)
+
     @functools.cached_property
     def _takes_held(self) -> bool:
         return list(inspect.signature(self.function).parameters)[1:2] == ["held"]
