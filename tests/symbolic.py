@@ -70,7 +70,7 @@ def play(program, *, in_place=False, depth=2, whole=1, seed=0):
         for i, op in enumerate(block.ops)
     ]
     flags = {(rank, b, i) for rank, b, i, op in ops if op.flag}
-    deps = {(rank, *dep) for rank, _, _, op in ops for dep in op.deps}
+    deps = {(rank, dep.block, dep.op) for rank, _, _, op in ops for dep in op.deps}
     assert flags == deps
 
     def step(entry):

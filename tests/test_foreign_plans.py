@@ -141,6 +141,22 @@ def test_packets_keep_their_threads():
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "joined", "found"), [("rppkt", False, set()), ("ppkt", True, set()), ("ppkt", False, {"join"})]
+)
+def test_a_port_channel_sends_packets_as_they_lie_there(name, joined, found):
+    """`rppkt` waits for the flags first, `ppkt` does not: the threads that write the packets must be joined."""
+    ranks = []
+    for r in (0, 1):
+        put = op(name, (("s", 0, 1),), ((0, 1, 1),), "port", (0,))
+        take = op("upkt", (("s", 1, 1),), (("o", 1 - r, 1),))
+        ops = [op("cpkt", (("o", r, 1),), (("s", 0, 1),)), *([NOP] if joined else []), put, take]
+        ranks.append(gpu(r, (1, 2, 2), [ops], "port"))
+    doc = plan("allgather", ranks, "LL")
+    assert {fault.split()[0] for fault in faults(doc)} == found
+    assert found or runs(doc)
+
+
 # ---------------------------------------------------------------- in place
 
 

@@ -29,7 +29,8 @@ A program is one of two styles. *Two-sided* (MSCCL-IR): block (send, recv, chann
 `gstore` writes a span of this rank to one on each rank of a group. Spans on one side have one buffer and offset.
 
 An op starts when the op before it in its block has ended and every op of `deps` has. `flag`: others may wait for it.
-A span with `packet` carries its own flags: who reads it waits for the writer of this use of the span.
+A span with `packet` carries its own flags: who reads it waits for the writer of this use of the span. A put through a
+port channel from plain scratch to packets sends packets that lie there, and waits for no flag.
 
 Three things depend on the size of a call, and `synth/program/straight_line.py` writes them out for one size: an op with
 `part` does one of equal shares of its spans, a `Loop` moves its spans piece by piece, and `scratch_bytes` bounds the

@@ -235,8 +235,9 @@ class BlockReader:
             if ports and self.ports[ports[i]].peer != dst.rank:
                 node.fail(f"puts to rank {dst.rank} through a channel to rank {self.ports[ports[i]].peer}")
             packets = name in ("ppkt", "rppkt")
-            # through a port channel ppkt sends what lies in scratch as packets already
-            src = self._packet(node, src._replace(packet=name == "rppkt" or (name == "ppkt" and kind == "port")))
+            # through a port channel ppkt sends what lies in scratch as packets already, and waits for no flag
+            src = self._packet(node, src._replace(packet=name == "rppkt"))
+            self._plain(node, name != "ppkt" or kind == "memory" or src.buffer == "s", "sends packets from scratch")
             pairs.append((src, self._packet(node, dst._replace(packet=packets)), count, ports[i : i + 1]))
         start = 0
         for i in range(1, len(pairs) + 1):

@@ -177,7 +177,7 @@ class _Block:
             name, src = "put", each
         elif packets == {True} and op.src[0].packet:
             name, src = "rppkt", op.src
-        elif packets == {True} and kind == "memory":
+        elif packets == {True} and (kind == "memory" or op.src[0].buffer == "s"):
             name, src = "ppkt", each
         else:
             self.refuse(

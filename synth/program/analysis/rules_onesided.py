@@ -330,7 +330,9 @@ class _UnjoinedThreads:
             beside = frozenset(self._cell(span, k) for span in (*op.src, *op.dst) if not span.packet)
             for span in op.dst:
                 if span.packet:
-                    self.packets[self._cell(span, k)] = step, beside
+                    cell = self._cell(span, k)
+                    self.packets[cell] = step, beside
+                    self.writes[cell] = _Access(step, k)  # a port channel reads it without its flag
 
     def _elements(self, op: Op) -> Iterator[tuple[list[tuple[int, bool]], list[int], int | None]]:
         """Yield, for each chunk of the op's spans, the plain cells with whether they are written, the packets that are
@@ -345,7 +347,7 @@ class _UnjoinedThreads:
                     cells.append((self._cell(span, k), writes))
                 elif not writes:
                     packets.append(self._cell(span, k))
-            yield cells, packets, k if packed else None
+            yield cells, packets, k if packed and not self.serves(op) else None
 
     def _step(self, op: int) -> int:
         return self.memory.line.step(self.rank, self.number, op)

@@ -54,13 +54,14 @@ class LaunchOrder:
     """Order between the packets of one launch and those of the next that lie in the same scratch.
 
     A rank enters a launch after it has ended the one before. So the writer of a packet knows all that any rank knew at
-    the end of the launch before, if it knows that this rank has entered; and from there one launch further back.
+    the end of the launch before, if it knows that this rank has entered; and from there one launch further back. A port
+    channel that sends packets from scratch may do so after its rank has ended, but not two launches later.
     `reads`: cell → (actor, time) of each read of a packet. `writes`: (cell, the ranks known to have entered, place).
-    Sets of ranks are bit masks.
+    `engines`: the rank of each port channel, by actor. Sets of ranks are bit masks.
     """
 
-    def __init__(self, program: Program, entry: int) -> None:
-        self.entry, self.ranks = entry, program.ranks
+    def __init__(self, program: Program, entry: int, engines: dict[int, int]) -> None:
+        self.entry, self.ranks, self.engines = entry, program.ranks, engines
         self.reads: dict[int, list[tuple[int, int]]] = {}
         self.writes: list[tuple[int, int, tuple[int, int, int]]] = []
 
@@ -83,6 +84,8 @@ class LaunchOrder:
                 for rank in range(self.ranks):
                     ranks |= before[rank] if known >> rank & 1 else 0
             for actor, time in self.reads.get(cell, ()):
+                if not one_scratch and actor in self.engines and ranks >> self.engines[actor] & 1:
+                    continue
                 if not any(ranks >> rank & 1 and ends[rank][actor] >= time for rank in range(self.ranks)):
                     yield cell, place, "that of the launch before" if one_scratch else "that of two launches before"
                     break
@@ -97,6 +100,7 @@ class OneSidedExecution(SymbolicExecution):
         self.number = {place: i for i, place in enumerate(self.places)}
         self.engines = {key: len(self.places) + i for i, key in enumerate(_engines(program))}
         self.entry = len(self.places) + len(self.engines)
+        self.carriers = set(self.engines.values())
         super().__init__(line, in_place, self.entry + program.ranks, watched)
         self.signals: dict[tuple[int, Port], deque[Row]] = {}
         self.ended: dict[tuple[int, int, int], Row] = {}
@@ -106,7 +110,10 @@ class OneSidedExecution(SymbolicExecution):
         # barrier → the joined clock of its members, and the members that have not left yet
         self.meeting: dict[tuple, tuple[Row, set[int]]] = {}
         self.packets: dict[int, Row | None] = {}  # cell → the row of its writer
-        self.launches = LaunchOrder(program, self.entry) if len(watched) == self.entry + program.ranks else None
+        self.launches: LaunchOrder | None = None
+        if len(watched) == self.entry + program.ranks:
+            ranks = {actor: rank for (rank, _), actor in self.engines.items()}
+            self.launches = LaunchOrder(program, self.entry, ranks)
         for rank in range(program.ranks):
             for cell in self.cells(rank):
                 self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
@@ -212,6 +219,9 @@ class OneSidedExecution(SymbolicExecution):
                 value: Value = None
                 for n, (span, start) in enumerate(zip(reads, starts, strict=True)):
                     operand = self.fetch(start + k, span, actor, i, place)
+                    row = self.packets.get(start + k) if span.packet else None
+                    if actor != me and row is not None:
+                        clocks.join(me, row)  # the block waits for the flags before it hands the put over
                     value = operand if n == 0 else add(value, operand, place)
                 for span, start in zip(spans, firsts, strict=True) if op.code != "cpy" or firsts != starts else ():
                     self.put(start + k, span, value, actor, i, place)
@@ -229,7 +239,8 @@ class OneSidedExecution(SymbolicExecution):
     def fetch(self, cell: int, span: Span, actor: int, i: int, place: tuple[int, int, int]) -> Value:
         """Return the value of a source's cell; a packet orders its writer before the reader.
 
-        Adds a finding if the cell was written as a packet and is read as plain data.
+        Adds a finding if the cell was written as a packet and is read as plain data, unless by a port channel, which
+        carries the flags with the data.
         """
         if span.packet:
             row = self.packets.get(cell)
@@ -237,7 +248,7 @@ class OneSidedExecution(SymbolicExecution):
                 self.clocks.join(actor, row)
             if self.launches is not None:
                 self.launches.reads.setdefault(cell, []).append((actor, self.clocks.now[actor]))
-        elif cell in self.packets:
+        elif cell in self.packets and actor not in self.carriers:
             self.add_finding(
                 "packet-mix", place, f"reads {self.memory.name(cell)} as plain data; it was written as a packet"
             )
