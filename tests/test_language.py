@@ -445,3 +445,17 @@ def test_a_limit_of_the_runtime_names_the_program(monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "examples/language/my.py:4: msccl-executor has at most" in error
     assert "1 instance would fit" in error
+
+
+def test_copies_are_added_as_they_come():
+    @algorithm("allreduce")
+    def by_copies(a):
+        held = a.inputs()
+        for bit in range(2):
+            now = dict(held)
+            for rank in a.ranks:
+                held[rank] = now[rank].add(now[rank ^ 1 << bit].to(rank))
+
+    compiled = by_copies.compile("hypercube:4")
+    assert compiled.schedule.step_count == 2
+    assert compiled.unused == ()

@@ -49,6 +49,7 @@ class Operations:
     needed : the numbers of the operations that the outputs need, inputs left out, ascending.
     before : for each needed operation the ones that come at least `lag` steps before it, as (operation, lag).
     writes : the needed operations that write each (chunk, rank), in their order; of sums alone.
+    merged : copies that are added where they arrive, without an operation of their own.
     """
 
     collective: Collective
@@ -58,13 +59,14 @@ class Operations:
     needed: list[int] = field(default_factory=list)
     before: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     writes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    merged: set[int] = field(default_factory=set)
 
     @property
     def unused(self) -> dict[SourceLine | None, int]:
-        """The number of copies and sums that no output needs, by place."""
-        needed, counts = set(self.needed), {}
+        """The number of copies and sums that no output needs, by place; merged copies are left out."""
+        used, counts = self.merged.union(self.needed), {}
         for i, row in enumerate(self.rows):
-            if row.kind != "input" and i not in needed:
+            if row.kind != "input" and i not in used:
                 counts[row.place] = counts.get(row.place, 0) + 1
         return counts
 
@@ -75,7 +77,8 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
     `file`: the name of the program in errors without a line. Raises VerificationError where outputs are missing,
     UsageError where a rank would need two sums of a chunk at once.
     """
-    found = Operations(trace.collective, chunks, _rows(trace, chunks))
+    found = Operations(trace.collective, chunks, [])
+    _add_rows(found, trace)
     candidates = _candidates(found)
     _check_outputs(found, candidates, trace, file)
     found.outputs = {key: made[0] for key, made in candidates.items()}
@@ -90,13 +93,16 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
     return found
 
 
-def _rows(trace: AlgorithmTrace, chunks: int) -> list[Operation]:
-    rows: list[Operation] = []
+def _add_rows(found: Operations, trace: AlgorithmTrace) -> None:
+    """Append the operations of each value of a trace."""
+    chunks = found.chunks
     first: list[tuple[int, int]] = []  # of each value its first operation and chunk
-    for value in trace.values:
+    for number, value in enumerate(trace.values):
         start, end = int(value.lo * chunks), int(value.hi * chunks)
         offset = value.unit * chunks
-        first.append((len(rows), offset + start))
+        first.append((len(found.rows), offset + start))
+        if number in trace.merged:
+            found.merged.update(range(len(found.rows), len(found.rows) + end - start))
         source = base = 0
         if value.source >= 0:
             source = first[value.source][0] - first[value.source][1]
@@ -108,8 +114,7 @@ def _rows(trace: AlgorithmTrace, chunks: int) -> list[Operation]:
             row = Operation(
                 value.kind, value.rank, chunk, read, held, value.contents, value.place, value.step
             )  # fmt: skip
-            rows.append(row)
-    return rows
+            found.rows.append(row)
 
 
 def _candidates(found: Operations) -> dict[tuple[int, int], list[int]]:

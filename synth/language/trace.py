@@ -71,6 +71,7 @@ class AlgorithmTrace:
     ----------
     collective, topology : of the call. Without a topology every rank may send to every other.
     values : all values, the inputs first.
+    merged : numbers of copies that are added where they arrive; the sum takes the value from its source instead.
     steps : for each `with a.step()` block the ranks of its handle; blocks of one handle follow each other.
     """
 
@@ -78,6 +79,7 @@ class AlgorithmTrace:
         self.collective, self.topology = collective, topology
         self.network = None if topology is None else topology.network()
         self.values: list[TracedValue] = []
+        self.merged: set[int] = set()
         self.steps: list[tuple[int, ...]] = []
         self._places = SourceLines(root)
         self._step = -1
@@ -158,13 +160,19 @@ class AlgorithmTrace:
                 f"what comes from rank {src} is {rank_names(other.contents)}{theirs}",
             )
         if src == rank and other.kind != "input":
-            if one.kind != "input":
+            if one.kind == "input":
+                base, source = source, base  # its input is added to the other one, which stays where it is
+            elif "copy" in (one.kind, other.kind):
+                if other.kind != "copy":
+                    base, source = source, base
+                self.merged.add(source.value)  # the rank adds it as it comes, and needs no copy
+                source = source._replace(value=self.values[source.value].source)
+            else:
                 raise error_at(
                     place,
                     f"rank {rank} adds two sums of its own, of {one.place} and {other.place}; a rank holds one sum of "
                     "a chunk: add what comes from others as it comes",
                 )
-            base, source = source, base  # its input is added to the other one, which stays where it is
         bits = one.contents | other.contents
         return self._append(TracedValue("sum", rank, *base[:3], source.value, base.value, bits, place, self._step))
 
