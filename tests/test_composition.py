@@ -25,9 +25,10 @@ from synth.scale import search
 from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.periods import Trees, period
-from synth.scale.composition.phases import TemplateBuilder, merged
+from synth.scale.composition.phases import Phase, Template, TemplateBuilder, merged
 from synth.scale.composition.pipelining_lp import PipeliningProgram
 from synth.scale.composition.pricing import tree_template
+from synth.scale.composition.tree_columns import HalfTree, TreeColumns
 from synth.scale.composition.trees import ArrivalDescent, hops
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
@@ -303,9 +304,24 @@ def test_descent_postpones_sends_to_cheap_steps():
     assert descent.sends(arrivals[0], 0) == [(1, 0, 1), (2, 1, 2)]
 
 
+def test_half_trees_are_joined_where_reductions_end_before_copies():
+    """Two links: the reductions of two steps take half the second link, those of one step come before early copies."""
+    loads = {name: np.zeros((2, 3)) for name in ("late", "soon", "copy")}
+    loads["late"][1, :2], loads["soon"][0, 0], loads["copy"][0, 1:] = 0.5, 1, 0.5
+
+    def half(name: str, phases: int, placed: tuple[int, ...], step: int) -> HalfTree:
+        parts = tuple(Phase(f"{name} {t}", ((0, 0, 1),), name != "copy", ()) for t in range(phases))
+        return HalfTree(Template(name, parts, 0, (0,), 1, placed), 0, name != "copy", step)
+
+    columns = TreeColumns(np.ones(2), 3, [0], lambda template: loads[template.name], groups=1)
+    trees = [half("late", 2, (0, 1), 2), half("soon", 1, (0,), 1), half("copy", 2, (1, 2), 1)]
+    assert columns.generate(lambda prices: iter(trees)) and columns.value == pytest.approx(2)
+    assert [(tree.name, tree.placed) for tree in columns.used()] == [("soon", (0, 1, 2))]
+
+
 def test_periods_fill_whole_rounds():
     """Three trees that load one of three links: three of them take a round together."""
-    trees = Trees(np.eye(3), [0, 0, 0], [1 / 3] * 3, 1 / 3)
+    trees = Trees(np.eye(3), [0, 0, 0], 1 / 3)
     rate, chosen = period([trees])
     assert rate == pytest.approx(1 / 3) and sorted(chosen[0]) == [0, 1, 2]
     rate, chosen = period([trees, trees])

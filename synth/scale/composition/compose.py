@@ -209,7 +209,8 @@ class Composition:
         """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with."""
         steps = 1 if search.steady else search.steps
         loads = partial(self._step_loads, steps=steps)
-        columns = TreeColumns(self.resources.capacity, steps, sorted(self.units), loads)
+        groups = len(search.pricer.groups) if search.halved else 0
+        columns = TreeColumns(self.resources.capacity, steps, sorted(self.units), loads, groups)
         columns.add(listed)
         return columns if columns.generate(search.templates) else None
 
@@ -240,7 +241,7 @@ class Composition:
                 least = rate
                 picked = []
                 for (_, columns), places in zip(kinds, chosen, strict=True):
-                    trees = list(columns.trees)
+                    trees = columns.trees
                     picked.append([trees[i] for i in places])
                 periods.append(period_template(picked))
         return periods
@@ -256,7 +257,7 @@ class Composition:
         columns.vary(search.templates)
         loads = np.array([self._step_loads(tree, 1)[:, 0] for tree in columns.trees]) / self.resources.capacity
         units = [tree.unit for tree in columns.trees]
-        return Trees(loads, units, columns.shares, columns.value * search.pricer.weight)
+        return Trees(loads, units, columns.value * search.pricer.weight)
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""

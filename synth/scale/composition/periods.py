@@ -13,6 +13,7 @@ from math import ceil
 import numpy as np
 
 from synth.scale.composition.settings import SETTINGS
+from synth.solvers.highs import integer
 
 # Tolerance of sums of loads in relation to the capacity.
 EXACT = 1e-9
@@ -22,13 +23,12 @@ EXACT = 1e-9
 class Trees:
     """Trees of which a period is put together.
 
-    ``loads[tree, resource]`` in relation to the capacity. `owners`: the unit of each tree. `shares` of the trees in the
-    solution of a linear program, where a tree of each unit takes `value` rounds.
+    ``loads[tree, resource]`` in relation to the capacity. `owners`: the unit of each tree. `value`: the least rounds
+    for a tree of each unit, by a linear program.
     """
 
     loads: np.ndarray
     owners: Sequence[int]
-    shares: Sequence[float]
     value: float
 
     def rounds(self, count: int) -> int:
@@ -44,12 +44,11 @@ def period(kinds: Sequence[Trees]) -> tuple[float, list[list[int]]]:
     """
     sizes = []
     for count in range(1, SETTINGS.most_period + 1):
-        rate = sum(trees.rounds(count) for trees in kinds) / count
-        sizes += [(rate, count, seed) for seed in range(SETTINGS.period_seeds)]
-    for rate, count, seed in sorted(sizes)[: SETTINGS.periods_tried]:
+        sizes.append((sum(trees.rounds(count) for trees in kinds) / count, count))
+    for rate, count in sorted(sizes)[: SETTINGS.periods_tried]:
         chosen = []
         for trees in kinds:
-            chosen.append(_Selection(trees, count, seed).search())
+            chosen.append(_selection(trees, count))
             if chosen[-1] is None:
                 break
         else:
@@ -57,38 +56,17 @@ def period(kinds: Sequence[Trees]) -> tuple[float, list[list[int]]]:
     return np.inf, []
 
 
-class _Selection:
-    """Trees whose loads must not exceed 1: one tree after the other is exchanged for the best one in its place.
+def _selection(trees: Trees, count: int) -> list[int] | None:
+    """Return the indices of `count` trees of each unit that fit into the rounds; None where the search ends before.
 
-    An exchange that does not lower the sum of the excess loads is made where it does not raise it. Excess that stays is
-    weighted more and more (Morris, "The breakout method for escaping from local minima", AAAI 1993).
+    An integer program chooses how often each tree is taken.
     """
-
-    def __init__(self, trees: Trees, count: int, seed: int) -> None:
-        self.loads, self.random = trees.loads / trees.rounds(count), np.random.default_rng(seed)
-        self.options: list[np.ndarray] = []  # of each place
-        chosen = []
-        for owner in sorted(set(trees.owners)):
-            members = np.array([i for i, other in enumerate(trees.owners) if other == owner])
-            part = np.array(trees.shares)[members]
-            self.options += [members] * count
-            chosen += self.random.choice(members, count, p=part / part.sum()).tolist()
-        self.trees = chosen
-
-    def search(self) -> list[int] | None:
-        """Return the trees, or None where too many exchanges were tried."""
-        weights = np.ones(self.loads.shape[1])
-        total = self.loads[self.trees].sum(axis=0)
-        for exchange in range(SETTINGS.exchanges):
-            excess = np.maximum(total - 1 - EXACT, 0)
-            if not excess.any():
-                return self.trees
-            if exchange % SETTINGS.breakout == SETTINGS.breakout - 1:
-                weights += excess / excess.max()
-            place = int(self.random.integers(len(self.trees)))
-            options = self.options[place]
-            rest = total - self.loads[self.trees[place]]
-            costs = np.maximum(rest + self.loads[options] - 1 - EXACT, 0) @ weights
-            self.trees[place] = int(options[self.random.choice(np.flatnonzero(costs <= costs.min() + EXACT))])
-            total = rest + self.loads[self.trees[place]]
+    owners, rounds = np.array(trees.owners), trees.rounds(count)
+    members = (owners == np.unique(owners)[:, None]).astype(float)
+    rows = [(members, count, count), (trees.loads.T, -np.inf, rounds)]
+    solution = integer(np.zeros(len(owners)), rows, count, node_limit=SETTINGS.period_nodes)
+    if solution.x is None:
         return None
+    times = np.rint(solution.x).astype(np.int64)
+    fits = (times @ trees.loads <= rounds + EXACT).all() and (members @ times == count).all()
+    return np.repeat(np.arange(len(owners)), times).tolist() if fits else None

@@ -141,6 +141,18 @@ class TemplateBuilder:
         return Template(self.name, tuple(self._phases), 0, (self.block,))
 
 
+def in_sequence(first: Template, second: Template) -> Template:
+    """Return a template whose phases are those of `first`, then those of `second`."""
+    count = len(first.phases)
+    waited = {q for phase in first.phases for q in phase.after}
+    ends = tuple(p for p in range(count) if p not in waited)
+    later = []
+    for phase in second.phases:
+        after = tuple(q + count for q in phase.after)
+        later.append(replace(phase, after=after or ends))
+    return replace(first, phases=(*first.phases, *later), placed=(*first.placed, *second.placed))
+
+
 def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Template:
     """Return one template for the blocks of several, for chunks that move together.
 

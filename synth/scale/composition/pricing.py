@@ -9,9 +9,10 @@ from itertools import chain
 import numpy as np
 
 from synth.scale.composition.loads import Resources
-from synth.scale.composition.phases import Phase, Template, merged
+from synth.scale.composition.phases import Phase, Template, in_sequence, merged
 from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Group
+from synth.scale.composition.tree_columns import HalfTree
 from synth.scale.composition.trees import ArrivalDescent, Send, cheapest_arborescence, hops, levels
 
 COPYING, REDUCING = ("allgather", "broadcast"), ("reduce-scatter", "reduce")
@@ -73,18 +74,22 @@ class TreePricer:
 
 
 class CheapTrees:
-    """Trees within some steps, which are improved from turn to turn as prices change."""
+    """Trees within some steps, which are improved from turn to turn as prices change.
+
+    `halved`: the trees of an allreduce are given in halves, as every group has one block.
+    """
 
     def __init__(self, pricer: TreePricer, steps: int, steady: bool) -> None:
         self.pricer, self.steps, self.steady = pricer, steps, steady
         self.turn = 0
+        self.halved = pricer.reduces and pricer.copies and not steady and len(pricer.groups) == len(pricer.blocks)
         self._kept: dict[tuple[int, bool, int], np.ndarray] = {}
 
-    def templates(self, prices: np.ndarray) -> Iterator[Template]:
+    def templates(self, prices: np.ndarray) -> Iterator[Template | HalfTree]:
         """Yield cheap trees as templates placed in the steps, for each group of blocks; the next turn yields others.
 
         ``prices[resource, step]``, of one step with `steady`. The trees of an allreduce reduce up to some step, which
-        changes from turn to turn, and copy from there on.
+        changes from turn to turn, and copy from there on. They are yielded in halves where `halved`.
         """
         pricer = self.pricer
         mean = max(prices.sum() / prices.size, 1e-9 / pricer.resources.capacity.max())
@@ -96,16 +101,30 @@ class CheapTrees:
         for reduces in (True, False):
             if pricer.reduces if reduces else pricer.copies:
                 directions.append(self._trees(biased, middles, reduces))
-        for option in zip(*directions, strict=True):
-            trees = list(zip(*option, strict=True))
-            start = 0
-            for unit, blocks in pricer.groups:
-                own = trees[start : start + len(blocks)]
-                start += len(blocks)
-                if all(None not in tree for tree in own):
-                    parts = [tree_template(*part) for part in zip(blocks, map(_joined, own), strict=True)]
-                    yield merged(parts, unit, pricer.weight)
+        if self.halved:
+            for reduces, options in zip((True, False), directions, strict=True):
+                yield from self._half_trees(options, reduces)
+        else:
+            for option in zip(*directions, strict=True):
+                yield from self._merged(list(zip(*option, strict=True)))
         self.turn += 1
+
+    def _half_trees(self, options: Iterable[list[_Tree]], reduces: bool) -> Iterator[HalfTree]:
+        for option in options:
+            for template in self._merged([(tree,) for tree in option]):
+                group = self.pricer.blocks.index(template.blocks[0])
+                step = max(template.placed) + 1 if reduces else min(template.placed)
+                yield HalfTree(template, group, reduces, step)
+
+    def _merged(self, trees: Sequence[Sequence[_Tree]]) -> Iterator[Template]:
+        """Yield the template of each group of blocks whose trees were all found; ``trees[block]`` are in sequence."""
+        start = 0
+        for unit, blocks in self.pricer.groups:
+            own = trees[start : start + len(blocks)]
+            start += len(blocks)
+            if all(None not in tree for tree in own):
+                parts = [tree_template(*part) for part in zip(blocks, map(_joined, own), strict=True)]
+                yield merged(parts, unit, self.pricer.weight)
 
     def _middles(self) -> np.ndarray:
         """Return for each tree the number of its steps that reduce in this turn."""
@@ -127,7 +146,7 @@ class CheapTrees:
         early = first[:, None] + hop
         keys = [(i, reduces, int(middle)) for i, middle in enumerate(middles)]
         kept = [self._kept.get(key, row) for key, row in zip(keys, early, strict=True)]
-        arrivals = np.array([kept, *self._fresh(prices[0], early)])
+        arrivals = np.array([kept, *self._fresh(prices, early)])
         count = len(arrivals)
         descent = ArrivalDescent(prices)
         cost = descent.improve(arrivals.reshape(-1, len(hop[0])), np.tile(roots, count)).reshape(count, -1)
@@ -142,25 +161,26 @@ class CheapTrees:
             yield trees
 
     def _fresh(self, prices: np.ndarray, early: np.ndarray) -> list[np.ndarray]:
-        """Return arrivals to begin with: breadth-first trees at the earliest or some steps later.
-
-        With `steady` those of cheapest arborescences at ``prices[source, destination]``, cut off at the last level or
-        scaled down to it.
+        """Return arrivals to begin with: levels of arborescences that are cheapest at mean prices, cut off at the last
+        step or scaled down to it; in some turns breadth-first trees, too, some steps later than the earliest.
         """
         roots = self.pricer.roots
-        if self.steady:
-            trees = []
-            for root in roots:
-                parents = cheapest_arborescence(prices, root)
-                assert parents is not None  # paths lead to all ranks
-                trees.append(levels(parents, root))
-            deepest = np.maximum(np.max(trees, axis=1), self.steps)[:, None]
-            return [np.minimum(trees, self.steps), -(-np.array(trees) * self.steps // deepest)]
-        if self.turn % SETTINGS.fresh_turns:
-            return []
-        later = early + (self.turn % (self.steps - early.max(axis=1) + 1))[:, None]
-        later[np.arange(len(roots)), roots] = early[np.arange(len(roots)), roots]
-        return [later]
+        places = np.arange(len(roots)), roots
+        mean = prices.mean(axis=0)
+        trees = []
+        for root in roots:
+            parents = cheapest_arborescence(mean, root)
+            assert parents is not None  # paths lead to all ranks
+            trees.append(levels(parents, root))
+        level, first = np.array(trees), early[places][:, None]
+        steps = self.steps - first
+        deepest = np.maximum(level.max(axis=1)[:, None], steps)
+        fresh = [first + np.minimum(level, steps), first - (-level * steps // deepest)]
+        if not self.steady and self.turn % SETTINGS.fresh_turns == 0:
+            later = early + (self.turn % (self.steps - early.max(axis=1) + 1))[:, None]
+            later[places] = early[places]
+            fresh.append(later)
+        return fresh
 
     def _listed(self, sends: list[Send], reduces: bool) -> list[tuple[Send, bool]]:
         if not reduces:
@@ -169,24 +189,13 @@ class CheapTrees:
         return [((end - t, b, a), True) for t, a, b in sends]
 
 
-def _then(first: Template, second: Template) -> Template:
-    """Return a template whose phases are those of `first`, then those of `second`."""
-    count = len(first.phases)
-    waited = {q for phase in first.phases for q in phase.after}
-    ends = tuple(p for p in range(count) if p not in waited)
-    later = []
-    for phase in second.phases:
-        after = tuple(q + count for q in phase.after)
-        later.append(replace(phase, after=after or ends))
-    return replace(first, phases=(*first.phases, *later), placed=())
-
-
 def period_template(halves: Sequence[Sequence[Template]]) -> Template:
     """Return one template, not placed, with all trees of a period, of each unit the reductions before the copies."""
     first, *others = [sorted(trees, key=lambda tree: tree.unit) for trees in halves]
     parts = [replace(tree, placed=()) for tree in first]
     for copies in others:
-        parts = [_then(*pair) for pair in zip(parts, copies, strict=True)]
+        free = [replace(tree, placed=()) for tree in copies]
+        parts = [in_sequence(*pair) for pair in zip(parts, free, strict=True)]
     weight = sum(part.weight for part in parts if part.unit == parts[0].unit)
     return merged(parts, parts[0].unit, weight)
 

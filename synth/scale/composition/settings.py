@@ -28,10 +28,8 @@ class CompositionSettings:
         variation: Standard deviation of the logarithms of these prices.
         least_varied: The least of these prices, in relation to their mean, before they are varied.
         most_period: Maximum number of trees of a unit in a period.
-        period_seeds: Number of searches for a period of one size.
-        periods_tried: Maximum number of searches for a period.
-        exchanges: Maximum number of exchanges of a tree in the search for a period.
-        breakout: Number of exchanges after which excess loads weigh more.
+        period_nodes: Maximum number of nodes of the integer program for a period of one size: a few seconds.
+        periods_tried: Maximum number of sizes of a period that are tried.
         descent_passes: Passes over all ranks, forwards and backwards, in which a tree is improved in one turn.
         idle_price: Price of each resource in relation to that of one of average use. It keeps trees from useless
             detours over idle links.
@@ -65,10 +63,8 @@ class CompositionSettings:
     variation: float = 0.5
     least_varied: float = 0.2
     most_period: int = 24
-    period_seeds: int = 2
-    periods_tried: int = 8
-    exchanges: int = 20_000
-    breakout: int = 200
+    period_nodes: int = 4_000
+    periods_tried: int = 4
     descent_passes: int = 2
     idle_price: float = 1e-3
     many_columns: int = 1_000
@@ -77,7 +73,7 @@ class CompositionSettings:
     most_compared: int = 500
     most_separate: int = 16
     most_tries: int = 240
-    few_tries: int = 300
+    few_tries: int = 600
     rounds_tried: tuple[float, ...] = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
     fewer_chunks: int = 12
 

@@ -3,6 +3,11 @@
     minimise sum of r_t   over   x[tree] >= 0 with sum of weight * x = 1 for every unit,
                                  sum of load[k, t] x <= capacity[k] r_t for every resource k and step t
 
+The trees of an allreduce may be given in halves, reductions and copies of a group of blocks, so that one tree is found
+for both sides of many. In every step t of every group as much data must be reduced as copied:
+
+    sum of weight * x over copies that begin by step t  <=  sum of weight * x over reductions that end before step t
+
 The restricted master program is solved in its dual form, where a new tree is a new row, so that the dual simplex method
 goes on from the last basis.
 """
@@ -10,58 +15,96 @@ goes on from the last basis.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
-from synth.scale.composition.phases import Template
+from synth.scale.composition.phases import Template, in_sequence
 from synth.scale.composition.pipelining_lp import TOLERANCE
 from synth.scale.composition.settings import SETTINGS
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.processes.deadline import check_deadline
 
+
+class HalfTree(NamedTuple):
+    """The reductions or the copies of an allreduce's tree, placed in the steps, for a group of blocks.
+
+    `step`: the step after the last reduction, or that of the first copy.
+    """
+
+    template: Template
+    group: int
+    reduces: bool
+    step: int
+
+
 # Called with ``prices[resource, step]``, yields cheap trees.
-Search = Callable[[np.ndarray], Iterator[Template]]
+Search = Callable[[np.ndarray], Iterator[Template | HalfTree]]
 
 
 class TreeColumns:
     """The restricted master program and its trees.
 
     Attributes:
-        trees: the trees so far, in the order in which they were added.
         value: rounds per chunk, after `generate`.
         prices: ``prices[resource, step]`` of a chunk's load, after `generate`.
     """
 
     def __init__(
-        self, capacity: np.ndarray, steps: int, units: Sequence[int], loads: Callable[[Template], np.ndarray]
-    ) -> None:
-        """Prepare the program without trees; `loads` returns ``loads[resource, step]`` of a tree."""
-        self._loads = loads
+        self, capacity: np.ndarray, steps: int, units: Sequence[int], loads: Callable[[Template], np.ndarray],
+        groups: int = 0,
+    ) -> None:  # fmt: skip
+        """Prepare the program without trees.
+
+        `loads` returns ``loads[resource, step]`` of a tree. `groups`: number of groups that may have halves of trees.
+        """
+        self._loads, self._steps = loads, steps
         self._even = np.repeat(1 / (len(capacity) * capacity[:, None]), steps, axis=1)
-        self.trees: dict[Template, None] = {}
+        self._columns: list[Template | HalfTree] = []
+        self._known: set[Template | HalfTree] = set()
         self.value, self.prices = np.inf, self._even
         count = self._even.size
         self._column = {unit: count + i for i, unit in enumerate(units)}
-        self._program = LinearProgram([0.0] * count + [-1.0] * len(units))
+        self._order_column = count + len(units)  # of group 0 in step 0, followed by those of its other steps
+        self._program = LinearProgram([0.0] * count + [-1.0] * len(units) + [0.0] * (groups * steps))
         for t in range(steps):
             row = {k * steps + t: float(c) for k, c in enumerate(capacity)}
             self._program.add_rows([(None, row, 1.0)])
         self._rows: list[tuple[None, dict[int, float], float]] = []
         self._costs: dict[int, list[np.ndarray]] = {unit: [] for unit in units}
+        self._halves: dict[tuple[int, bool], list[tuple[int, np.ndarray]]] = {}
+        self._unit_of: dict[int, int] = {}
         self._shares: list[float] = []
 
-    def add(self, trees: Iterable[Template]) -> int:
+    def add(self, trees: Iterable[Template | HalfTree]) -> int:
         """Add those trees that are new; return their number."""
-        before = len(self.trees)
+        before = len(self._columns)
         for tree in trees:
-            if tree not in self.trees:
-                self.trees[tree] = None
-                flat = self._loads(tree).ravel()
-                row = {int(i): -float(flat[i]) for i in np.flatnonzero(flat)}
-                self._rows.append((None, row | {self._column[tree.unit]: float(tree.weight)}, 0.0))
-                self._costs[tree.unit].append(flat / tree.weight)
-        return len(self.trees) - before
+            if tree not in self._known:
+                self._known.add(tree)
+                self._columns.append(tree)
+                self._rows.append((None, self._row(tree), 0.0))
+        return len(self._columns) - before
+
+    def _row(self, tree: Template | HalfTree) -> dict[int, float]:
+        """Return the row of a new tree in the program's dual form, and store its cost."""
+        template = tree.template if isinstance(tree, HalfTree) else tree
+        flat, weight = self._loads(template).ravel(), float(template.weight)
+        row = {int(i): -float(flat[i]) for i in np.flatnonzero(flat)}
+        if isinstance(tree, HalfTree):
+            self._halves.setdefault((tree.group, tree.reduces), []).append((tree.step, flat / weight))
+            self._unit_of[tree.group] = template.unit
+            first = self._order_column + tree.group * self._steps
+            for t in range(tree.step, self._steps):
+                row[first + t] = weight if tree.reduces else -weight
+            if tree.reduces:
+                return row
+        else:
+            self._costs[template.unit].append(flat / weight)
+        row[self._column[template.unit]] = weight
+        return row
 
     def generate(self, search: Search) -> bool:
         """Add trees of `search` while they save rounds; return False where there is no solution."""
@@ -93,17 +136,40 @@ class TreeColumns:
             self.add(search(prices * np.exp(SETTINGS.variation * random.standard_normal(prices.shape))))
 
     @property
+    def trees(self) -> list[Template]:
+        """The whole trees so far, in the order in which they were added."""
+        return [tree for tree in self._columns if isinstance(tree, Template)]
+
+    @property
     def shares(self) -> list[float]:
         """The share of each of `trees` after `generate`, 0 of later ones."""
-        return self._shares + [0.0] * (len(self.trees) - len(self._shares))
+        shares = self._shares + [0.0] * (len(self._columns) - len(self._shares))
+        return [share for tree, share in zip(self._columns, shares, strict=True) if isinstance(tree, Template)]
 
     def used(self) -> list[Template]:
-        """Return the trees that carry data."""
-        return [tree for tree, share in zip(self.trees, self._shares, strict=False) if share > TOLERANCE]
+        """Return the trees that carry data; of halves those that they make together."""
+        whole = [tree for tree, share in zip(self.trees, self.shares, strict=True) if share > TOLERANCE]
+        return whole + list(self._joined())
+
+    def _joined(self) -> Iterator[Template]:
+        """Yield the trees of which halves carry data: of each group the earliest reductions with the first copies."""
+        halves: dict[tuple[int, bool], list[tuple[int, float, Template]]] = {}
+        for tree, share in zip(self._columns, self._shares, strict=False):
+            if isinstance(tree, HalfTree) and share > TOLERANCE:
+                halves.setdefault((tree.group, tree.reduces), []).append((tree.step, share, tree.template))
+        for (group, reduces), last in halves.items():
+            first = [] if reduces else sorted(halves.get((group, True), []), key=itemgetter(0))
+            last = sorted(last, key=itemgetter(0))
+            while first and last:
+                (end, reduced, reductions), (start, copied, copies) = first.pop(0), last.pop(0)
+                if end <= start:  # as in the program, up to rounding
+                    yield in_sequence(reductions, copies)
+                if reduced > copied + TOLERANCE:
+                    first.insert(0, (end, reduced - copied, reductions))
+                if copied > reduced + TOLERANCE:
+                    last.insert(0, (start, copied - reduced, copies))
 
     def _solve(self) -> bool:
-        if not all(self._costs.values()):
-            return False
         self._program.add_rows(self._rows)
         self._rows = []
         solved = self._program.solve()
@@ -118,4 +184,18 @@ class TreeColumns:
     def _least_cost(self, prices: np.ndarray) -> float:
         """Return the sum over the units of the least price of a chunk, on the trees so far."""
         flat = prices.ravel()
-        return sum(float((np.array(loads) @ flat).min()) for loads in self._costs.values())
+        least = dict.fromkeys(self._costs, np.inf)
+        for unit, loads in self._costs.items():
+            if loads:
+                least[unit] = float((np.array(loads) @ flat).min())
+        for group, unit in self._unit_of.items():
+            least[unit] = min(least[unit], self._least_pair(group, flat))
+        return sum(least.values())
+
+    def _least_pair(self, group: int, prices: np.ndarray) -> float:
+        """Return the least price of reductions and copies of a group, in this order."""
+        least = np.full(self._steps + 1, np.inf)  # of reductions by the step in which they have ended
+        for step, load in self._halves.get((group, True), []):
+            least[step:] = np.minimum(least[step:], load @ prices)
+        pairs = [least[step] + load @ prices for step, load in self._halves.get((group, False), [])]
+        return float(min(pairs, default=np.inf))

@@ -118,49 +118,47 @@ def cheapest_arborescence(prices: np.ndarray, root: int) -> np.ndarray | None:
     """Return the parent of each rank in a minimum-cost arborescence from `root`, -1 for the root; None where there is
     none.
 
-    ``prices[source, destination]``. Edmonds, "Optimum branchings", 1967, on a dense matrix.
+    ``prices[source, destination]``. Edmonds, "Optimum branchings", 1967, on a dense matrix; all cycles of cheapest
+    edges are contracted at once.
     """
     prices = prices.copy()
     np.fill_diagonal(prices, np.inf)
     prices[:, root] = np.inf
     count = len(prices)
     parent = prices.argmin(axis=0)
-    parent[root] = -1
+    parent[root] = root
     paid = prices[parent, np.arange(count)]
     paid[root] = 0.0
     if not np.isfinite(paid).all():
         return None
-    cycle = _cycle(parent)
-    if not len(cycle):
-        return parent
-    # the cycle becomes the last node: entering it at a rank saves what the rank's parent on the cycle costs
-    rest = np.setdiff1d(np.arange(count), cycle)
-    entering = prices[np.ix_(rest, cycle)] - paid[cycle]
-    leaving = prices[np.ix_(cycle, rest)]
-    smaller = np.full((len(rest) + 1, len(rest) + 1), np.inf)
-    smaller[:-1, :-1] = prices[np.ix_(rest, rest)]
-    smaller[:-1, -1], smaller[-1, :-1] = entering.min(axis=1), leaving.min(axis=0)
-    inner = cheapest_arborescence(smaller, int(np.searchsorted(rest, root)))
-    if inner is None:
-        return None
-    last = len(rest)
-    for i, rank in enumerate(rest.tolist()):
-        if rank != root:
-            parent[rank] = cycle[leaving[:, i].argmin()] if inner[i] == last else rest[inner[i]]
-    entry = cycle[entering[inner[last]].argmin()]
-    parent[entry] = rest[inner[last]]
+    cycle = _cycles(parent)
+    if len(np.unique(cycle)) < count:
+        # each cycle becomes a node: entering it at a rank saves what the rank's parent on the cycle costs
+        _, node = np.unique(cycle, return_inverse=True)
+        sizes = np.bincount(node)
+        order, starts = np.argsort(node, kind="stable"), np.cumsum(sizes) - sizes
+        extra = (prices - paid)[np.ix_(order, order)]
+        smaller = np.minimum.reduceat(np.minimum.reduceat(extra, starts, axis=0), starts, axis=1)
+        inner = cheapest_arborescence(smaller, int(node[root]))
+        if inner is None:
+            return None
+        members = np.split(order, starts[1:])
+        for child, above in enumerate(inner.tolist()):
+            if above >= 0:
+                sources, into = members[above], members[child]
+                options = prices[np.ix_(sources, into)] - paid[into]
+                source, entry = np.unravel_index(options.argmin(), options.shape)
+                parent[into[entry]] = sources[source]
+    parent[root] = -1
     return parent
 
 
-def _cycle(parent: np.ndarray) -> np.ndarray:
-    """Return the ranks of a cycle of parents, none where there is no cycle."""
-    node = np.arange(len(parent))
-    for _ in range(len(parent)):
-        node = np.where(node < 0, -1, parent[node])
-    if (node < 0).all():
-        return np.zeros(0, np.int64)
-    start = int(node.max())
-    cycle = [start]
-    while (following := int(parent[cycle[-1]])) != start:
-        cycle.append(following)
-    return np.array(sorted(cycle))
+def _cycles(parent: np.ndarray) -> np.ndarray:
+    """Return the least node of the cycle of parents that each node lies on, the node itself where it lies on none."""
+    nodes = np.arange(len(parent))
+    ahead, least = parent, nodes
+    for _ in range(len(parent).bit_length()):
+        least = np.minimum(least, least[ahead])
+        ahead = ahead[ahead]
+    cyclic = np.isin(nodes, ahead)  # many parents up from any node lies a node of a cycle
+    return np.where(cyclic, least, nodes)
