@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from synth import api
 from synth.api import synthesis, tuning, tuning_inputs
-from synth.catalog.tuner.request import SIZES
+from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
@@ -576,7 +576,7 @@ def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
     assert "25 GB/s a link assumed" in plan.notes
 
 
-def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts():
+def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no_list_schedules):
     """At 1 MB messages take 1.5 times the size over a port's bandwidth, switches 1.25 times it."""
     machine = replace(api.topology("switch:4:multicast=through"), notes=(MULTICAST_NOTE,))
     frontiers = [made("direct", topology=machine, collective="allreduce")]
@@ -595,3 +595,12 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts():
     assert restored.to_json() == plan.to_json()
     without = api.tune(machine, "allreduce", dividing=False, multicast=False, **options)
     assert not any(one.through_switches for one in without.algorithms) and MULTICAST_NOTE in without.notes
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(8, 1), (20, 0)])
+def test_no_schedule_through_a_switch_is_offered_where_no_plan_is_made_of_it(ranks, count):
+    """A thread block signals at most 16 peers."""
+    machine = api.topology(f"switch:{ranks}:multicast=through")
+    points = (made("direct", topology=machine, collective="allreduce"),)
+    work = tuning_inputs.Work("allreduce", ranks, None, machine.network(), points, ())
+    assert len(tuning._with_switches(work, machine, TuningRequest()).through_switches) == count

@@ -26,7 +26,7 @@ from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
@@ -281,15 +281,24 @@ def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search
 def _with_switches(work: Work, machine: Topology, request: TuningRequest) -> Work:
     """Return `work` with the plain allreduce through the switch of all ranks, where they share one that multicasts.
 
-    Without a cost of messages: nothing is known of it in programs of switches.
+    It is left out where no MSCCL++ plan can be made of it (72 ranks). It is also left out with a cost of messages:
+    nothing is known of that in programs of switches.
     """
+    from synth.program.checked_lowering import onesided
+
     if not machine.multicast or not work.frontiers or work.name != "allreduce" or request.per_send:
         return work
     network = machine.multicast_network()
     if whole_switch(network) is None:
         return work
-    family = MulticastPipelining(network, work.frontiers[0].collective)
-    return work._replace(through_switches=(family.plain(request.sizes, ALIGNMENT),))
+    schedule = MulticastPipelining(network, work.frontiers[0].collective).plain(request.sizes, ALIGNMENT)
+    try:
+        onesided(schedule)
+    except VerificationError:
+        raise
+    except SynthError:
+        return work
+    return work._replace(through_switches=(schedule,))
 
 
 class _Offers(NamedTuple):
