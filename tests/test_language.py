@@ -459,3 +459,16 @@ def test_copies_are_added_as_they_come():
     compiled = by_copies.compile("hypercube:4")
     assert compiled.schedule.step_count == 2
     assert compiled.unused == ()
+
+
+def test_one_lane_makes_the_fewest_instructions(capsys):
+    counts = []
+    for lanes in ([], ["--lanes", "1"]):
+        with pytest.raises(SystemExit) as done:
+            root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "msccl-xml", "-o", "-", *lanes])
+        assert done.value.code == 0
+        counts.append(capsys.readouterr().out.count("<step "))
+    assert counts == [1344, 224]
+    with pytest.raises(SystemExit) as refused:
+        root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "mscclpp", "-o", "-", "--lanes", "1"])
+    assert refused.value.code == 2

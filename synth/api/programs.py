@@ -272,6 +272,7 @@ def export_program(
     size: int | str | None = ExportRequest.size,
     collective: CollectiveLike | None = ExportRequest.collective,
     root: int | None = ExportRequest.root,
+    lanes: int | None = ExportRequest.lanes,
 ) -> ExportResult:
     """Return the file of a program for another runtime, or a folder of all points of a frontier.
 
@@ -293,6 +294,7 @@ def export_program(
     min_size, max_size : the bytes for which the runtime uses the file.
     size : the bytes at which the best point is chosen.
     collective, root : of a file that does not say them.
+    lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
 
     Returns
     -------
@@ -318,7 +320,7 @@ def export_program(
     bytes_of_call = None if size is None else size_in_bytes(size)
     request = ExportRequest(
         to, runtime, machine, placing, in_place, assume_root, assume_nvlink, assume_one_node, least, greatest, point,
-        every, protocol, instances, judged, element, bytes_of_call, collective, root,
+        every, protocol, instances, judged, element, bytes_of_call, collective, root, lanes,
     )  # fmt: skip
     return export_request(source, request)
 

@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 @runtime_option("The runtime of --to.")
 @protocol_option("Of --to: Simple, LL or LL128.")
 @instances_option("Of --to: copies of the program, each for a share of the data.")
+@click.option("--lanes", type=Positive(), metavar="N", help="Of --to: the most connections of a route; by default its "
+              "units. 1 makes the fewest thread blocks and instructions.")  # fmt: skip
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
 @time_limit_option("Wall time for the bounds; by default 20s.", "20s")
 @click.option(
@@ -99,7 +101,7 @@ def compile_(source: str, **flags: Any) -> None:
     from synth.language.algorithm import CompileOptions
 
     check_writable(flags["output"])
-    for name in ("runtime", "protocol", "instances"):
+    for name in ("runtime", "protocol", "instances", "lanes"):
         if flags[name] is not None and flags["to"] is None:
             raise UsageError(f"--{name} is of a file for a runtime; add --to msccl-xml or --to mscclpp")
     if flags["to"] is not None and flags["output"] is None:
@@ -147,7 +149,7 @@ def _write(program: ChunkAlgorithm, compiled: Compiled, machine: Any, flags: dic
         try:
             made = api.export_program(
                 compiled.schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
-                protocol=flags["protocol"], instances=flags["instances"],
+                protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"],
             )  # fmt: skip
         except UsageError:
             raise

@@ -323,8 +323,11 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
         request.protocol or LoweringOptions.protocol,
         request.instances or LoweringOptions.instances,
         request.in_place,
+        lanes=request.lanes,
     )
     if options.runtime == "mscclpp":
+        if request.lanes is not None:
+            raise UsageError("lanes are of two-sided programs; a MSCCL++ plan has none")
         nodes = target.machine.nodes if target.machine else None
         return checked_lowering.onesided(schedule, replace(options, nodes=nodes))
     return checked_lowering.lower(schedule, options)

@@ -93,6 +93,7 @@ class ExportRequest:
     `size`: the size in bytes that a timeline is drawn for. None: the executor's own.
     `collective`: the collective that a foreign file computes, where the file does not say.
     `root`: the root of a foreign file's collective, where it does not follow.
+    `lanes`: the most connections of one route of a lowered schedule; not of MSCCL++ plans. None: its units.
     """
 
     to: str = "msccl-xml"
@@ -114,6 +115,7 @@ class ExportRequest:
     size: int | None = None
     collective: str | Path | Collective | Mapping[str, Any] | None = None
     root: int | None = None
+    lanes: int | None = None
 
 
 @dataclass(frozen=True)
