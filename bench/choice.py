@@ -146,7 +146,7 @@ def cell_of(machine: str, collective: str) -> Cell:
     """Return the points of a short synthesis, and the baselines that apply."""
     topology = api.topology(machine)
     network = topology.network()
-    found = api.frontier(topology, collective, time_limit=LIMIT, jobs=1, fresh=True)
+    found = api.frontier(topology, collective, time_limit=LIMIT, jobs=1, fresh=True, multicast=False)
     schedules = []
     for point in found.points if isinstance(found, Frontier) else ():
         label = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
