@@ -70,9 +70,9 @@ def distance(schedule: Schedule, topology: TopologyLike, *, time_limit: float | 
     --------
     >>> import synth
     >>> from synth.algorithms import ring
-    >>> found = synth.api.distance(ring.allgather.schedule("ring:6"), "ring:6")
+    >>> found = synth.api.distance(ring.allgather.schedule("ring:5"), "ring:5")
     >>> found.steps, found.least_steps, found.rounds_per_chunk, found.at_any
-    (5, 3, Fraction(5, 2), Fraction(5, 2))
+    (4, 2, Fraction(2, 1), Fraction(2, 1))
     """
     from synth.api.scale import scale_bound
     from synth.api.synthesis import FewerBounds, bound
