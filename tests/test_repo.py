@@ -22,6 +22,8 @@ SOURCES = sorted((ROOT / "synth").rglob("*.py"))
 CLICK = (
     "algorithms",
     "allocations",
+    "audit",
+    "import_",
     "bench",
     "bound",
     "build",

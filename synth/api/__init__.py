@@ -12,6 +12,7 @@ from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
+from synth.api.interchange import audit, import_schedule
 from synth.api.multicast import multicast_bounds
 from synth.api.plans import export_plan, load_plan
 from synth.api.programs import export_program, lint, load_program, lower
@@ -25,6 +26,7 @@ from synth.catalog.tuner.plan_bounds import plan_bounds
 
 __all__ = [
     "allocations",
+    "audit",
     "baseline",
     "bench",
     "bound",
@@ -42,6 +44,7 @@ __all__ = [
     "frontier_document",
     "groups",
     "import_plan",
+    "import_schedule",
     "infeasible_document",
     "library",
     "library_on",

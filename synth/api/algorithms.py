@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -74,23 +75,38 @@ def distance(schedule: Schedule, topology: TopologyLike, *, time_limit: float | 
     >>> found.steps, found.least_steps, found.rounds_per_chunk, found.at_any
     (4, 2, Fraction(2, 1), Fraction(2, 1))
     """
+    return distances([schedule], topology, time_limit=time_limit)[0]
+
+
+@keywords_checked
+def distances(
+    schedules: Sequence[Schedule], topology: TopologyLike, *, time_limit: float | None = None
+) -> tuple[Distance, ...]:
+    """Return how far schedules of one collective are from its lower bounds, which are computed once; as `distance`."""
     from synth.api.scale import scale_bound
     from synth.api.synthesis import FewerBounds, bound
 
     machine = named_topology(topology)
-    steps, rate = schedule.step_count, schedule.rounds_per_chunk
+    task = schedules[0].collective
     seconds = DISTANCE_SECONDS if time_limit is None else time_limit
-    large = scale_bound(machine, schedule.collective, engine="auto", time_limit=seconds)
-    if large is not None:
-        return Distance(steps, rate, large.least_steps, large.bound, large.bound, bool(large.unfinished))
-    unfinished = False
-    try:
-        found = bound(machine, schedule.collective, max_steps=max(steps, 1), time_limit=seconds)
-    except FewerBounds as fewer:
-        found, unfinished = fewer.found, True
+    large = scale_bound(machine, task, engine="auto", time_limit=seconds)
+    unfinished, found = False, []
+    if large is None:
+        most = max(1, *[schedule.step_count for schedule in schedules])
+        try:
+            found = bound(machine, task, max_steps=most, time_limit=seconds)
+        except FewerBounds as fewer:
+            found, unfinished = fewer.found, True
     values = {at: one.value for at, one in found}
-    at_any = values.get(None)
-    return Distance(steps, rate, int(values.get(0, 0)), values.get(steps, at_any), at_any, unfinished)
+    rows = []
+    for schedule in schedules:
+        steps, rate = schedule.step_count, schedule.rounds_per_chunk
+        if large is not None:
+            rows.append(Distance(steps, rate, large.least_steps, large.bound, large.bound, bool(large.unfinished)))
+            continue
+        at_any = values.get(None)
+        rows.append(Distance(steps, rate, int(values.get(0, 0)), values.get(steps, at_any), at_any, unfinished))
+    return tuple(rows)
 
 
 @keywords_checked

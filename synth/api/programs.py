@@ -233,9 +233,13 @@ def lint(
     >>> synth.api.lint(program).ok
     True
     """
+    from synth.export.msccl_xml.read import skipped_in
     from synth.program.analysis import check
+    from synth.program.analysis.finding import skipped_elements
 
+    skipped = 0
     if isinstance(program, str | Path):
+        skipped = skipped_in(Path(program))
         path, rooted = Path(program), collective is None and len(roots) == 1
         program = load_program(path, point=point, root=roots[0] if rooted else None, runtime=runtime)
         if collective is not None:
@@ -246,7 +250,10 @@ def lint(
         program = replace(program, collective=task_of(collective, program.ranks, roots))
     if runtime is None and program.one_sided:
         runtime = "mscclpp"
-    return check(program, runtime, in_place)
+    report = check(program, runtime, in_place)
+    if skipped:
+        report = replace(report, findings=(*report.findings, skipped_elements(skipped)))
+    return report
 
 
 @keywords_checked

@@ -184,6 +184,8 @@ COMMANDS = {  # the main job first
     "algorithms": ("synth.cli.algorithms:algorithms", "List the library's algorithms, ranked on a machine."),
     "export": ("synth.cli.export:export", "Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
     "lint": ("synth.cli.lint:lint", "Report a program's faults, or prove that it has none."),
+    "import": ("synth.cli.import_:import_", "Read another program's schedule, and replay it."),
+    "audit": ("synth.cli.audit:audit", "Judge other programs' schedules against certified bounds."),
     "run": ("synth.cli.run:run", "Run a program, compare its outputs, print its time."),
     "show": ("synth.cli.show:show", "Print a program, or draw it."),
     "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),

@@ -140,19 +140,13 @@ class ChunkAlgorithm:
         machine = _machine(topology)
         trace = self.trace(machine, collective, **(chosen.parameters or {}))
         assert trace.network is not None
-        mode, rounds = _mode(chosen.steps or self.steps)
+        mode = chosen.steps or self.steps
+        _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
         chunks = _fewest_chunks(trace) * (chosen.multiple or 1)
         if chunks > MAX_CHUNKS:
             raise UsageError(f"{self.name} needs {chunks} chunks of a unit; at most {MAX_CHUNKS} are supported")
         file = short_path(self.function.__code__.co_filename)
-        plan = planned(trace, operations(trace, chunks, file), mode, rounds)
-        multiple = 1
-        if chosen.multiple is None and mode != "paced":
-            plan = levelled(trace, plan, mode, file)
-            multiple = _multiple(plan)
-        schedule = _schedule(plan, multiple)
-        replay.schedule(schedule)
-        return Compiled(schedule, tuple(plan.found.unused.items()))
+        return compiled(trace, mode, chunks, file, chosen.multiple)
 
     def schedule(
         self, topology: Topology | str, collective: Collective | None = None, steps: str | None = None,
@@ -190,6 +184,23 @@ def algorithm(
         return ChunkAlgorithm(function, collective, title, steps, formula, paper, home)
 
     return decorate
+
+
+def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple: int | None = None) -> Compiled:
+    """Return the schedule of a trace on `chunks` chunks of each unit, which was replayed.
+
+    `steps` and `multiple` as in `CompileOptions`; `chunks` counts the multiple. `file`: the program in errors without a
+    line. Raises UsageError where no steps fit, VerificationError where outputs are missing.
+    """
+    mode, rounds = _mode(steps)
+    plan = planned(trace, operations(trace, chunks, file), mode, rounds)
+    further = 1
+    if multiple is None and mode != "paced":
+        plan = levelled(trace, plan, mode, file)
+        further = _multiple(plan)
+    schedule = _schedule(plan, further)
+    replay.schedule(schedule)
+    return Compiled(schedule, tuple(plan.found.unused.items()))
 
 
 def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str, Any]) -> None:

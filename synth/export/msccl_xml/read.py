@@ -41,6 +41,8 @@ NAMES = {
     "scatter": "scatter",
 }
 OPERANDS = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "sd", "rrcs": "sd", "cpy": "sd", "re": "sd", "nop": ""}
+# An element of TACCL's and TE-CCL's files: a chunk of the input that is also one of the output. All loaders skip it.
+SKIPPED = "copy"
 DEFAULT_MAX = 1 << 27  # msccl's `maxBytes` for a file without one
 _WHOLE = re.compile(r"-?\d{1,20}")
 
@@ -60,6 +62,18 @@ def read(
         _no_references(text, file)
     xml_tree.scan(text, file, reader.start, reader.end, MAX_ELEMENTS)
     return reader.program(task, root)
+
+
+def skipped_in(path: Path) -> int:
+    """Return the number of elements in a file of MSCCL-IR that readers and loaders skip; 0 in any other file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError:
+        return 0
+    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        return 0
+    return len(re.findall(rb"<copy[\s/>]", re.sub(rb"<!--.*?-->", b"", data, flags=re.DOTALL)))
 
 
 def _no_references(text: str, file: str) -> None:
@@ -120,7 +134,9 @@ class _Reader:
         return number
 
     def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
-        parents = {"algo": [], "gpu": ["algo"], "tb": ["algo", "gpu"], "step": ["algo", "gpu", "tb"]}
+        parents = {
+            "algo": [], "gpu": ["algo"], "tb": ["algo", "gpu"], "step": ["algo", "gpu", "tb"], SKIPPED: ["algo", "gpu"],
+        }  # fmt: skip
         outer = self.tag
         self.tag, self.attributes, self.line = tag, attributes, line
         if tag not in parents:
@@ -128,7 +144,8 @@ class _Reader:
         if parents[tag] != self.path:
             self.fail(f"stands inside <{outer}>" if self.path else "is the outermost element; MSCCL-IR has <algo>")
         self.path.append(tag)
-        {"algo": self.start_algo, "gpu": self.start_gpu, "tb": self.start_block, "step": self.step}[tag]()
+        {"algo": self.start_algo, "gpu": self.start_gpu, "tb": self.start_block, "step": self.step,
+         SKIPPED: self.skip}[tag]()  # fmt: skip
 
     def end(self, tag: str) -> None:
         self.path.pop()
@@ -161,6 +178,9 @@ class _Reader:
         receiver = None if send < 0 else send
         sender = None if recv < 0 else recv
         self.block, self.ops = Block(receiver, sender, channel, ()), []
+
+    def skip(self) -> None:
+        """Do nothing: loaders skip the element with a warning."""
 
     def step(self) -> None:
         number = self.whole("s", 0, MAX_OPS - 1)

@@ -40,6 +40,12 @@ def error(rule: str, place: tuple[int | None, int | None, int | None], message: 
     return Finding(rule, "error", *place, message)
 
 
+def skipped_elements(count: int) -> Finding:
+    """Return the warning of a file with elements that every loader skips."""
+    text = f"{count} <copy> elements are skipped, as every loader does: the chunks must be there in a call in place"
+    return Finding("skipped", "warning", None, None, None, text)
+
+
 class WaitingBlock(NamedTuple):
     """A block that stands still at op `op`.
 

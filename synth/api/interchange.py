@@ -1,0 +1,207 @@
+"""Schedules of other programs: imported, and audited against certified bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from synth.api.algorithms import Distance, distances
+from synth.api.arguments import keywords_checked
+from synth.api.inputs import CollectiveLike, TopologyLike, named_topology
+from synth.api.inputs import collective as task_of
+from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from synth.interchange.read import Imported
+
+VERDICTS = ("right", "wrong", "other", "unread")
+# Endings of the names of files that `audit` reads in a folder.
+SUFFIXES = (".json", ".xml")
+# Characters of the reason in a row.
+MAX_REASON = 160
+
+
+@keywords_checked
+def import_schedule(
+    path: str | Path,
+    topology: TopologyLike | None = None,
+    *,
+    collective: CollectiveLike | None = None,
+    roots: Sequence[int] = (),
+) -> Imported:
+    """Return the schedule that a file of another program describes.
+
+    Parameters
+    ----------
+    path : MSCCL-IR (of msccl-tools, TACCL, TE-CCL or others), TE-CCL's schedule JSON, ForestColl's tree XML, or a
+        document of this project.
+    topology : the machine. None: each pair of ranks that the file uses is a link of 1 GB/s.
+    collective, roots : the collective of MSCCL-IR that does not say it.
+
+    Returns
+    -------
+    The schedule, which was replayed; the kind of the file in words; and remarks.
+
+    Raises
+    ------
+    FormatError for a file that cannot be read; VerificationError, with the place, for one that is wrong; UsageError for
+    one whose messages do not fit the machine.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    >>> _ = synth.export_program(schedule, "msccl-xml").write("allgather.xml")
+    >>> synth.api.import_schedule("allgather.xml", "ring:4").schedule
+    <Schedule of allgather on ring:4: C=1, S=2, R=3, 12 sends>
+    """
+    from synth.interchange.read import Request, schedule
+
+    machine = None if topology is None else named_topology(topology)
+    task = None
+    if collective is not None:
+        if machine is None:
+            raise UsageError(f"{path}: a collective that the file does not name needs the machine; name it with --topo")
+        task = task_of(collective, machine.ranks, roots)
+    root = roots[0] if len(roots) == 1 else None
+    return schedule(Path(path), Request(machine, task, root))
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """A file of another program: right or wrong, and how far its schedule is from the lower bounds.
+
+    Attributes
+    ----------
+    file : its name.
+    kind : in words; "" where it was not read.
+    verdict : right; wrong; other: right or not, it does not fit the machine or has no steps; unread.
+    reason : the place and the fault, or why there is no schedule.
+    schedule : as imported; None unless right.
+    distance : None where there is no schedule.
+    """
+
+    file: str
+    kind: str
+    verdict: str
+    reason: str = ""
+    schedule: Schedule | None = None
+    distance: Distance | None = None
+
+    @property
+    def busiest(self) -> Fraction | None:
+        """Rounds per chunk of the busiest link or limit: no pipelining of these sends in more steps takes fewer."""
+        if self.schedule is None:
+            return None
+        network, sent = self.schedule.network, Counter[tuple]()
+        for step in self.schedule.steps:
+            sent.update((send.src, send.dst, send.via) for send in step.sends if not send.local)
+        load = [sent[route.src, route.dst, route.via] for route in network.routes]
+        rates = [Fraction(count, route.units) for count, route in zip(load, network.routes, strict=True)]
+        for cap in network.caps:
+            rates.append(Fraction(sum(load[i] for i in cap.routes), cap.units))
+        return max(rates, default=Fraction(0)) / self.schedule.chunks
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as a JSON document."""
+        row: dict[str, Any] = {"file": self.file, "kind": self.kind, "verdict": self.verdict, "reason": self.reason}
+        if self.schedule is not None:
+            schedule = self.schedule
+            row |= {
+                "topology": schedule.network.name, "collective": schedule.collective.name,
+                "ranks": schedule.collective.ranks, "chunks": schedule.chunks, "steps": schedule.step_count,
+                "rounds": schedule.rounds, "busiest": str(self.busiest),
+            }  # fmt: skip
+        return row | {"distance": None if self.distance is None else self.distance.to_json()}
+
+
+@keywords_checked
+def audit(
+    paths: Sequence[str | Path],
+    topology: TopologyLike | None = None,
+    *,
+    collective: CollectiveLike | None = None,
+    bounds: bool = True,
+    time_limit: float | None = None,
+) -> tuple[AuditRow, ...]:
+    """Return a row for each file: right or wrong, its steps and rounds, and its distance from the lower bounds.
+
+    Parameters
+    ----------
+    paths : files of the kinds of `import_schedule`, programs and MSCCL++ plans; of folders their .json and .xml files.
+    topology : the machine. None: each pair of ranks that a file uses is a link of 1 GB/s.
+    collective : of files that do not name theirs.
+    bounds : compute the lower bounds.
+    time_limit : wall seconds for the bounds of one collective. None: `synth.api.algorithms.DISTANCE_SECONDS`.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    >>> _ = synth.export_program(schedule, "msccl-xml").write("allgather.xml")
+    >>> row = synth.api.audit(["allgather.xml"], "ring:4")[0]
+    >>> row.verdict, row.distance.factor
+    ('right', Fraction(2, 1))
+    """
+    machine = None if topology is None else named_topology(topology)
+    rows = [_row(path, machine, collective) for path in _files(paths)]
+    if not bounds:
+        return tuple(rows)
+    alike: dict[tuple, list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.schedule is not None:
+            network, task = row.schedule.network, row.schedule.collective
+            own = () if machine is not None and network == machine.network() else (i,)
+            alike.setdefault((task.name, task.roots, task.ranks, own), []).append(i)
+    for members in alike.values():
+        found_there = [rows[i].schedule for i in members]
+        schedules = [schedule for schedule in found_there if schedule is not None]
+        where = schedules[0].network.as_topology()
+        if machine is not None and schedules[0].network == machine.network():
+            where = machine
+        for i, found in zip(members, distances(schedules, where, time_limit=time_limit), strict=True):
+            rows[i] = replace(rows[i], distance=found)
+    return tuple(rows)
+
+
+def _files(paths: Sequence[str | Path]) -> list[Path]:
+    """Return the files of `paths`, and those of its folders that may be schedules or programs."""
+    found: list[Path] = []
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            if not inside:
+                raise UsageError(f"{path} has no .json and no .xml file")
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def _row(path: Path, machine: TopologyLike | None, collective: CollectiveLike | None) -> AuditRow:
+    from synth.interchange.read import NoStepsError
+
+    try:
+        found = import_schedule(path, machine, collective=collective)
+        reason = "; ".join(note for note in found.notes if not note.startswith("no machine"))
+        return AuditRow(path.name, found.kind, "right", reason, found.schedule)
+    except VerificationError as error:
+        return AuditRow(path.name, "", "wrong", _reason(error, path))
+    except FormatError as error:
+        return AuditRow(path.name, "", "unread", _reason(error, path))
+    except NoStepsError as error:
+        return AuditRow(path.name, "program", "right", _reason(error, path))
+    except SynthError as error:
+        return AuditRow(path.name, "", "other", _reason(error, path))
+
+
+def _reason(error: SynthError, path: Path) -> str:
+    """Return the message of an error without the path in front of it."""
+    text = str(error).removeprefix(str(path)).lstrip(": ")
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."

@@ -1,0 +1,103 @@
+"""`synth audit`: other programs' schedules, right or wrong, against certified bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from synth.cli.framework.completion import names_of
+from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options, time_limit_option
+from synth.cli.framework.output import check_writable, emit, note
+from synth.cli.framework.progress import waiting
+from synth.cli.root import CONTEXT
+
+if TYPE_CHECKING:
+    from synth.api.interchange import AuditRow
+    from synth.view.frontier_text import Report
+
+WRONG = 5
+
+
+@click.command(context_settings=CONTEXT, short_help="Judge other programs' schedules against certified bounds.")
+@click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
+@machine_options
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The collective of files that do not name theirs.",
+)
+@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
+@time_limit_option("Wall time for the bounds of one collective; by default 20s.", "20s")
+@output_options
+def audit(paths: tuple[Path, ...], **flags: Any) -> int:
+    """Judge each FILE, and each .json and .xml file below DIR: right, or wrong with the place; its steps and rounds per
+    chunk; and how far they are from the certified optimum, at its number of steps and at any.
+
+    Reads what `synth import` and `synth lint` read. A file that cannot be read is a row with the reason. Without --topo
+    each pair of ranks that a file uses is a link of 1 GB/s. Exit code 5 where a file is wrong.
+
+    \b
+    Example:
+      synth audit algorithms --topo dgx-a100
+    """
+    from synth import api
+    from synth.view.tables import print_report
+
+    check_writable(flags["output"])
+    machine = machine_if_named(flags)
+    with waiting("auditing", flags["time_limit"]):
+        rows = api.audit(
+            paths, machine, collective=flags["coll"], bounds=flags["bounds"], time_limit=flags["time_limit"]
+        )
+    emit(
+        lambda: {"schema": "synth.audit/1", "files": [row.to_json() for row in rows]},
+        lambda: print_report(_report(rows)),
+        flags["output"],
+        flags["form"],
+    )
+    unfinished = [row.file for row in rows if row.distance is not None and row.distance.unfinished]
+    if unfinished:
+        note("the time limit came before all bounds; --time-limit allows more")
+    verdicts = {row.verdict for row in rows}
+    return WRONG if "wrong" in verdicts else 0
+
+
+def _report(rows: Sequence[AuditRow]) -> Report:
+    from synth.view.frontier_text import Report
+
+    columns = (
+        ("file", "left"), ("", "left"), ("collective", "left"), ("steps", "right"), ("rounds/chunk", "right"),
+        ("factor at its steps", "right"), ("at any steps", "right"), ("busiest link", "right"),
+    )  # fmt: skip
+    table = tuple(_cells(row) for row in rows)
+    lines = [f"{row.file}: {row.verdict}: {row.reason}" for row in rows if row.reason]
+    meaning = (
+        "factor: rounds per chunk divided by the certified lower bound; busiest link: the rounds per chunk of its link "
+        "with the most data, below which no pipelining of the same sends gets, divided by the bound"
+    )
+    return Report("", columns, table, (meaning, *lines))
+
+
+def _cells(row: AuditRow) -> tuple[str, ...]:
+    from synth.model.rational import show
+
+    if row.schedule is None:
+        return (row.file, row.verdict, "", "", "", "", "", "")
+    at_steps = at_any = busiest = ""
+    if row.distance is not None:
+        rate = row.schedule.rounds_per_chunk
+        at_steps, at_any = _factor(rate, row.distance.at_steps), _factor(rate, row.distance.at_any)
+        busiest = _factor(row.busiest, row.distance.at_any)
+    return (
+        row.file, row.verdict, row.schedule.collective.name, str(row.schedule.step_count),
+        show(row.schedule.rounds_per_chunk), at_steps, at_any, busiest,
+    )  # fmt: skip
+
+
+def _factor(value: Fraction | None, least: Fraction | None) -> str:
+    return f"{float(value / least):.2f}" if least and value is not None else ""

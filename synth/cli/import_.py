@@ -1,0 +1,80 @@
+"""`synth import`: a schedule of another program as a schedule of this one, replayed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.framework.completion import names_of
+from synth.cli.framework.options import FILE, machine_if_named, machine_options, quiet_option
+from synth.cli.framework.output import check_writable, note, save
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Ranks
+from synth.cli.root import CONTEXT
+from synth.errors import FormatError
+
+
+@click.command("import", context_settings=CONTEXT, short_help="Read another program's schedule, and replay it.")
+@click.argument("file", type=FILE)
+@machine_options
+@click.option(
+    "--coll",
+    metavar="NAME",
+    shell_complete=names_of("collectives"),
+    help="The collective of MSCCL-IR that does not name it.",
+)
+@click.option("--root", type=Ranks(), metavar="0", help="The root of a rooted collective.")
+@click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is stdout.")
+@quiet_option
+def import_(file: Path, coll: str | None, root: list[int] | None, output: str | None, **flags: Any) -> None:
+    """Read FILE, a schedule of another program, and replay it: MSCCL-IR (of msccl-tools, TACCL, TE-CCL or others),
+    TE-CCL's schedule JSON, ForestColl's tree XML. The kind follows from the content.
+
+    The steps are the fewest that the data allow. Without --topo each pair of ranks that the file uses is a link of
+    1 GB/s. A dump of a machine is for `synth topo import`.
+
+    \b
+    Example:
+      synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
+      synth export s.json -o theirs.xml && synth import theirs.xml --topo dgx1 -o ours.json
+    """
+    from synth import api
+    from synth.model.rational import show
+
+    check_writable(output)
+    machine = machine_if_named(flags)
+    try:
+        with waiting(f"reading {file}"):
+            found = api.import_schedule(file, machine, collective=coll, roots=root or ())
+    except FormatError as error:
+        if not _is_dump(file):
+            raise
+        raise FormatError(f"is a dump of a machine, not a schedule: `synth topo import {file}`", str(file)) from error
+    schedule = found.schedule
+    for line in found.notes:
+        note(line)
+    size = f"C={schedule.chunks}, S={schedule.step_count}, R={schedule.rounds}"
+    said = (
+        f"{found.kind}: {schedule.collective.name} on {schedule.network.name}: {size}: "
+        f"{show(schedule.rounds_per_chunk)} rounds per chunk, {schedule.sends} sends; right (replayed)"
+    )
+    if output == "-":
+        click.echo(json.dumps(schedule.to_json()))
+        return
+    click.echo(said)
+    if output is not None:
+        save(output, json.dumps(schedule.to_json()) + "\n")
+
+
+def _is_dump(file: Path) -> bool:
+    from synth.errors import SynthError
+    from synth.topologies import importers
+
+    try:
+        importers.load(file)
+    except SynthError:
+        return False
+    return True

@@ -1,0 +1,100 @@
+"""Reader of other programs' schedules; the kind follows from the content, not from the name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from synth.errors import FormatError, UsageError, VerificationError
+from synth.export import program_reader
+from synth.export.msccl_xml.read import MAX_BYTES, skipped_in
+from synth.interchange import forestcoll, program_moves, teccl
+from synth.model.collective import Collective
+from synth.model.documents import json_reader
+from synth.model.documents.text_file import text_of
+from synth.model.schedule import Schedule
+from synth.model.topology import Topology
+from synth.program.analysis import check
+from synth.program.analysis.report import size_text
+from synth.program.program import Program
+
+
+class Imported(NamedTuple):
+    """A schedule that a file of another program describes, replayed; the file's kind in words, and remarks."""
+
+    schedule: Schedule
+    kind: str
+    notes: tuple[str, ...] = ()
+
+
+class NoStepsError(UsageError):
+    """A program that was found right and has no messages that make steps. Exit code 2."""
+
+
+class Request(NamedTuple):
+    """The machine of a file, and the collective and root of a file that does not say them.
+
+    Without a machine each pair of ranks that the file uses is a link of 1 GB/s.
+    """
+
+    machine: Topology | None = None
+    task: Collective | None = None
+    root: int | None = None
+
+
+def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B008
+    """Return the schedule that a file describes.
+
+    Raises FormatError for a file that cannot be read, VerificationError for one that is wrong, UsageError for one whose
+    messages do not fit the machine or a schedule.
+    """
+    text = text_of(path, MAX_BYTES)
+    head = text.lstrip()[:4096]
+    if head.startswith("<Algo"):
+        return _finished(forestcoll.recorded(text, request.machine, str(path)), "ForestColl's trees", request)
+    if head.startswith("{"):
+        doc = _json(text, str(path))
+        if teccl.is_schedule(doc):
+            return _finished(teccl.recorded(doc, request.machine, str(path)), "TE-CCL's schedule", request)
+    if not head.startswith("<algo") and not head.startswith("<!--"):
+        return _own(path, request)
+    program = program_reader.load(path, request.task, request.root)
+    assert isinstance(program, Program)
+    skipped = skipped_in(path)
+    notes = (f"{skipped} <copy> elements are skipped, as every loader does",) if skipped else ()
+    return _of_program(program, "MSCCL-IR", str(path), request)._replace(notes=notes)
+
+
+def _own(path: Path, request: Request) -> Imported:
+    """Read a document of this project, or raise FormatError for what is none of the known kinds."""
+    found = program_reader.load(path, request.task, request.root)
+    if isinstance(found, Schedule):
+        return Imported(found, "schedule")
+    if isinstance(found, Program):
+        return _of_program(found, "program", str(path), request)
+    raise UsageError(f"{path} is a frontier; `synth verify` checks it, `synth export --point K` takes a point of it")
+
+
+def _of_program(program: Program, kind: str, file: str, request: Request) -> Imported:
+    report = check(program, "mscclpp" if program.one_sided else None)
+    if not report.ok:
+        raise VerificationError(str(report.ranked[0]).removeprefix("error: "), file)
+    if program.collective is None:
+        raise FormatError("does not say which collective it is; give it with --coll", file)
+    if program.one_sided:
+        sizes = "at any size" if report.safe is None else f"up to {size_text(report.safe)}"
+        raise NoStepsError(f"{file}: one-sided: safe {sizes}; it has no messages that make steps")
+    return _finished(program_moves.recorded(program, request.machine, file), kind, request)
+
+
+def _finished(moves: Any, kind: str, request: Request) -> Imported:
+    schedule = moves.schedule()
+    links = "" if request.machine else "no machine was named: every pair of ranks that is used is a link of 1 GB/s"
+    return Imported(schedule, kind, (links,) if links else ())
+
+
+def _json(text: str, file: str) -> object:
+    try:
+        return json_reader.parsed(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"is no JSON: {error}"[:160], file) from None

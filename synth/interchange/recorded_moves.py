@@ -1,0 +1,152 @@
+"""Copies and sums of chunks that a file describes, and the schedule that they make.
+
+Other programs time their messages in epochs, thread blocks or trees. Here the data alone decide: a chunk is sent in the
+earliest step or a later one with as few rounds, as the compiler of the chunk language chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from synth.errors import FormatError, UsageError, VerificationError
+from synth.language.algorithm import compiled
+from synth.language.place import SourceLine
+from synth.language.trace import AlgorithmTrace, TracedValue, rank_names
+from synth.model.collective import Collective
+from synth.model.schedule import Schedule
+from synth.model.topology import Link, Topology
+
+# The most copies and sums of a file that are made into a schedule.
+MAX_MOVES = 1 << 18
+
+
+class ChunkValue(NamedTuple):
+    """A chunk somewhere: the number of the value that holds it, and the chunk."""
+
+    value: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class NamedPlace(SourceLine):
+    """A place in a file that has a name instead of a line."""
+
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.name}"
+
+
+class RecordedMoves:
+    """Copies and sums of chunks, recorded in an order in which they can happen.
+
+    Attributes
+    ----------
+    task, chunks : the collective and C.
+    machine : the links that moves may use. None: every pair of ranks that is used becomes a link of 1 GB/s.
+    file : its name in errors.
+    """
+
+    def __init__(self, task: Collective, chunks: int, machine: Topology | None, file: str) -> None:
+        if machine is not None and machine.ranks != task.ranks:
+            raise UsageError(f"{file} is for {task.ranks} ranks; {machine.name} has {machine.ranks}")
+        self.task, self.chunks, self.machine, self.file = task, chunks, machine, file
+        self._trace = AlgorithmTrace(task, None, RecordedMoves.__init__.__code__)
+        self._inputs: dict[tuple[int, int], int] = {}
+        for number, value in enumerate(self._trace.values):
+            self._inputs[value.unit, value.rank] = number
+        self._moves = 0
+        self._links: dict[tuple[int, int], None] = {}
+        self._linked = set()
+        if machine is not None:
+            self._linked = {(route.src, route.dst) for route in machine.network().routes}
+
+    def input(self, chunk: int, rank: int) -> ChunkValue:
+        """Return a chunk that `rank` has before the collective."""
+        return ChunkValue(self._inputs[chunk // self.chunks, rank], chunk)
+
+    def rank_of(self, cell: ChunkValue) -> int:
+        """Return the rank that has the chunk."""
+        return self._trace.values[cell.value].rank
+
+    def contents(self, cell: ChunkValue) -> int:
+        """Return the contributions of a sum, as bits by rank; 0 where nothing is summed."""
+        return self._trace.values[cell.value].contents
+
+    def copy(self, cell: ChunkValue, dst: int, place: SourceLine) -> ChunkValue:
+        """Record a copy to `dst`. Raises UsageError where the machine has no link."""
+        bits = self._linked_contents(cell, dst, place)
+        return self._append("copy", dst, cell, -1, bits, place)
+
+    def add(self, held: ChunkValue, added: ChunkValue, place: SourceLine) -> ChunkValue:
+        """Record the sum of two values of one chunk on the rank of `held`.
+
+        A value that came to this rank only to be added is added where it comes from: a schedule's sends add. Raises
+        VerificationError where a contribution is in both, or the chunks differ.
+        """
+        rank = self.rank_of(held)
+        if held.chunk != added.chunk or not self.task.combining:
+            raise VerificationError(f"rank {rank} adds chunk {added.chunk} to chunk {held.chunk}", str(place))
+        twice = self.contents(held) & self.contents(added)
+        if twice:
+            raise VerificationError(f"rank {rank} counts {rank_names(twice)} twice in chunk {held.chunk}", str(place))
+        if self.rank_of(added) == rank:
+            if self._is_sum(added) and not self._is_sum(held):
+                held, added = added, held
+            total = held
+            for part in self._parts(added):
+                total = self._sum(total, part, place)
+            return total
+        return self._sum(held, added, place)
+
+    def schedule(self) -> Schedule:
+        """Return the schedule of the recorded moves, which was replayed.
+
+        Raises VerificationError where outputs are missing, UsageError where a rank would need two sums at once.
+        """
+        machine = self.machine
+        if machine is None:
+            links = [Link(src, dst, 1) for src, dst in sorted(self._links)]
+            machine = Topology("links of the file", self.task.ranks, links)
+        self._trace.topology, self._trace.network = machine, machine.network()
+        return compiled(self._trace, "asap", self.chunks, self.file).schedule
+
+    def _is_sum(self, cell: ChunkValue) -> bool:
+        return self._trace.values[cell.value].kind == "sum"
+
+    def _parts(self, cell: ChunkValue) -> list[ChunkValue]:
+        """Return what a value of a rank was added from: inputs of the rank, and values of other ranks."""
+        parts: list[ChunkValue] = []
+        value = self._trace.values[cell.value]
+        while value.kind == "sum":
+            parts.append(ChunkValue(value.source, cell.chunk))
+            cell = ChunkValue(value.base, cell.chunk)
+            value = self._trace.values[cell.value]
+        parts.append(ChunkValue(value.source, cell.chunk) if value.kind == "copy" else cell)
+        return parts[::-1]
+
+    def _sum(self, held: ChunkValue, added: ChunkValue, place: SourceLine) -> ChunkValue:
+        rank = self.rank_of(held)
+        bits = self.contents(held) | self._linked_contents(added, rank, place)
+        return self._append("sum", rank, added, held.value, bits, place)
+
+    def _linked_contents(self, cell: ChunkValue, dst: int, place: SourceLine) -> int:
+        """Return the contents of a value that is sent to `dst`, once its link is known to be there."""
+        pair = self.rank_of(cell), dst
+        if pair[0] != dst:
+            if self.machine is not None and pair not in self._linked:
+                raise UsageError(f"{place}: {self.machine.name} has no link {pair[0]} -> {dst}")
+            self._links[pair] = None
+        return self.contents(cell)
+
+    def _append(self, kind: str, rank: int, source: ChunkValue, base: int, bits: int, place: SourceLine) -> ChunkValue:
+        self._moves += 1
+        if self._moves > MAX_MOVES:
+            raise FormatError(f"moves more than {MAX_MOVES} chunks", self.file)
+        unit, part = divmod(source.chunk, self.chunks)
+        low, high = Fraction(part, self.chunks), Fraction(part + 1, self.chunks)
+        values = self._trace.values
+        values.append(TracedValue(kind, rank, unit, low, high, source.value, base, bits, place, -1))
+        return ChunkValue(len(values) - 1, source.chunk)
