@@ -21,7 +21,7 @@ from synth.language.place import SourceLine, error_at, short_path
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, levelled, planned
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
-from synth.model.collective import Collective
+from synth.model.collective import Collective, canonical_name
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule, Send
 from synth.model.step_routes import routes_by_pair, step_of_sends
@@ -181,7 +181,7 @@ def algorithm(
 
     def decorate(function: Callable[..., Any]) -> ChunkAlgorithm:
         title = name or function.__name__.replace("_", "-")
-        return ChunkAlgorithm(function, collective, title, steps, formula, paper, home)
+        return ChunkAlgorithm(function, canonical_name(collective), title, steps, formula, paper, home)
 
     return decorate
 
@@ -211,6 +211,7 @@ def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str,
         raise
     except Exception as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+        frames = [frame for frame in frames if frame.filename == algorithm.place.file] or frames
         where = SourceLine(frames[-1].filename, frames[-1].lineno or 0) if frames else SourceLine("<program>", 0)
         raise error_at(where, f"{type(error).__name__}: {error}") from error
 

@@ -1,8 +1,10 @@
 # topology: ring:4
-# expect: python_error.py:8: IndexError: tuple index out of range
+# expect: python_error.py:10: ValueError: Invalid literal for Fraction: 'half'
+from fractions import Fraction
+
 from synth.language import algorithm
 
 
-@algorithm("allgather")
-def beyond(a):
-    a.input(a.ranks[4])
+@algorithm("all_gather")
+def halves(a):
+    a.input(0)[0 : Fraction("half")]
