@@ -439,3 +439,26 @@ def test_several_buffers_in_one_operation():
     assert faults(doc) == []
     assert runs(doc)
     assert document(program(doc))["gpus"][0]["threadblocks"][0]["ops"] == ranks[0]["threadblocks"][0]["ops"]
+
+
+@pytest.mark.parametrize(
+    "loops", [[[0, 9, 1, 16]], [[1, 1, 1, 16]], [[0, 2, 0, 16]], [[0, 2, 1, 8]], [[0, 2, 1, 16]] * 2]
+)
+def test_malformed_loops_and_parts_of_programs_are_refused(loops):
+    doc = program(pipelined()).to_json()
+    block = doc["gpus"][0]["blocks"][0]
+    with pytest.raises(ValueError, match="loops are ranges of ops, in order, in units of 16 bytes"):
+        Program.from_json(doc | {"gpus": [doc["gpus"][0] | {"blocks": [block | {"loops": loops}]}]})
+    block["ops"][1]["part"] = [3, 3]
+    with pytest.raises(ValueError, match="share 3 of 3"):
+        Program.from_json(doc)
+
+
+def test_a_scratch_smaller_than_a_unit():
+    """Chunks that fit are moved in one turn; larger ones have no place."""
+    doc = pipelined(unit=1 << 26, reuse_resources=True)
+    report = analysis.check(program(doc))
+    assert (report.ok, report.safe) == (True, 64 << 20)
+    assert runs(doc)
+    with pytest.raises(SynthError, match="its scratch has 33554432 for each"):
+        api.run(program(doc), size=160 << 20, in_place=True, data=False)

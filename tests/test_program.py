@@ -36,7 +36,7 @@ ops = st.builds(
     st.booleans(),
     st.lists(small, max_size=3).map(tuple),
     st.lists(small, max_size=3).map(tuple),
-    st.none() | st.builds(Part, small, small),
+    st.none() | st.builds(Part, small, st.integers(41, 99)),
 )
 names = st.from_regex(r"[a-z0-9]{1,5}", fullmatch=True)
 ports = st.lists(st.builds(Port, st.sampled_from(PORT_KINDS), small, small), max_size=3).map(tuple)
@@ -48,8 +48,12 @@ blocks = st.builds(
     st.lists(ops, max_size=5).map(tuple),
     st.lists(names, max_size=2).map(tuple),
     ports,
-    st.lists(st.builds(Loop, small, small, small, small), max_size=2).map(tuple),
+    st.just(()),
 )
+looped = st.builds(
+    Block, st.none(), st.none(), st.just(0), st.lists(ops, min_size=4, max_size=5).map(tuple), st.just(()), ports,
+    st.sampled_from([(Loop(0, 2, 1, 16),), (Loop(1, 2, 3, 1 << 20), Loop(2, 4, 1, 64))]),
+)  # fmt: skip
 tasks = st.sampled_from(
     [
         None,
@@ -66,7 +70,7 @@ tasks = st.sampled_from(
 @st.composite
 def programs(draw):
     gpus = tuple(
-        Gpu(r, draw(small), draw(small), draw(small), tuple(draw(st.lists(blocks, max_size=3))))
+        Gpu(r, draw(small), draw(small), draw(small), tuple(draw(st.lists(blocks | looped, max_size=3))))
         for r in range(draw(st.integers(1, 3)))
     )
     return Program(

@@ -39,7 +39,7 @@ chunks of scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -60,6 +60,8 @@ BUFFERS = ("i", "o", "s")
 PROTOCOLS = ("Simple", "LL", "LL128")
 PORT_KINDS = ("memory", "port")
 MAX_INSTANCES = 256  # copies side by side that lowering makes: no runtime has as many channels
+UNIT = 16  # bytes of the units in which a span is divided into parts, and a loop into turns
+MAX_PARTS = 1 << 10  # shares of an op: a plan has at most so many blocks
 InPlace = Literal["out", "in", "both"]
 
 
@@ -305,6 +307,26 @@ class Program:
         )
 
 
+def checked_part(part: Part) -> Part:
+    """Return `part`. Raises ValueError unless it is one of 1 to `MAX_PARTS` shares."""
+    if not 0 <= part.index < part.of <= MAX_PARTS:
+        raise ValueError(f"share {part.index} of {part.of}; shares are numbered from 0, at most {MAX_PARTS} exist")
+    return part
+
+
+def checked_loops(loops: Sequence[Loop], ops: int) -> tuple[Loop, ...]:
+    """Return the loops of a block with `ops` ops. Raises ValueError unless they are ranges of its ops, in order."""
+    end = 0
+    for loop in loops:
+        if not end <= loop.first < loop.end <= ops or loop.chunks < 1 or loop.unit < UNIT or loop.unit % UNIT:
+            raise ValueError(
+                f"loop {loop.first}-{loop.end}:{loop.chunks}:{loop.unit} of a block of {ops} ops: loops are ranges of "
+                f"ops, in order, in units of {UNIT} bytes"
+            )
+        end = loop.end
+    return tuple(loops)
+
+
 def _gpu_json(gpu: Gpu) -> dict:
     return {
         "rank": gpu.rank,
@@ -368,7 +390,7 @@ def _block(doc: dict) -> Block:
     return Block(
         _peer(doc["send"]), _peer(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
         tuple(str(name) for name in doc.get("via", ())), ports,
-        tuple(Loop(*map(_natural, loop)) for loop in doc.get("loops", ())),
+        checked_loops([Loop(*map(_natural, loop)) for loop in doc.get("loops", ())], len(doc["ops"])),
     )  # fmt: skip
 
 
@@ -384,7 +406,7 @@ def _op(doc: dict) -> Op:
         bool(doc.get("flag", False)),
         tuple(_natural(p) for p in doc.get("ports", ())),
         tuple(_natural(b) for b in doc.get("group", ())),
-        Part(*map(_natural, doc["part"])) if "part" in doc else None,
+        checked_part(Part(*map(_natural, doc["part"]))) if "part" in doc else None,
     )
 
 

@@ -11,10 +11,9 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.program import Block, Dep, Gpu, Loop, Op, Part, Program, Span
+from synth.program.program import UNIT, Block, Dep, Gpu, Loop, Op, Part, Program, Span
 
 OFFSET_BYTES = 1 << 32  # no chunk is larger: the kernel's offsets have 32 bits
-UNIT = 16  # bytes of the units in which a span is divided into parts
 MAX_TURNS = (1 << 16) - 1  # turns of a loop: the kernel counts them in 16 bits
 
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 from synth.errors import FormatError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, collective
@@ -40,7 +41,11 @@ from synth.program.program import (
     Port,
     Program,
     Span,
+    checked_loops,
+    checked_part,
 )
+
+T = TypeVar("T")
 
 _SPAN = re.compile(r"(?:(\d+)\.)?([a-z])\[(\d+)(?::(\d+))?\](!?)")
 _HEAD = re.compile(
@@ -207,8 +212,16 @@ class _Reader:
         send = None if head[2] == "-" else int(head[2])
         recv = None if head[3] == "-" else int(head[3])
         via = tuple(head[5].split(",")) if head[5] else ()
-        loops = tuple(map(self.loop, head[7].split(","))) if head[7] else ()
+        loops = self.checked(checked_loops, [self.loop(text) for text in (head[7] or "").split(",") if text], len(ops))
         return Block(send, recv, int(head[4]), tuple(ops), via, ports, loops)
+
+    def checked(self, check: Callable[..., T], *values: object) -> T:
+        """Return the value that `check` lets pass."""
+        try:
+            return check(*values)
+        except ValueError as error:
+            self.at = min(self.at, len(self.lines) - 1)
+            self.fail(f"{error}")
 
     def loop(self, text: str) -> Loop:
         match = _LOOP.fullmatch(text)
@@ -248,7 +261,7 @@ class _Reader:
             self.fail(f"the spans of one op have one length; found {sorted(counts)}")
         count = counts.pop() if counts else self.numbers(fields.get("count", "1"))[0]
         deps = tuple(self.dep(item) for item in fields.get("after", "").split(",") if item)
-        part = Part(*self.numbers(fields["part"], "/", 2)) if "part" in fields else None
+        part = self.checked(checked_part, Part(*self.numbers(fields["part"], "/", 2))) if "part" in fields else None
         ports = tuple(self.numbers(fields["ports"])) if "ports" in fields else ()
         group = tuple(self.numbers(fields["group"])) if "group" in fields else ()
         return Op(code, tuple(src), tuple(dst), count, deps, flag, ports, group, part)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from synth.errors import SynthError, UsageError, unknown
@@ -88,7 +88,9 @@ def written_out(program: Program, unit_bytes: int) -> Program:
         if rounds * program.ops > MAX_WRITTEN_OPS:
             raise SynthError(f"{program.name}: a pipeline has {rounds} turns in this call; choose a smaller size")
     stride = scratch_stride(program)
-    if stride is not None and stride < cell_bytes:
+    if stride is not None and chunk_bytes <= stride:
+        program = replace(program, scratch_bytes=None)
+    elif stride is not None and stride < cell_bytes:
         raise SynthError(f"{program.name}: a chunk of {chunk_bytes} bytes, its scratch has {stride} for each")
     return straight_line(program, cells, cell_bytes if loops else 1).program
 

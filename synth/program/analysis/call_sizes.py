@@ -14,6 +14,7 @@ before take d turns more.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from synth.program.program import Block, Op, Program
@@ -108,10 +109,8 @@ def _with_loops(program: Program, even: int) -> CallSizes:
         """Return the program written out for chunks of `size` bytes."""
         return straight_line(program, -(-size // cell) * even, cell // even)
 
-    least = piece * (2 + back)
-    if stride is not None:
-        least = min(least, stride // cell * cell)
-    first = (line(least),)
+    unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
+    first = (straight_line(unbounded, piece * (2 + back) // cell * even, cell // even),)
     if limit is None or stride is None:
         top = size_limit(program)
         return CallSizes(first, None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns"))

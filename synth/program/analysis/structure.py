@@ -11,8 +11,21 @@ from collections.abc import Iterator, Sequence
 from synth.program.analysis.call_sizes import MAX_WRITTEN_OPS, written_ops
 from synth.program.analysis.finding import Finding, error
 from synth.program.buffer_layout import Layout
-from synth.program.program import BUFFERS, ONE_SIDED, SWITCHED, TWO_SIDED, Block, Gpu, Op, Program, Span, owners
-from synth.program.straight_line import UNIT, even_cells, scratch_stride
+from synth.program.program import (
+    BUFFERS,
+    MAX_PARTS,
+    ONE_SIDED,
+    SWITCHED,
+    TWO_SIDED,
+    Block,
+    Gpu,
+    Op,
+    Program,
+    Span,
+    checked_loops,
+    owners,
+)
+from synth.program.straight_line import even_cells, scratch_stride
 
 # code → (source spans, destination spans), None: one or more
 SHAPES: dict[str, tuple[int | None, int | None]] = {
@@ -34,7 +47,6 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
     "flush": (0, 0),
     "barrier": (0, 0),
 }
-MAX_PARTS = 1 << 10  # shares of an op that is analysed: a plan has at most so many blocks
 MAX_CELLS = 1 << 24  # chunks of all buffers of a program that is analysed; each takes memory for its value and clocks
 MAX_BLOCKS = 1 << 15  # thread blocks of a program that is analysed; each takes a row of clocks
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
@@ -125,22 +137,12 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
 
 def _loops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
     """Yield errors for loops that overlap or are empty, and for ops that the kernel does not run in turns."""
-    end = 0
-    for loop in sorted(block.loops):
-        here = (gpu.rank, b, loop.first)
-        if (
-            not end <= loop.first < loop.end <= len(block.ops)
-            or loop.chunks < 1
-            or loop.unit < UNIT
-            or loop.unit % UNIT
-        ):
-            text = (
-                f"the pipeline over steps {loop.first}..{loop.end - 1}, {loop.chunks} chunks in units of {loop.unit} "
-                f"bytes, is none: steps of its block, units of {UNIT} bytes"
-            )
-            yield error("loop", here, text)
-            return
-        end = loop.end
+    try:
+        checked_loops(block.loops, len(block.ops))
+    except ValueError as fault:
+        yield error("loop", (gpu.rank, b, None), str(fault))
+        return
+    for loop in block.loops:
         for i in range(loop.first, loop.end):
             op = block.ops[i]
             if any(span.packet for span in (*op.src, *op.dst)):

@@ -299,7 +299,12 @@ class OneSidedExecution(SymbolicExecution):
 
     def check_next_launches(self) -> None:
         """Report packets that overwrite those of an earlier launch, whose readers may not have read them."""
-        if self.launches is None or self.program.protocol != "LL":
+        if self.program.protocol != "LL":
+            return
+        if self.launches is None:
+            if self.program.one_scratch:
+                text = f"packets in one scratch are analysed for up to {PART} blocks and channels"
+                self.add_finding("too-large", (None, None, None), text)
             return
         ends = []
         for rank in range(self.program.ranks):
