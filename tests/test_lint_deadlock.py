@@ -8,6 +8,7 @@ from synth.program.analysis.connection_tables import build_connection_tables
 from synth.program.analysis.deadlock import OpSplit, largest_safe_size, run_with_fifos, splits
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.runtimes import MIB, RUNTIMES
+from synth.program.straight_line import StraightLine
 from tests import programs
 
 I0, O0 = (Span("i", 0),), (Span("o", 0),)
@@ -145,7 +146,7 @@ def test_barriers_and_packets_of_one_sided_programs():
     def stands(*blocks, other=()):
         return bool(
             deadlock.onesided_order.execution_order(
-                Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other))))
+                StraightLine(Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other)))))
             )[1]
         )
 

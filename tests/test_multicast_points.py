@@ -123,7 +123,7 @@ def test_sizes_that_no_point_divides_get_the_plain_schedule(tmp_path) -> None:
     points = tuple(Point.of(one, bound, "best-known", "by hand") for one in found if one is not None)
     source = Frontier(network, family.collective, points, bounds=((None, bound),))
     made = export_program(source, "mscclpp", sizes=["1KB", "1MB"])
-    assert made.remarks[0] == "beside the frontier, plain sums and multicasts (S=2, R=16, C=8)"
+    assert made.remarks[0] == "this is plain sums and multicasts beside the frontier (S=2, R=16, C=8)"
     (plan,) = made.write(tmp_path / "plan.json")
     assert "switch_channel" in plan.read_text()
     machine = "--topo switch:3:multicast=through --coll allreduce"

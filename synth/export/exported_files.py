@@ -86,7 +86,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     if isinstance(source, ParetoFrontier):
         candidate = _chosen(source, target, remarks)
         program = candidate.program
-        remarks.insert(0, f"this is {candidate.text} of the frontier")
+        remarks.insert(0, f"this is {candidate.text}" + (" of the frontier" if candidate.number else ""))
     else:
         program = program_for_runtime(source, target)
     network = target.links

@@ -28,7 +28,7 @@ class PointProgram:
     @property
     def text(self) -> str:
         """The point as text, such as ``point 2 (S=3, R=7, C=6)``."""
-        name = f"beside the frontier, {self.point.construction}" if self.number is None else f"point {self.number}"
+        name = f"{self.point.construction} beside the frontier" if self.number is None else f"point {self.number}"
         return f"{name} (S={self.point.steps}, R={self.point.rounds}, C={self.point.chunks})"
 
 
