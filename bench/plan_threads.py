@@ -19,6 +19,7 @@ from typing import Any
 
 THREADS = 3  # of a block: more than one tells apart what one thread keeps in order
 MAX_STEPS = 2_000_000  # of one run
+BURST = 12  # steps that a thread may take before another may overtake it
 CHANGES = 12  # random changes of priorities in one run
 PREDEFINED = 1 << 26  # bytes of a shared scratch
 
@@ -147,6 +148,9 @@ class Machine:
             for key in [*order, *(key for key in [*tasks, *self.queues] if key not in order)]:
                 moved = self._advance(key, tasks)
                 if moved:
+                    for _ in range(self.random.randrange(BURST)):
+                        if not self._advance(key, tasks):
+                            break
                     break
             if not moved:
                 raise Wrong(f"hangs: {sorted(tasks)[:4]}")
