@@ -130,4 +130,4 @@ def test_sizes_that_no_point_divides_get_the_plain_schedule(tmp_path) -> None:
     ran = said(f"run {plan} {machine} --size 1KB --executor host")
     assert ran.exit_code == 0 and "right: " in ran.stdout, ran.stderr
     assert said(f"lint {plan} --coll allreduce").exit_code == 0
-    assert export_program(source, "mscclpp", sizes=[3 * 1024]).remarks[0].startswith("point 1")
+    assert export_program(source, "mscclpp", sizes=[3 * 1024]).remarks[0].startswith("this is point 1 ")
