@@ -1,6 +1,7 @@
 """Plans of MSCCL++'s own forms that lowering does not write: read, judged, run, and written again with one meaning."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -337,6 +338,10 @@ def test_pieces_go_round_a_bounded_scratch():
     assert document(program(credit))["gpus"][0]["semaphores"] == [{"init_value": 0}, {"init_value": 32}]
     small = pipelined(4, 1 << 12)
     assert runs(small, 1 << 14)
+    far = program(pipelined(1 << 15))
+    copies = tuple(far.gpus[0].blocks[0] for _ in range(9))
+    wide = replace(far, gpus=(far.gpus[0]._replace(blocks=(*far.gpus[0].blocks, *copies)), far.gpus[1]))
+    assert [f.rule for f in analysis.check(wide).errors] == ["too-large"]
 
 
 @pytest.mark.parametrize(

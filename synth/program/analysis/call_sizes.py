@@ -29,7 +29,7 @@ from synth.program.straight_line import (
 )
 
 WRITTEN_TURNS = 128  # turns of a loop that are written out: round a scratch of 64 MiB in pieces of 512 KiB
-MAX_WRITTEN_OPS = 1 << 21  # ops of a program that is written out, which are lists of this size in memory
+MAX_WRITTEN_OPS = 1 << 20  # ops of a program that is written out, which are lists of this size in memory
 
 
 class SizeLimit(NamedTuple):
@@ -64,11 +64,24 @@ def call_sizes(program: Program) -> CallSizes:
 
 
 def written_ops(program: Program) -> int:
-    """Return the number of ops of the longest call to analyse, before it is written out."""
+    """Return the number of ops of the least call to analyse, before it is written out."""
+    return _ops_of_turns(program, 2 + _turns_back(program))
+
+
+def _ops_of_turns(program: Program, turns: int) -> int:
+    """Return the number of ops of a call in which loops have `turns` turns."""
     ops = 0
     for _, block in _blocks(program):
-        ops += len(block.ops) * (WRITTEN_TURNS if block.loops else 1)
+        ops += len(block.ops) * (turns if block.loops else 1)
     return ops
+
+
+def _turns_back(program: Program) -> int:
+    """Return the most turns that a dependency reaches back."""
+    back = 0
+    for _, block in _blocks(program):
+        back = max(back, *(dep.turns for op in block.ops for dep in op.deps), 0)
+    return back
 
 
 def _blocks(program: Program) -> list[tuple[int, Block]]:
@@ -98,9 +111,7 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
 
 def _with_loops(program: Program, even: int) -> CallSizes:
     loops = [loop for _, block in _blocks(program) for loop in block.loops]
-    back = 0
-    for _, block in _blocks(program):
-        back = max(back, *(dep.turns for op in block.ops for dep in op.deps), 0)
+    back = _turns_back(program)
     cell = math.gcd(*(loop.unit for loop in loops))
     piece = max(loop.unit for loop in loops)
     limit, stride = _scratch_limit(program), scratch_stride(program)
@@ -116,7 +127,8 @@ def _with_loops(program: Program, even: int) -> CallSizes:
         return CallSizes(first, None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns"))
     rounds = stride // min(loop.unit for loop in loops) + 2 + back
     unlike = len({gpu.scratch for gpu in program.gpus}) > 1  # ranks count each other's chunks by their own
-    if any(stride % loop.unit for loop in loops) or rounds > WRITTEN_TURNS or unlike or _scratch_outside_loops(program):
+    long = rounds > WRITTEN_TURNS or _ops_of_turns(program, rounds) > MAX_WRITTEN_OPS
+    if any(stride % loop.unit for loop in loops) or long or unlike or _scratch_outside_loops(program):
         return CallSizes(first, limit)
     return CallSizes(first, limit, line(piece * rounds))
 
