@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from fractions import Fraction
 from math import prod
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -181,5 +182,8 @@ def test_the_commands():
     rates = [Fraction(row[4]) for row in table]
     assert len(set(rates)) > 1 and rates == sorted(rates, reverse=True)  # broadcast, the first collective
     assert "with PCIe" in shown.stdout and "0,1,6" in shown.stdout
+    dump = str(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt")  # was an internal error
+    shown = CliRunner().invoke(root, ["allocations", "--topo-file", dump, "--gpus", "2", "--coll", "broadcast"])
+    assert shown.exit_code == 0 and "0,1 " in shown.stdout, shown.output
     for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--pcie", "fast"], ["--coll", ","]):
         assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2

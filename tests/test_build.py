@@ -93,6 +93,21 @@ def test_a_second_build_continues_and_searches_nothing(built, monkeypatch):
     assert {name: (folder / name).read_bytes() for name in names(folder)} == before
 
 
+def test_searches_that_the_time_limit_ended_are_named(built, tmp_path):
+    """A build whose search was cut short printed its table as if nothing else could be found."""
+    _, before = built
+    folder = tmp_path / "a"
+    shutil.copytree(before, folder)
+    (kept,) = (folder / "work" / "allgather").glob("*.plan.json")
+    plan = json.loads(kept.read_text())
+    assert not any("--time-limit" in note for note in built[0].notes)
+    plan["notes"].append("the time limit ended the search for schedules that divide every size, at 2 steps")
+    kept.write_text(json.dumps(plan))
+    (said,) = [note for note in synth.build("ring:3", output=folder, **SMALL).notes if "--time-limit" in note]
+    assert said.startswith("allgather: the time limit ended the search") and "at 2 steps" in said
+    assert said in (folder / "README.txt").read_text()
+
+
 def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):
     """A plan of an earlier build was reused beside the frontier of another root."""
     for wanted in (0, 1, 0):

@@ -36,6 +36,8 @@ FILES: dict[str, bytes] = {
     "empty.json": b"",
     "list.json": b"[1, 2]",
     "other.json": b'{"a": 1}',
+    "program.json": b'{"name": "x", "collective": "allgather", "gpus": []}',
+    "pairs.yaml": b"pre: [0, 1, 2]\npost: [[0, 1]]\n",
     "cut.json": b'{"name": "x", "links": [[0, 1',
     "cut.xml": b'<algo name="x" proto="Simple" nchannels="1"><gpu id="0"',
     "page.html": b"<!DOCTYPE html><html><body>x</body></html>",
@@ -158,7 +160,9 @@ MISTAKES = [
     # files of another kind
     ("verify cut.xml", 1, "`synth lint` checks MSCCL-IR"),
     ("verify topo.txt", 1, "not JSON"),
+    ("verify program.json", 1, "`synth lint` checks it"),
     ("verify list.json", 1, "found a list"),
+    ("pareto --topo ring:3 --coll pairs.yaml", 1, "[unit, rank] or [unit, [ranks]]"),
     ("show page.html", 1, "is an HTML page"),
     ("run empty.json", 1, "is empty"),
     ("run list.json", 1, "is no schedule"),

@@ -148,7 +148,7 @@ def build(
     load_plan(folder / "plan.json")  # replays every schedule
     _tell(on_event, "files of the runtime: written, linted and run")
     tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
-    notes = (*assumed, *rounded, *notes)
+    notes = (*assumed, *rounded, *_cut_short(plans), *notes)
     result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
     _write_pages(result, plan, frontiers, folder)
     return result
@@ -162,6 +162,21 @@ def _whole_elements(task: Collective, request: TuningRequest) -> tuple[TuningReq
     parts, kind = task.buffer_units, dtype(request.dtype)
     sizes = tuple(sorted({whole_elements(parts, size, kind) for size in request.sizes}))
     return replace(request, sizes=sizes), rounding_text(parts, request.sizes, kind)
+
+
+def _cut_short(plans: Sequence[Plan]) -> list[str]:
+    """Return a sentence for each search that the time limit of the build ended."""
+    from synth.api.tuning import NOT_COMPLETE
+    from synth.api.tuning_inputs import SearchOptions
+
+    notes = []
+    for plan in plans:
+        (table,) = plan.tables
+        cut = [note for note in plan.notes if note.startswith((SearchOptions.limit, NOT_COMPLETE))]
+        if cut:
+            more = "the same command with a longer --time-limit goes on from here and may find faster ones"
+            notes.append(f"{table.collective}: {'; '.join(cut)}; {more}")
+    return notes
 
 
 def _check_counts(name: str) -> None:

@@ -54,6 +54,7 @@ ALWAYS = (
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 SWITCH_PROTOCOLS = ("Simple",)  # packets do not pass switches that multicast
+NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
     "no evidence for a GPU"
@@ -467,7 +468,7 @@ def _plan(
         before = f"{work.name}: " if len(works) > 1 else ""
         notes += [before + note for note in answer.notes]
         if not all(f.complete for f in work.frontiers):
-            notes.append(before + "the frontier is not complete: its open intervals may hold better points")
+            notes.append(before + NOT_COMPLETE)
         if len({m.modelled for m in measured}) > 1:
             notes.append(before + "modelled and measured times are compared here, which says little about a machine")
         if len({m.protocol for m in measured if m.modelled}) > 1:

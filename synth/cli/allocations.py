@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import change_options, chosen_machine, output_options, time_limit_option
+from synth.cli.framework.options import chosen_machine, machine_options, output_options, time_limit_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks, Size
@@ -31,11 +31,7 @@ class _Number(click.ParamType):
 
 
 @click.command(context_settings=CONTEXT, short_help="List the optimal rates of every allocation of a machine.")
-@click.option(
-    "--topo", metavar="NAME", shell_complete=names_of("topologies"), help="A machine or family (`synth topo list`)."
-)
-@click.option("--topo-file", type=click.Path(), metavar="FILE", help="A topology file or a dump of a real machine.")
-@change_options
+@machine_options
 @click.option(
     "--coll",
     default="broadcast,allgather,allreduce",

@@ -150,7 +150,8 @@ def _cycle_error(found: Operations, cycle: list[int]) -> UsageError:
     made = rows[rows[reader].source].place
     return error_at(
         rows[reader].place,
-        f"reads what {made} makes in the same or a later step; sends of a step read the state before it",
+        f"reads what {made} makes in the same or a later step; sends of a step read the state before it: "
+        "a way of several hops takes as many steps; write each hop in a step() of its own, or no step()",
     )
 
 

@@ -57,7 +57,7 @@ def from_document(doc: dict, ranks: int, path: Path) -> Collective:
         raise FormatError(f"unknown key {repr(key)[:60]}; a collective has {', '.join(sorted(_KEYS))}", str(path), key)
     for key in ("pre", "post"):
         if not isinstance(doc.get(key), list) or not doc[key]:
-            raise FormatError(f"{key} must be a list of [unit, rank] pairs", str(path), key)
+            raise FormatError(f"{key} must be a list of [unit, rank] or [unit, [ranks]]", str(path), key)
     if doc.get("ranks", ranks) != ranks:
         raise FormatError(f"is over {str(doc['ranks'])[:20]} ranks, the topology has {ranks}", str(path), "ranks")
     combining = doc.get("combining", False)
@@ -125,7 +125,7 @@ def _row(
     row: object, ranks: int, combining: bool, path: Path, place: str
 ) -> tuple[int, list[int], frozenset[int] | None]:
     if not isinstance(row, list) or not 2 <= len(row) <= (3 if combining else 2):
-        raise FormatError("expected [unit, rank]", str(path), place)
+        raise FormatError("expected [unit, rank] or [unit, [ranks]]", str(path), place)
     members = row[1] if isinstance(row[1], list) else [row[1]]
     want = row[2] if len(row) == 3 else []
     if not members:

@@ -91,6 +91,8 @@ def document(doc: dict) -> list[str]:
         case "synth.infeasible/1":
             lines = [infeasible(doc)]
         case other:
+            if "gpus" in doc:
+                raise FormatError("a program has no certificates to verify; `synth lint` checks it")
             raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
     return [*lines, ASSUMED[schema]]
 

@@ -108,6 +108,9 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         if faults or sizes.beyond is None:
             safe = sizes.limit.size
             findings += _beyond_limit(program, sizes.limit, faults)
+    if any((finding.rule, finding.severity) == ("offsets", "warning") for finding in findings):
+        reached = rules_onesided.largest_with_short_offsets(program)
+        safe = reached if safe is None else min(safe, reached)
     if waits or any(finding.rule == "dep-unflagged" for finding in findings):
         safe = 0
     return _report(program, runtime, findings, safe, outcomes, not waits)

@@ -148,22 +148,32 @@ def _starts(program: Program) -> Iterator[Finding]:
 def _offsets(program: Program) -> Iterator[Finding]:
     """Yield an error if an offset passes 32 bits at the plan's largest size, a warning if the plan has no such size."""
     top = program.max_bytes
-    fitting, too_large = 0, 1 << 64  # sizes in bytes, narrowed by bisection
     if top is not None and _farthest(program, top) < 1 << OFFSET_BITS:
         return
+    fitting = largest_with_short_offsets(program)
+    fault = (
+        "an offset passes 32 bits above"
+        if top is None
+        else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
+    )
+    finding = error(
+        "offsets",
+        (None, None, None),
+        f"{fault} {fitting} bytes: set the largest size (max_message_size) to that or less",
+    )
+    yield finding if top is not None else finding._replace(severity="warning")
+
+
+def largest_with_short_offsets(program: Program) -> int:
+    """Return the largest size in bytes at which no offset passes 32 bits."""
+    fitting, too_large = 0, 1 << 64  # narrowed by bisection
     while too_large - fitting > 1:
         middle = (fitting + too_large) // 2
         if _farthest(program, middle) < 1 << OFFSET_BITS:
             fitting = middle
         else:
             too_large = middle
-    fault = (
-        "an offset passes 32 bits above"
-        if top is None
-        else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
-    )
-    finding = error("offsets", (None, None, None), f"{fault} {fitting} bytes: set the largest size to that or less")
-    yield finding if top is not None else finding._replace(severity="warning")
+    return fitting
 
 
 def _farthest(program: Program, size: int) -> int:
