@@ -104,6 +104,10 @@ BAD = {
         "topologies:\n  - {name: dgx1,\n     file: x.yaml}\ncollectives: [allgather]",
         "2: topologies[0]: name and file exclude each other",
     ),
+    "a file as a name": (
+        "topologies: [fleet.yaml]\ncollectives: [allgather]",
+        "1: topologies[0]: fleet.yaml is a file: write {file: fleet.yaml}",
+    ),
     "allocations of a word": (
         "topologies:\n  - {name: dgx1, allocations: some}\ncollectives: [allgather]",
         "2: topologies[0].allocations: expected all, or sizes such as [3, 4], found 'some'",

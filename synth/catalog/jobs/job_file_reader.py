@@ -75,7 +75,7 @@ def load(path: Path) -> JobFile:
 
 def _machine(read: LocatedFields, value: Any, place: str, folder: Path) -> MachineRequest:
     if isinstance(value, str):
-        return MachineRequest(read.string(value, place), place=place)
+        return MachineRequest(_name(read, value, place, folder), place=place)
     row = read.mapping(value, place, TOPOLOGY_KEYS)
     name, file = _name_or_file(read, row, place, folder)
     allocations: tuple[int, ...] | Literal["all"] | None = None
@@ -103,9 +103,16 @@ def _name_or_file(read: LocatedFields, row: dict[str, Any], place: str, folder: 
     if (row.get("name") is None) == (row.get("file") is None):
         read.fail("give a name or a file" if row.get("name") is None else "name and file exclude each other", place)
     if row.get("name") is not None:
-        return read.string(row["name"], f"{place}.name"), None
+        return _name(read, row["name"], f"{place}.name", folder), None
     file = read.string(row["file"], f"{place}.file", 1000)
     return file, folder / file
+
+
+def _name(read: LocatedFields, value: Any, place: str, folder: Path) -> str:
+    name = read.string(value, place)
+    if Path(name).suffix and (folder / name).is_file():
+        read.fail(f"{name} is a file: write {{file: {name}}}", place)
+    return name
 
 
 def _all(read: LocatedFields, value: Any, place: str, otherwise: str) -> Literal["all"]:
