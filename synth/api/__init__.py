@@ -12,7 +12,7 @@ from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
-from synth.api.interchange import audit, import_schedule
+from synth.api.interchange import astra_sim, audit, import_schedule
 from synth.api.multicast import multicast_bounds
 from synth.api.plans import export_plan, load_plan
 from synth.api.programs import export_program, lint, load_program, lower
@@ -26,6 +26,7 @@ from synth.catalog.tuner.plan_bounds import plan_bounds
 
 __all__ = [
     "allocations",
+    "astra_sim",
     "audit",
     "baseline",
     "bench",

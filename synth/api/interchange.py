@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.algorithms import Distance, distances
 from synth.api.arguments import keywords_checked
-from synth.api.inputs import CollectiveLike, TopologyLike, named_topology
+from synth.api.inputs import CollectiveLike, TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
+    from synth.export.chakra.astra_sim import AstraFolder
     from synth.interchange.read import Imported
 
 VERDICTS = ("right", "wrong", "other", "unread")
@@ -205,3 +207,56 @@ def _reason(error: SynthError, path: Path) -> str:
     """Return the message of an error without the path in front of it."""
     text = str(error).removeprefix(str(path)).lstrip(": ")
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
+
+
+@keywords_checked
+def astra_sim(
+    source: Schedule | str | Path,
+    folder: str,
+    *,
+    size: int | str = 1 << 20,
+    point: int | StepCount | None = None,
+    topology: TopologyLike | None = None,
+) -> AstraFolder:
+    """Return Chakra execution traces of a schedule, and ASTRA-sim's files to run them.
+
+    Parameters
+    ----------
+    source : a schedule; its file, or that of a frontier or of another program.
+    folder : the folder, as ASTRA-sim's system file names it.
+    size : of the call, nccl-tests' (``1 << 20`` or ``"1MB"``).
+    point : the number of the frontier's point, from 1.
+    topology : the machine of another program's file.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.api.baseline("ring", "ring:4", "allgather")
+    >>> [name for name, _ in synth.api.astra_sim(schedule, "traces").files if name.endswith("0.et")]
+    ['collective.0.et', 'workload.0.et']
+    """
+    from synth.checker.schedule import replay
+    from synth.export.chakra.astra_sim import folder as files
+
+    schedule = source if isinstance(source, Schedule) else _schedule_of(Path(source), point, topology)
+    replay.schedule(schedule)
+    return files(schedule, size_in_bytes(size), folder)
+
+
+def _schedule_of(path: Path, point: int | StepCount | None, topology: TopologyLike | None) -> Schedule:
+    """Return the schedule of a file; of a frontier that of its point."""
+    from synth.export import program_reader
+    from synth.export.exported_files import named_point
+    from synth.export.request import ExportRequest
+    from synth.interchange.read import FrontierGivenError
+    from synth.program.checked_lowering import MAX_SENDS
+
+    try:
+        return import_schedule(path, topology).schedule
+    except FrontierGivenError:
+        pass
+    found = program_reader.load(path)
+    assert isinstance(found, ParetoFrontier)
+    number = named_point(found, ExportRequest(point=point))
+    assert number is not None
+    return found.schedule_of(found.points[number - 1], MAX_SENDS)

@@ -21,7 +21,7 @@ from synth.cli.framework.options import (
     quiet_option,
     runtime_option,
 )
-from synth.cli.framework.output import check_writable, note, save
+from synth.cli.framework.output import check_writable, note, save, write, wrote
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks, Size
 from synth.cli.root import CONTEXT
@@ -49,6 +49,10 @@ ELEMENTS = {
 SAME = (
     "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
     "instances", "sizes", "size", "root",
+)  # fmt: skip
+TRACE_FILES = ("system.json", "network.yml")
+NOT_OF_TRACES = (
+    "runtime", "every", "protocol", "instances", "in_place", "rank_map", "assume_root", "sizes", "min_size", "max_size",
 )  # fmt: skip
 NOT_OF_PLANS = (
     "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root",
@@ -87,7 +91,8 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     metavar="FORMAT",
     shell_complete=names_of("formats"),
     callback=_format,
-    help="The format (`synth list exporters`); by default msccl: msccl-xml, for a plan msccl-dir.",
+    help="The format (`synth list exporters`; chakra: a folder for ASTRA-sim); by default msccl: msccl-xml, for a plan "
+    "msccl-dir.",
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
@@ -161,6 +166,9 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
+    if flags["to"] is not None and flags["to"].lower() == "chakra":
+        _chakra(file, flags)
+        return
     from synth.api import programs
 
     export_source(programs.multicast_frontier(file) if flags["multicast"] else file, file.name, flags)
@@ -185,6 +193,33 @@ def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any
     else:
         _write(output, result)
     for line in result.remarks:
+        note(line)
+
+
+def _chakra(file: Path, flags: dict[str, Any]) -> None:
+    """Write the folder of traces for ASTRA-sim."""
+    from synth import api
+
+    source = click.get_current_context().get_parameter_source
+    for name in NOT_OF_TRACES:
+        if source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name.replace('_', '-')} means nothing for traces; leave it out with --to chakra")
+    output = flags["output"]
+    if output in (None, "-"):
+        raise UsageError("chakra writes a folder: name it with -o DIR")
+    check_writable(output, folder=True)
+    size = {} if flags["size"] is None else {"size": flags["size"]}
+    machine = one_of("topo", "topo_file")
+    with waiting(f"exporting {file}"):
+        made = api.astra_sim(file, output, point=flags["point"], topology=machine[0] or machine[1], **size)
+    folder = Path(output)
+    if folder.is_dir() and any(path.suffix != ".et" and path.name not in TRACE_FILES for path in folder.iterdir()):
+        raise SynthError(f"{folder} holds other files; name an empty folder")
+    folder.mkdir(exist_ok=True)
+    for name, content in made.files:
+        write(folder / name, content)
+    wrote(folder, f"{len(made.files)} files")
+    for line in made.remarks:
         note(line)
 
 

@@ -31,6 +31,10 @@ class NoStepsError(UsageError):
     """A program that was found right and has no messages that make steps. Exit code 2."""
 
 
+class FrontierGivenError(UsageError):
+    """A frontier where one schedule is read. Exit code 2."""
+
+
 class Request(NamedTuple):
     """The machine of a file, and the collective and root of a file that does not say them.
 
@@ -72,7 +76,9 @@ def _own(path: Path, request: Request) -> Imported:
         return Imported(found, "schedule")
     if isinstance(found, Program):
         return _of_program(found, "program", str(path), request)
-    raise UsageError(f"{path} is a frontier; `synth verify` checks it, `synth export --point K` takes a point of it")
+    raise FrontierGivenError(
+        f"{path} is a frontier; `synth verify` checks it, `synth export --point K` takes a point of it"
+    )
 
 
 def _of_program(program: Program, kind: str, file: str, request: Request) -> Imported:

@@ -1,0 +1,89 @@
+"""A schedule as nodes of a trace for each rank: sends, receives, sums, and every dependency between them.
+
+Data alone order the nodes, not the steps: a send waits for the node that made its chunk on its rank. What overwrites a
+value (a sum, a copy in its place) waits also for the sends that read it. Sends of a rank do not wait for each other: a
+send ends when it has arrived.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from synth.export.chakra.protobuf import BOOL, COMM_RECV, COMM_SEND, COMP, INT32, INT64, TraceNode
+from synth.model.schedule import Schedule, Send
+
+
+class RankTraces:
+    """The nodes of each rank. `made` and `readers` by (chunk, rank): the value's node, and the sends that read it."""
+
+    def __init__(self, ranks: int, chunk_bytes: int) -> None:
+        self.nodes: list[list[TraceNode]] = [[] for _ in range(ranks)]
+        self.chunk_bytes = chunk_bytes
+        self.made: dict[tuple[int, int], int] = {}
+        self.readers: dict[tuple[int, int], list[int]] = {}
+        self.tags = Counter[tuple[int, int]]()
+
+    def step(self, sends: list[Send]) -> None:
+        """Append the nodes of a step, all of whose sends read the state before it; copies land before sums."""
+        arrivals: list[tuple[Send, int]] = []
+        read: list[tuple[int, int, int]] = []
+        for send in sends:
+            received = 0
+            if not send.local:
+                sent, received = self._message(send)
+                if not send.kind.endswith("-input"):
+                    read.append((send.chunk, send.src, sent))
+            arrivals.append((send, received))
+        for chunk, rank, sent in read:
+            self.readers.setdefault((chunk, rank), []).append(sent)
+        arrivals.sort(key=lambda one: one[0].kind.startswith("reduce"))
+        for send, received in arrivals:
+            self._write(send, received)
+
+    def _message(self, send: Send) -> tuple[int, int]:
+        """Append a send and its receive; return their numbers."""
+        tag = self.tags[send.src, send.dst]
+        self.tags[send.src, send.dst] += 1
+        made = 0 if send.kind.endswith("-input") else self.made.get((send.chunk, send.src), 0)
+        attributes = [
+            ("comm_size", INT64, self.chunk_bytes), ("comm_src", INT32, send.src), ("comm_dst", INT32, send.dst),
+            ("comm_tag", INT32, tag), ("is_cpu_op", BOOL, 0),
+        ]  # fmt: skip
+        sent = self._append(send.src, f"send chunk {send.chunk} to {send.dst}", COMM_SEND, [made], (), attributes)
+        name = f"receive chunk {send.chunk} from {send.src}"
+        return sent, self._append(send.dst, name, COMM_RECV, (), (), attributes)
+
+    def _write(self, send: Send, received: int) -> None:
+        """Append the sum of a send, or the copy of one in the place of another value."""
+        key = send.chunk, send.dst
+        adds = send.kind.startswith("reduce")
+        old, readers = self.made.get(key, 0), self.readers.pop(key, [])
+        number = received
+        if adds or old or readers:
+            data = [received, old] if adds else [received]
+            control = readers if adds else [old, *readers]
+            name = f"{'add' if adds else 'place'} chunk {send.chunk}"
+            number = self._append(send.dst, name, COMP, data, control, [("is_cpu_op", BOOL, 0)])
+        self.made[key] = number
+
+    def _append(
+        self, rank: int, name: str, kind: int, data: list[int] | tuple[()], control: list[int] | tuple[()],
+        attributes: list[tuple[str, int, int]],
+    ) -> int:  # fmt: skip
+        number = len(self.nodes[rank]) + 1
+        needed = [one for one in data if one]
+        reading = sorted({one for one in control if one} - set(needed))
+        self.nodes[rank].append(TraceNode(number, name, kind, needed, reading, attributes))
+        return number
+
+
+def traces(schedule: Schedule, size: int) -> list[list[TraceNode]]:
+    """Return the nodes of each rank for a call of `size` bytes (nccl-tests' size); chunks are rounded up to bytes.
+
+    Sends of switches that multicast are written as sends from rank to rank.
+    """
+    share = size * schedule.collective.unit_share / schedule.chunks
+    found = RankTraces(schedule.collective.ranks, max(1, -(-share.numerator // share.denominator)))
+    for step in schedule.steps:
+        found.step(sorted(step.unicast_sends))
+    return found.nodes
