@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from synth.catalog.tuner import nccl_tests_log, osu_log
+from synth.catalog.tuner import nccl_tests_json, nccl_tests_log, osu_log
 from synth.catalog.tuner.measurements import Measurement
 from synth.errors import FormatError, UsageError
 from synth.model.documents.text_file import text_of
@@ -24,8 +24,8 @@ def backend(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 def load(
     path: Path, name: str, collective: str, ranks: int | None, root: int | None = None, in_place: bool = False
 ) -> list[Measurement]:
-    """Return the times of the backend `name` (see `backend`) for `collective` in a log of nccl-tests or of OSU's
-    micro-benchmarks.
+    """Return the times of the backend `name` (see `backend`) for `collective` in a log or JSON of nccl-tests, or in a
+    log of OSU's micro-benchmarks.
 
     `ranks`: the number of ranks, None to take it from the log. `root`: of a rooted collective. Raises FormatError with
     the line, also where the log is of another collective, of another number of ranks, or holds wrong results.
@@ -33,7 +33,9 @@ def load(
     text = text_of(path, MOST)
     kind, options = backend(name)
     rows = [(i, _untagged(line)) for i, line in enumerate(text.splitlines(), 1)]
-    if any(nccl_tests_log.is_header(line) for _, line in rows):
+    if nccl_tests_json.is_document(text):
+        measurements = nccl_tests_json.read(text, str(path), collective, ranks, in_place)
+    elif any(nccl_tests_log.is_header(line) for _, line in rows):
         measurements = nccl_tests_log.read(rows, str(path), collective, ranks, in_place)
     elif any(osu_log.is_header(line) for _, line in rows):
         measurements = osu_log.read(rows, str(path), collective, ranks, in_place)
