@@ -3,7 +3,8 @@
 A schedule's program runs without data. That of a schedule with sends through switches is MSCCL++'s one-sided one, on
 the ports of the switches, for ranks of one box. Where the nominal model, which adds up
 synchronous steps, predicts `SCREEN` times the least of its predictions, or the program is too long to run, that
-prediction is the time. The steps of a timed schedule say nothing about its time, so it always runs.
+prediction is the time. Few runs give a rough time of the others, more of them the time of those that it leaves near
+the least. The steps of a timed schedule say nothing about its time, so it always runs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from synth.runtime.reference.program_times import ProgramTimes
 # Multiple of the least nominal prediction at a size from which a schedule is no longer run there: no run has been seen
 # to take half of its nominal prediction.
 SCREEN = 2.5
+# Multiple of the least rough time at a size from which a time stays rough: rough times, which smooth the jumps at
+# slices, were at most 7% too short where times were compared.
+NEAR = 1.1
 # Sends of a schedule, times instances, up to which its program is run; each run takes about 50 µs a send.
 MAXIMUM_SENDS = 12_000
 
@@ -62,8 +66,10 @@ class PredictedTimes:
         self.overheads, self.judged = overheads, judged
         self.model: TimeModel = nominal(network, per_send, overheads)
         self._variants: list[Variant] = []
+        self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
         self._least = cache(self._least_nominal)
+        self._least_rough = cache(self._least_rough_time)
         self.not_run: set[Variant] = set()
 
     def add(self, variant: Variant) -> Predict:
@@ -71,16 +77,29 @@ class PredictedTimes:
         self._variants.append(variant)
         program_times = cache(lambda: self._program_times(variant))
 
-        def seconds(size: int) -> float | None:
+        @cache
+        def rough(size: int) -> float | None:
             predicted = self._nominal(variant, size)
-            if predicted is None or (predicted > SCREEN * self._least(size) and not variant.schedule.timed):
+            if not self._runs_at(variant, size):
                 return predicted
-            times = program_times()
-            if times is None:  # instances that share links are what the nominal model knows least about
-                return predicted if variant.instances == 1 else None
-            return times.seconds(size)
+            if times := program_times():
+                return times.rough_seconds(size)
+            # instances that share links are what the nominal model knows least about
+            return predicted if variant.instances == 1 else None
 
+        def seconds(size: int) -> float | None:
+            time = rough(size)
+            near = time is not None and (size in self.judged or time <= NEAR * self._least_rough(size))
+            times = program_times() if near and self._runs_at(variant, size) else None
+            return times.seconds(size) if times else time
+
+        self._rough.append(rough)
         return seconds
+
+    def _runs_at(self, variant: Variant, size: int) -> bool:
+        """Return True if the variant's program is to be run at this size."""
+        predicted = self._nominal(variant, size)
+        return predicted is not None and (predicted <= SCREEN * self._least(size) or variant.schedule.timed)
 
     def _nominal(self, variant: Variant, size: int) -> float | None:
         return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
@@ -88,6 +107,9 @@ class PredictedTimes:
     def _least_nominal(self, size: int) -> float:
         times = [self._nominal(variant, size) for variant in self._variants]
         return min((time for time in times if time is not None), default=0.0)
+
+    def _least_rough_time(self, size: int) -> float:
+        return min((time for rough in self._rough if (time := rough(size)) is not None), default=0.0)
 
     def _program_times(self, variant: Variant) -> ProgramTimes | None:
         """Return the times of the variant's program; None where it cannot be lowered, is too long, or time is over."""

@@ -1,12 +1,14 @@
 """Times of one program at many sizes, by the event loop of the reference executor.
 
-The tables of the program are made once. Its time is a function of the elements of a chunk that is nearly linear in
-pieces. So it is computed at a few numbers of elements, at more of them where it bends, and interpolated in between.
+The tables of the program are made once. Its time is a function of the elements of a chunk that jumps where a chunk
+needs one more slice, or an op one more part, and is nearly linear in pieces between. So it is computed at the ends of
+these intervals and at a few numbers of elements within, at more of them where it bends, and interpolated in between.
 Chunks of many slices pass in a steady rhythm once all FIFOs have been full. From there on each slice costs the same.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,6 +40,7 @@ class ProgramTimeSettings:
         spacing: Ratio of neighbouring numbers of elements at which the time is always computed.
         tolerance: Relative error of an interpolated time in the middle of an interval below which the interval is not
             divided.
+        narrow: Width of an interval, relative to its least number of elements, up to which it is not divided.
         few: Numbers of judged sizes up to which long calls are run in full too.
     """
 
@@ -46,6 +49,7 @@ class ProgramTimeSettings:
     long: int = 8000
     spacing: int = 4
     tolerance: Fraction = Fraction(1, 250)
+    narrow: Fraction = Fraction(1, 64)
     few: int = 4
 
 
@@ -81,7 +85,9 @@ class ProgramTimes:
         slices = SETTINGS.steady_depths * FIFO_DEPTH[program.protocol]
         if slices * program.ops > SETTINGS.long:
             slices = SETTINGS.steady_slices
-        self._steady = slices * slice_bytes // FLOAT32.size
+        self._slices, self._slice = slices, slice_bytes // FLOAT32.size
+        self._steady = slices * self._slice
+        self._ends = self._last_before_jumps()
         self._judged = {self._elements(size) for size in judged}
         if len(judged) > SETTINGS.few:
             self._judged = {elements for elements in self._judged if elements <= self._steady}
@@ -95,20 +101,32 @@ class ProgramTimes:
         elements = Fraction(size, FLOAT32.size * self.program.loop_chunks)
         return float(self.picoseconds(max(Fraction(1), elements))) * 1e-12
 
+    def rough_seconds(self, size: int) -> float:
+        """Return the seconds of a call of `size` bytes from few runs: jumps of calls of many slices are smoothed."""
+        elements = max(Fraction(1), Fraction(size, FLOAT32.size * self.program.loop_chunks))
+        if elements <= self._slice:
+            return float(self.picoseconds(elements)) * 1e-12
+        low = self._slice
+        while 2 * low < min(elements, self._steady):
+            low *= 2
+        return float(self._line(elements, low, 2 * low)) * 1e-12
+
     def _elements(self, size: int) -> int:
         """Return the elements of a chunk in a call of `size` bytes, with padding."""
         return max(1, ceil(Fraction(size, FLOAT32.size * self.program.loop_chunks)))
 
     def picoseconds(self, elements: Fraction | int) -> Fraction:
         """Return the ps of a call whose chunks have `elements` elements, interpolated where that is near enough."""
-        if elements > self._steady:
-            half = self._steady // 2
-            last = self.computed(self._steady)
-            return last + (elements - self._steady) * Fraction(last - self.computed(half), self._steady - half)
-        low = 1
+        half = self._slices // 2
+        if (more := ceil(elements / Fraction(self._slice)) - half - 1) > 0:
+            each = Fraction(self.computed(self._steady) - self.computed(half * self._slice), self._slices - half)
+            return self.picoseconds(elements - more * self._slice) + more * each
+        place = bisect_left(self._ends, elements)
+        low, end = self._ends[place - 1] + 1 if place else 1, self._ends[place]
+        elements = max(elements, low)  # the call is padded to whole elements
         while low * SETTINGS.spacing <= elements:
             low *= SETTINGS.spacing
-        return self._between(elements, low, min(low * SETTINGS.spacing, self._steady))
+        return self._between(elements, low, min(low * SETTINGS.spacing, end))
 
     def computed(self, elements: int) -> int:
         """Return the ps of a call whose chunks have `elements` elements, by a run of the event loop.
@@ -127,12 +145,25 @@ class ProgramTimes:
             self._computed[elements] = self.launch + makespan
         return self._computed[elements]
 
+    def _last_before_jumps(self) -> list[int]:
+        """Return the growing numbers of elements beyond which a chunk has one more slice, or an op one more part."""
+        ends = {self._steady}
+        if not self.program.one_sided:
+            ends.update(range(self._slice, self._steady, self._slice))
+            for count in {step.count for steps in self._code.steps for step in steps}:
+                for part in range(1, count):
+                    if ceil(count / part) > ceil(count / (part + 1)):
+                        ends.add(self._slice // (part + 1))
+        return sorted(ends - {0})
+
     def _arena(self, slices: int) -> Arena:
         return Arena(self.program, self._layout, in_place=self._in_place, slices=slices)
 
     def _between(self, elements: Fraction | int, low: int, high: int) -> Fraction:
         """Return the ps at `elements` in low..high; the interval is divided until its middle lies on a line."""
-        while elements not in self._computed and (low, high) not in self._straight and high - low > 1:
+        while elements not in self._computed and (low, high) not in self._straight:
+            if high - low <= max(1, SETTINGS.narrow * low):
+                break
             middle = max(low + 1, isqrt(low * high))
             found = self.computed(middle)
             if abs(found - self._line(middle, low, high)) <= SETTINGS.tolerance * found:
