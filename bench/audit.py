@@ -21,7 +21,8 @@ from bench import measure
 from synth import api
 from synth.api.interchange import AuditRow
 from synth.errors import SynthError
-from synth.model.rational import rational, show
+from synth.model.documents.text_file import files_of
+from synth.model.rational import factor_text, rational, show
 from synth.model.topology import Topology
 
 # A part of a file's name, and the machine it was made for: a name, a file of the examples, or "" for its own links.
@@ -53,7 +54,7 @@ def machine_of(file: Path) -> Topology | None:
 def measured(folder: Path, time_limit: float) -> list[dict]:
     """Return a row for each file of the folder."""
     rows = []
-    for file in sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".xml")):
+    for file in files_of([folder], below=True):
         (row,) = api.audit([file], machine_of(file), time_limit=time_limit)
         rows.append(document(row, file.relative_to(folder).as_posix()))
         print(file.name, row.verdict, flush=True)
@@ -77,8 +78,9 @@ def table(rows: Sequence[dict]) -> str:
             lines.append(f"| {row['file']} | {row['verdict']} | | | | | | |")
             continue
         found, rate = row["distance"], rational(row["distance"]["rounds_per_chunk"])
-        factors = [_factor(rate, found["bound_at_steps"]), _factor(rate, found["bound"])]
-        factors.append(_factor(rational(row["busiest"]), found["bound"]))
+        at_steps, at_any = (rational(found[key]) if found[key] else None for key in ("bound_at_steps", "bound"))
+        factors = [factor_text(rate, at_steps), factor_text(rate, at_any)]
+        factors.append(factor_text(rational(row["busiest"]), at_any))
         machine = row["topology"].replace("links of the file", f"{row['ranks']} ranks, its own links")
         steps = f"{row['steps']} ({found['least_steps'] or '?'})"
         cells = [row["file"], row["verdict"], f"{row['collective']}, {machine}", steps, show(rate), *factors]
@@ -88,10 +90,6 @@ def table(rows: Sequence[dict]) -> str:
         if row["reason"]:
             lines.append(f"- {row['file']}: {row['reason'].partition('; gpu')[0]}")
     return "\n".join(lines)
-
-
-def _factor(value: object, bound: str | None) -> str:
-    return f"{float(value / rational(bound)):.2f}" if bound else ""  # type: ignore[operator]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

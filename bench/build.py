@@ -83,13 +83,6 @@ def _least(size: dict) -> float:
     return min((time for time in size["libraries"].values() if time), default=float("inf"))
 
 
-def _lint(folder: Path) -> int:
-    programs = sorted(
-        str(path) for path in folder.iterdir() if path.suffix == ".xml" or path.name.endswith("plan.json")
-    )
-    return synth("lint", *programs, timeout=LIMIT).code if programs else 0
-
-
 def table(doc: dict) -> str:
     """Return the table: a row for each machine."""
     head = (

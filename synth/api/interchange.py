@@ -14,6 +14,7 @@ from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.model.documents.text_file import files_of
 from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.schedule import Schedule
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from synth.export.chakra.astra_sim import AstraFolder
     from synth.interchange.read import Imported
 
-VERDICTS = ("right", "wrong", "other", "unread")
-# Endings of the names of files that `audit` reads in a folder.
-SUFFIXES = (".json", ".xml")
 # Characters of the reason in a row.
 MAX_REASON = 160
 
@@ -151,7 +149,7 @@ def audit(
     ('right', Fraction(2, 1))
     """
     machine = None if topology is None else named_topology(topology)
-    rows = [_row(path, machine, collective) for path in _files(paths)]
+    rows = [_row(path, machine, collective) for path in files_of(map(Path, paths), below=True)]
     if not bounds:
         return tuple(rows)
     alike: dict[tuple, list[int]] = {}
@@ -169,21 +167,6 @@ def audit(
         for i, found in zip(members, distances(schedules, where, time_limit=time_limit), strict=True):
             rows[i] = replace(rows[i], distance=found)
     return tuple(rows)
-
-
-def _files(paths: Sequence[str | Path]) -> list[Path]:
-    """Return the files of `paths`, and those of its folders that may be schedules or programs."""
-    found: list[Path] = []
-    for given in paths:
-        path = Path(given)
-        if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-            if not inside:
-                raise UsageError(f"{path} has no .json and no .xml file")
-            found += inside
-        else:
-            found.append(path)
-    return found
 
 
 def _row(path: Path, machine: TopologyLike | None, collective: CollectiveLike | None) -> AuditRow:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import chosen_machine, machine_options, output_options, time_limit_option
+from synth.cli.framework.options import chosen_machine, coll_option, machine_options, output_options, time_limit_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Size
@@ -26,7 +25,7 @@ SIZES = ((1 << 10, "1 KB"), (1 << 20, "1 MB"), (1 << 30, "1 GB"))
 
 @click.command("algorithms", context_settings=CONTEXT, short_help="List the library's algorithms, ranked on a machine.")
 @machine_options
-@click.option("--coll", metavar="NAME", shell_complete=names_of("collectives"), help="Those of a collective.")
+@coll_option("Those of a collective.")
 @click.option("--size", type=Size(), default=1 << 20, metavar="1MB", help="Rank by the time at this size.")
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bound.")
 @time_limit_option("Wall time for the bound; by default 20s.", "20s")

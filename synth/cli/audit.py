@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options, time_limit_option
+from synth.cli.framework.options import (
+    FILE,
+    coll_option,
+    machine_if_named,
+    machine_options,
+    output_options,
+    time_limit_option,
+)
 from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT
@@ -25,12 +30,7 @@ WRONG = 5
 @click.command(context_settings=CONTEXT, short_help="Judge other programs' schedules against certified bounds.")
 @click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
 @machine_options
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The collective of files that do not name theirs.",
-)
+@coll_option("The collective of files that do not name theirs.")
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
 @time_limit_option("Wall time for the bounds of one collective; by default 20s.", "20s")
 @output_options
@@ -84,20 +84,16 @@ def _report(rows: Sequence[AuditRow]) -> Report:
 
 
 def _cells(row: AuditRow) -> tuple[str, ...]:
-    from synth.model.rational import show
+    from synth.model.rational import factor_text, show
 
     if row.schedule is None:
         return (row.file, row.verdict, "", "", "", "", "", "")
     at_steps = at_any = busiest = ""
     if row.distance is not None:
         rate = row.schedule.rounds_per_chunk
-        at_steps, at_any = _factor(rate, row.distance.at_steps), _factor(rate, row.distance.at_any)
-        busiest = _factor(row.busiest, row.distance.at_any)
+        at_steps, at_any = factor_text(rate, row.distance.at_steps), factor_text(rate, row.distance.at_any)
+        busiest = factor_text(row.busiest, row.distance.at_any)
     return (
         row.file, row.verdict, row.schedule.collective.name, str(row.schedule.step_count),
         show(row.schedule.rounds_per_chunk), at_steps, at_any, busiest,
     )  # fmt: skip
-
-
-def _factor(value: Fraction | None, least: Fraction | None) -> str:
-    return f"{float(value / least):.2f}" if least and value is not None else ""

@@ -11,6 +11,7 @@ from synth.cli.framework.completion import names_of
 from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
+    coll_option,
     data_root_option,
     dtype_option,
     executor_option,
@@ -55,12 +56,7 @@ from synth.cli.root import CONTEXT
 @instances_option("Copies side by side, for frontiers and schedules.", default=1)
 @dtype_option()
 @op_option
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The collective, if there is no FILE or it does not name it.",
-)
+@coll_option("The collective, if there is no FILE or it does not name it.")
 @data_root_option
 @machine_options
 @click.option(

@@ -9,6 +9,7 @@ import click
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     chosen_machine,
+    coll_option,
     instances_option,
     machine_options,
     protocol_option,
@@ -31,12 +32,7 @@ if TYPE_CHECKING:
 @click.command("compile", context_settings=CONTEXT, short_help="Check and compile a program of the chunk language.")
 @click.argument("source", metavar="FILE.py[:NAME]|NAME")
 @machine_options
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The collective, where the library has several algorithms of the name.",
-)
+@coll_option("The collective, where the library has several algorithms of the name.")
 @click.option("--root", type=Ranks(), metavar="0", help="The root, by default 0.")
 @click.option(
     "-p",
@@ -181,7 +177,7 @@ def _print(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | Non
 
 
 def _report(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> Report:
-    from synth.model.rational import counted, show
+    from synth.model.rational import counted, factor_text, show
     from synth.view.frontier_text import Report
 
     schedule = compiled.schedule
@@ -193,13 +189,9 @@ def _report(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | No
     columns = (("", "left"), ("here", "right"), ("at least", "right"), ("factor", "right"))
     rate = show(schedule.rounds_per_chunk)
     steps, least = distance.steps, distance.least_steps
-    rows = [("steps", str(steps), "" if least is None else str(least), _factor(steps, least))]
+    rows = [("steps", str(steps), "" if least is None else str(least), factor_text(steps, least))]
     in_steps, in_any = f"in {counted(steps, 'step')}", "in any number of steps"
     for scope, bound in ((in_steps, distance.at_steps), (in_any, distance.at_any)):
         shown = "" if bound is None else show(bound)
-        rows.append((f"rounds/chunk {scope}", rate, shown, _factor(schedule.rounds_per_chunk, bound)))
+        rows.append((f"rounds/chunk {scope}", rate, shown, factor_text(schedule.rounds_per_chunk, bound)))
     return Report(title, columns, tuple(rows), (right,))
-
-
-def _factor(value: Any, least: Any) -> str:
-    return f"{float(value / least):.2f}" if least else ""

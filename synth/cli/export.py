@@ -13,6 +13,7 @@ from synth.cli.framework import folders
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
+    coll_option,
     instances_option,
     multicast_points_option,
     one_of,
@@ -139,12 +140,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     help="Greatest size that the file serves; by default as far as it is proved safe.",
 )
 @click.option("--size", type=Size(), metavar="SIZE", help="The size of a timeline.")
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The collective of a foreign file that does not name it.",
-)
+@coll_option("The collective of a foreign file that does not name it.")
 @click.option(
     "--root",
     type=click.IntRange(0),

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import FILE, machine_if_named, machine_options, quiet_option
+from synth.cli.framework.options import FILE, coll_option, machine_if_named, machine_options, quiet_option
 from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks
@@ -20,12 +19,7 @@ from synth.errors import FormatError
 @click.command("import", context_settings=CONTEXT, short_help="Read another program's schedule, and replay it.")
 @click.argument("file", type=FILE)
 @machine_options
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The collective of MSCCL-IR that does not name it.",
-)
+@coll_option("The collective of MSCCL-IR that does not name it.")
 @click.option("--root", type=Ranks(), metavar="0", help="The root of a rooted collective.")
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is stdout.")
 @quiet_option

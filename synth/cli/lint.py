@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import FILE, point_option, quiet_option, runtime_option
+from synth.cli.framework.options import FILE, coll_option, point_option, quiet_option, runtime_option
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
+from synth.model.documents.text_file import files_of
 from synth.model.frontier import StepCount
 
 FAILED = 5
@@ -26,12 +25,7 @@ FAILED = 5
     "The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default mscclpp for a "
     "MSCCL++ plan, else synth's own."
 )
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The program's collective, if the file does not name it.",
-)
+@coll_option("The program's collective, if the file does not name it.")
 @click.option(
     "--root",
     type=Ranks(),
@@ -93,21 +87,7 @@ def lint(
         return 0 if report.ok else FAILED
     if output or form:
         raise UsageError("-o and --format are for one file")
-    return max(_checked(file, options) for file in _programs(files))
-
-
-def _programs(paths: Sequence[Path]) -> list[Path]:
-    """Return the files of `paths`, and those in its folders that may be programs."""
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix in (".json", ".xml"))
-            if not inside:
-                raise UsageError(f"{path} has no .json and no .xml file")
-            found += inside
-        else:
-            found.append(path)
-    return found
+    return max(_checked(file, options) for file in files_of(files))
 
 
 def _checked(file: Path, options: dict[str, Any]) -> int:

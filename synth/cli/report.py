@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import FILE, quiet_option
+from synth.cli.framework.options import FILE, coll_option, quiet_option
 from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT
@@ -25,12 +24,7 @@ WRONG = 5  # the exit code of a failed verification
 @click.option(
     "--topo", metavar="NAME", help="For a catalog: only entries of this topology, as `synth catalog ls` names it."
 )
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="For a catalog: only entries of this collective.",
-)
+@coll_option("For a catalog: only entries of this collective.")
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Replay schedules and re-check certificates first."
 )

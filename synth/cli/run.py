@@ -14,6 +14,7 @@ from synth.cli.framework.completion import names_of
 from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
+    coll_option,
     data_root_option,
     dtype_option,
     executor_option,
@@ -84,12 +85,7 @@ class AnySize(Size):
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
 @protocol_option("Simple, LL or LL128; by default the program's own, Simple for schedules and frontiers.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
-@click.option(
-    "--coll",
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="The collective, if there is no FILE or it does not name it.",
-)
+@coll_option("The collective, if there is no FILE or it does not name it.")
 @data_root_option
 @machine_options
 @click.option(

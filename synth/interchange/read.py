@@ -57,7 +57,7 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
     if head.startswith("<Algo"):
         return _finished(forestcoll.recorded(text, request.machine, str(path)), "ForestColl's trees", request)
     if head.startswith("{"):
-        doc = _json(text, str(path))
+        doc = json_reader.foreign(text, str(path))
         if teccl.is_schedule(doc):
             return _finished(teccl.recorded(doc, request.machine, str(path)), "TE-CCL's schedule", request)
     if not head.startswith("<algo") and not head.startswith("<!--"):
@@ -97,10 +97,3 @@ def _finished(moves: Any, kind: str, request: Request) -> Imported:
     schedule = moves.schedule()
     links = "" if request.machine else "no machine was named: every pair of ranks that is used is a link of 1 GB/s"
     return Imported(schedule, kind, (links,) if links else ())
-
-
-def _json(text: str, file: str) -> object:
-    try:
-        return json_reader.parsed(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"is no JSON: {error}"[:160], file) from None

@@ -18,6 +18,7 @@ from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
 from synth.language.place import SourceLine, error_at, short_path
+from synth.language.settings import SETTINGS
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, levelled, planned
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
@@ -26,9 +27,6 @@ from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule, Send
 from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Topology
-
-# The most sends of a schedule whose number of chunks is chosen automatically.
-MAX_SENDS = 200_000
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
         further = _multiple(plan)
     schedule = _schedule(plan, further)
     replay.schedule(schedule)
-    return Compiled(schedule, tuple(plan.found.unused.items()))
+    return Compiled(schedule, tuple(plan.ops.unused.items()))
 
 
 def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str, Any]) -> None:
@@ -245,7 +243,7 @@ def _schedule(plan: StepPlan, multiple: int) -> Schedule:
     steps = []
     for row in plan.sends:
         steps.append(step_of_sends(plan.network, routes, _cut(row, multiple)))
-    return Schedule(plan.network, plan.found.collective, plan.found.chunks * multiple, tuple(steps))
+    return Schedule(plan.network, plan.ops.collective, plan.ops.chunks * multiple, tuple(steps))
 
 
 def _cut(sends: list[Send], multiple: int) -> list[Send]:
@@ -263,7 +261,8 @@ def _multiple(plan: StepPlan) -> int:
 
     With loads of l rounds in each step, exact fractions, a multiple m costs the sum of ceil(m l) rounds.
     """
-    greatest = max(1, min(MAX_CHUNKS // plan.found.chunks, MAX_SENDS // max(1, sum(map(len, plan.sends)))))
+    sends = max(1, sum(map(len, plan.sends)))
+    greatest = max(1, min(MAX_CHUNKS // plan.ops.chunks, SETTINGS.maximum_sends // sends))
     exact = lcm(*[load.denominator for load in plan.loads])
     if exact <= greatest:
         return exact

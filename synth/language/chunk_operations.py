@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from synth.errors import VerificationError
+from synth.errors import UsageError, VerificationError
 from synth.language.place import SourceLine, error_at
 from synth.language.trace import AlgorithmTrace, rank_names
 from synth.model.collective import Collective
-
-# The rule of schedules that errors state.
-ONE_SUM = "a rank holds one sum of a chunk"
 
 
 class Operation(NamedTuple):
@@ -77,32 +74,32 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
     `file`: the name of the program in errors without a line. Raises VerificationError where outputs are missing,
     UsageError where a rank would need two sums of a chunk at once.
     """
-    found = Operations(trace.collective, chunks, [])
-    _add_rows(found, trace)
-    candidates = _candidates(found)
-    _check_outputs(found, candidates, trace, file)
-    found.outputs = {key: made[0] for key, made in candidates.items()}
-    needed = _needed(found)
-    if trace.collective.combining and _overwritten(found, needed):
-        found.outputs = {key: made[-1] for key, made in candidates.items()}
-        needed = _needed(found)
-    found.needed = sorted(needed)
-    found.before = {i: _sources(found.rows, i) for i in found.needed}
+    ops = Operations(trace.collective, chunks, [])
+    _add_rows(ops, trace)
+    candidates = _candidates(ops)
+    _check_outputs(ops, candidates, trace, file)
+    ops.outputs = {key: made[0] for key, made in candidates.items()}
+    needed = _needed(ops)
+    if trace.collective.combining and _overwritten(ops, needed):
+        ops.outputs = {key: made[-1] for key, made in candidates.items()}
+        needed = _needed(ops)
+    ops.needed = sorted(needed)
+    ops.before = {i: _sources(ops.rows, i) for i in ops.needed}
     if trace.collective.combining:
-        _add_places(found)
-    return found
+        _add_places(ops)
+    return ops
 
 
-def _add_rows(found: Operations, trace: AlgorithmTrace) -> None:
+def _add_rows(ops: Operations, trace: AlgorithmTrace) -> None:
     """Append the operations of each value of a trace."""
-    chunks = found.chunks
+    chunks = ops.chunks
     first: list[tuple[int, int]] = []  # of each value its first operation and chunk
     for number, value in enumerate(trace.values):
         start, end = int(value.lo * chunks), int(value.hi * chunks)
         offset = value.unit * chunks
-        first.append((len(found.rows), offset + start))
+        first.append((len(ops.rows), offset + start))
         if number in trace.merged:
-            found.merged.update(range(len(found.rows), len(found.rows) + end - start))
+            ops.merged.update(range(len(ops.rows), len(ops.rows) + end - start))
         source = base = 0
         if value.source >= 0:
             source = first[value.source][0] - first[value.source][1]
@@ -114,12 +111,12 @@ def _add_rows(found: Operations, trace: AlgorithmTrace) -> None:
             row = Operation(
                 value.kind, value.rank, chunk, read, held, value.contents, value.place, value.step
             )  # fmt: skip
-            found.rows.append(row)
+            ops.rows.append(row)
 
 
-def _candidates(found: Operations) -> dict[tuple[int, int], list[int]]:
+def _candidates(ops: Operations) -> dict[tuple[int, int], list[int]]:
     """Return the operations that make each chunk of the postcondition, by (chunk, rank), in the program's order."""
-    task, chunks = found.collective, found.chunks
+    task, chunks = ops.collective, ops.chunks
     made: dict[tuple[int, int], list[int]] = {}
     wanted: dict[tuple[int, int], int] = {}
     for unit, ranks in enumerate(task.post):
@@ -130,20 +127,20 @@ def _candidates(found: Operations) -> dict[tuple[int, int], list[int]]:
             for chunk in range(unit * chunks, (unit + 1) * chunks):
                 wanted[chunk, rank] = bits
                 made[chunk, rank] = []
-    for i, row in enumerate(found.rows):
+    for i, row in enumerate(ops.rows):
         key = (row.chunk, row.rank)
         if wanted.get(key) == row.contents:
             made[key].append(i)
     return made
 
 
-def _needed(found: Operations) -> set[int]:
+def _needed(ops: Operations) -> set[int]:
     """Return the operations that the outputs need."""
     needed: set[int] = set()
-    stack = list(found.outputs.values())
+    stack = list(ops.outputs.values())
     while stack:
         i = stack.pop()
-        row = found.rows[i]
+        row = ops.rows[i]
         if row.kind == "input" or i in needed:
             continue
         needed.add(i)
@@ -151,12 +148,12 @@ def _needed(found: Operations) -> set[int]:
     return needed
 
 
-def _overwritten(found: Operations, needed: set[int]) -> bool:
+def _overwritten(ops: Operations, needed: set[int]) -> bool:
     """Return True if a needed operation replaces a sum that is an output."""
     for i in needed:
-        row = found.rows[i]
-        output = found.outputs.get((row.chunk, row.rank), i)
-        if output < i and found.rows[output].kind != "input":
+        row = ops.rows[i]
+        output = ops.outputs.get((row.chunk, row.rank), i)
+        if output < i and ops.rows[output].kind != "input":
             return True
     return False
 
@@ -168,72 +165,74 @@ def _sources(rows: list[Operation], i: int) -> list[tuple[int, int]]:
     return [(j, lag) for j, lag in read if j >= 0 and rows[j].kind != "input"]
 
 
-def _add_places(found: Operations) -> None:
+def _add_places(ops: Operations) -> None:
     """Let each needed operation follow those that read what it replaces.
 
     Inserts a restore where a rank's input is needed after another value took its place. Raises UsageError where a value
     that is replaced must be there later.
     """
-    rows = found.rows
+    rows = ops.rows
     readers: dict[int, list[int]] = {}
-    for i in found.needed:
+    for i in ops.needed:
         if rows[i].source >= 0:
             readers.setdefault(rows[i].source, []).append(i)
     current: dict[tuple[int, int], int] = {}  # the operation whose value has the place
-    for i in list(found.needed):
+    for i in list(ops.needed):
         row = rows[i]
         key = (row.chunk, row.rank)
         if row.kind == "sum" and current.get(key, row.base) != row.base:
             if rows[row.base].kind != "input":
                 made, replaced = rows[row.base].place, rows[current[key]].place
-                raise _replaced(row.place, row.rank, made, replaced)
-            restored = _restore(found, key, current, readers, row)
-            found.before[i].append((restored, 0))
-        _replace(found, key, i, current, readers)
-    for key, output in found.outputs.items():
+                raise replaced_too_early(row.place, row.rank, made, replaced)
+            restored = _restore(ops, key, current, readers, row)
+            ops.before[i].append((restored, 0))
+        _replace(ops, key, i, current, readers)
+    for key, output in ops.outputs.items():
         if current.get(key, output) == output:
             continue
         if rows[output].kind != "input":
-            raise _replaced(rows[current[key]].place, key[1], rows[output].place, rows[current[key]].place)
-        _restore(found, key, current, readers, rows[current[key]]._replace(step=-1))
+            raise replaced_too_early(rows[current[key]].place, key[1], rows[output].place, rows[current[key]].place)
+        _restore(ops, key, current, readers, rows[current[key]]._replace(step=-1))
 
 
-def _replaced(place: SourceLine | None, rank: int, made: SourceLine | None, replaced: SourceLine | None) -> Exception:
+def replaced_too_early(
+    place: SourceLine | None, rank: int, made: SourceLine | None, replaced: SourceLine | None
+) -> UsageError:
+    """Return the error of a read at `place` of the sum that `made` wrote on `rank` and `replaced` overwrote."""
     return error_at(
         place,
-        f"rank {rank} still reads its sum of {made} after {replaced} replaced it; {ONE_SUM}: send before adding",
+        f"rank {rank} still reads its sum of {made} after {replaced} replaced it; "
+        "a rank holds one sum of a chunk: send before adding",
     )
 
 
 def _restore(
-    found: Operations, key: tuple[int, int], current: dict[tuple[int, int], int], readers: dict, row: Operation
+    ops: Operations, key: tuple[int, int], current: dict[tuple[int, int], int], readers: dict, row: Operation
 ) -> int:
     """Append the operation that puts the input of a rank in the place of its value, and return its number."""
     chunk, rank = key
-    number = len(found.rows)
-    found.rows.append(Operation("restore", rank, chunk, -1, -1, 1 << rank, row.place, row.step))
-    found.needed.append(number)
-    found.before[number] = []
-    _replace(found, key, number, current, readers)
+    number = len(ops.rows)
+    ops.rows.append(Operation("restore", rank, chunk, -1, -1, 1 << rank, row.place, row.step))
+    ops.needed.append(number)
+    ops.before[number] = []
+    _replace(ops, key, number, current, readers)
     return number
 
 
-def _replace(
-    found: Operations, key: tuple[int, int], i: int, current: dict[tuple[int, int], int], readers: dict
-) -> None:
+def _replace(ops: Operations, key: tuple[int, int], i: int, current: dict[tuple[int, int], int], readers: dict) -> None:
     """Let operation `i` take the place `key`, no earlier than the last read of the value there."""
     old = current.get(key, -1)
     if old >= 0:
-        found.before[i] += [(reader, 0) for reader in readers.get(old, ()) if reader != i]
+        ops.before[i] += [(reader, 0) for reader in readers.get(old, ()) if reader != i]
     current[key] = i
-    found.writes.setdefault(key, []).append(i)
+    ops.writes.setdefault(key, []).append(i)
 
 
 def _check_outputs(
-    found: Operations, candidates: dict[tuple[int, int], list[int]], trace: AlgorithmTrace, file: str
+    ops: Operations, candidates: dict[tuple[int, int], list[int]], trace: AlgorithmTrace, file: str
 ) -> None:
     """Raise VerificationError where a rank ends without a chunk, with the rank that is nearest to having it."""
-    chunks = found.chunks
+    chunks = ops.chunks
     missing = {}
     for (chunk, rank), made in candidates.items():
         if not made:
@@ -248,7 +247,7 @@ def _check_outputs(
         what = f"the sum {rank_names(bits)} of unit {unit}"
     else:
         what, bits = f"unit {unit}", 0
-    nearest = _nearest(found, trace, chunk, rank, bits)
+    nearest = _nearest(ops, trace, chunk, rank, bits)
     others = sorted({other for _, other in missing} - {rank})
     text = f"{len(missing)} of {total} outputs are missing: rank {rank} ends without {what} ({nearest})"
     if len(missing) > 1:
@@ -257,13 +256,13 @@ def _check_outputs(
     raise VerificationError(f"{file}: {text}")
 
 
-def _nearest(found: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits: int) -> str:
+def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits: int) -> str:
     """Name the rank nearest to `rank` that has the chunk, or the sum of most of the contributions `bits`."""
     distance: list[int | None] = [1] * trace.collective.ranks
     if trace.network is not None:
         distance = trace.network.reversed().distances_from([rank])
     best: tuple[tuple, Operation] | None = None
-    for row in found.rows:
+    for row in ops.rows:
         away = distance[row.rank]
         if row.chunk != chunk or away is None or row.contents & ~bits:
             continue

@@ -11,44 +11,43 @@ from collections import Counter
 from collections.abc import Sequence
 
 from synth.errors import UsageError
-from synth.language.chunk_operations import ONE_SUM, Operations
+from synth.language.chunk_operations import Operations, replaced_too_early
 from synth.language.place import error_at
+from synth.language.settings import SETTINGS
 from synth.model.schedule import Send
 from synth.model.step_routes import routes_by_pair
 from synth.model.topology import Network
 
 MODES = ("asap", "written", "paced")
-# Sweeps over all operations after which a cycle of constraints is looked for, and again after each further such number.
-SWEEPS_BEFORE_CYCLE_SEARCH = 16
 
 
-def earliest_steps(found: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
+def earliest_steps(ops: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
     """Return the least step of each needed operation, from 1.
 
     `blocks`: the ranks of the handle of each `with a.step()` block; operations of one block share a step, and blocks of
     one handle follow each other. Raises UsageError where no steps fit.
     """
-    before, order = _constraints(found, blocks)
-    steps = _longest_paths(found, order, before)
-    return {i: steps[i] for i in found.needed}
+    before, order = _constraints(ops, blocks)
+    steps = _longest_paths(ops, order, before)
+    return {i: steps[i] for i in ops.needed}
 
 
-def latest_steps(found: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
+def latest_steps(ops: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
     """Return the last step that each needed operation may have in a schedule with the fewest steps.
 
     `blocks` as in `earliest_steps`. Raises UsageError where no steps fit.
     """
-    before, order = _constraints(found, blocks)
+    before, order = _constraints(ops, blocks)
     after: dict[int, list[tuple[int, int]]] = {i: [] for i in order}
     for i in order:
         for j, lag in before[i]:
             after[j].append((i, lag))
-    remaining = _longest_paths(found, order[::-1], after)
+    remaining = _longest_paths(ops, order[::-1], after)
     last = max(remaining.values(), default=0)
-    return {i: last + 1 - remaining[i] for i in found.needed}
+    return {i: last + 1 - remaining[i] for i in ops.needed}
 
 
-def _longest_paths(found: Operations, order: Sequence[int], before: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
+def _longest_paths(ops: Operations, order: Sequence[int], before: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
     """Return one more than the length of the longest path to each node: repeated sweeps (Bellman and Ford)."""
     steps = dict.fromkeys(order, 1)
     cause: dict[int, int] = {}
@@ -66,33 +65,33 @@ def _longest_paths(found: Operations, order: Sequence[int], before: dict[int, li
                 steps[i] = least
                 changed = True
         sweeps += 1
-        if changed and sweeps % SWEEPS_BEFORE_CYCLE_SEARCH == 0:
-            _refuse_cycle(found, cause, len(found.rows))
+        if changed and sweeps % SETTINGS.sweeps_before_cycle_search == 0:
+            _refuse_cycle(ops, cause, len(ops.rows))
     return steps
 
 
 def _constraints(
-    found: Operations, blocks: Sequence[tuple[int, ...]]
+    ops: Operations, blocks: Sequence[tuple[int, ...]]
 ) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
     """Return the constraints on operations and blocks, and an order of these."""
-    before = dict(found.before)
-    order = list(found.needed)
-    return before, _with_blocks(found, blocks, before) if blocks else order
+    before = dict(ops.before)
+    order = list(ops.needed)
+    return before, _with_blocks(ops, blocks, before) if blocks else order
 
 
 def _with_blocks(
-    found: Operations, blocks: Sequence[tuple[int, ...]], before: dict[int, list[tuple[int, int]]]
+    ops: Operations, blocks: Sequence[tuple[int, ...]], before: dict[int, list[tuple[int, int]]]
 ) -> list[int]:
     """Add a node for each block to the constraints; return the operations and nodes, each block behind its own."""
     members: dict[int, list[int]] = {}
-    for i in found.needed:
-        block = found.rows[i].step
+    for i in ops.needed:
+        block = ops.rows[i].step
         if block >= 0:
             members.setdefault(block, []).append(i)
     last: dict[tuple[int, ...], int] = {}
     node_of = {}
     for block in sorted(members):
-        node = node_of[block] = len(found.rows) + block
+        node = node_of[block] = len(ops.rows) + block
         before[node] = [(i, 0) for i in members[block]]
         for i in members[block]:
             before[i] = [*before[i], (node, 0)]
@@ -101,9 +100,9 @@ def _with_blocks(
         last[blocks[block]] = node
     order: list[int] = []
     remaining = {block: len(row) for block, row in members.items()}
-    for i in found.needed:
+    for i in ops.needed:
         order.append(i)
-        block = found.rows[i].step
+        block = ops.rows[i].step
         if block >= 0:
             remaining[block] -= 1
             if not remaining[block]:
@@ -111,7 +110,7 @@ def _with_blocks(
     return order
 
 
-def _refuse_cycle(found: Operations, cause: dict[int, int], size: int) -> None:
+def _refuse_cycle(ops: Operations, cause: dict[int, int], size: int) -> None:
     """Raise UsageError where the causes of steps form a cycle, naming a read of a value that was replaced before."""
     done: set[int] = set()
     for start in cause:
@@ -122,30 +121,26 @@ def _refuse_cycle(found: Operations, cause: dict[int, int], size: int) -> None:
             at = cause.get(at)
         if at is not None and at in path:
             nodes = list(path)[path[at] :]
-            raise _cycle_error(found, [i for i in nodes if i < size])
+            raise _cycle_error(ops, [i for i in nodes if i < size])
         done |= path.keys()
 
 
-def _cycle_error(found: Operations, cycle: list[int]) -> UsageError:
-    rows = found.rows
+def _cycle_error(ops: Operations, cycle: list[int]) -> UsageError:
+    rows = ops.rows
     inside = set(cycle)
     reads: list[tuple[int, int]] = []  # reads of values that an operation of the cycle replaces
     for i in cycle:
         source = rows[i].source
         if source < 0 or rows[source].kind == "input":
             continue
-        writes = found.writes.get((rows[source].chunk, rows[source].rank), [])
+        writes = ops.writes.get((rows[source].chunk, rows[source].rank), [])
         later = writes[writes.index(source) + 1 :] if source in writes else []
         if later and later[0] in inside:
             reads.append((i, later[0]))
     if reads:
         i, replacing = max(reads, key=lambda read: read[0] - read[1])  # the one that the program writes too late
         source = rows[rows[i].source]
-        return error_at(
-            rows[i].place,
-            f"rank {source.rank} still reads its sum of {source.place} after {rows[replacing].place} replaced it; "
-            f"{ONE_SUM}: send before adding",
-        )
+        return replaced_too_early(rows[i].place, source.rank, source.place, rows[replacing].place)
     reader = next((i for i in cycle if rows[i].source in inside), cycle[0])
     made = rows[rows[reader].source].place
     return error_at(
@@ -161,14 +156,14 @@ class ListScheduling:
     Operations that must share a step (a cycle of constraints without lag) are placed together.
     """
 
-    def __init__(self, found: Operations, network: Network) -> None:
-        earliest_steps(found)  # refuses what has no schedule
-        self._found, self._network = found, network
-        self._groups, group_of = _simultaneous(found)
+    def __init__(self, ops: Operations, network: Network) -> None:
+        earliest_steps(ops)  # refuses what has no schedule
+        self._ops, self._network = ops, network
+        self._groups, group_of = _simultaneous(ops)
         before: list[dict[int, int]] = [{} for _ in self._groups]
         self._after: list[dict[int, int]] = [{} for _ in self._groups]
-        for i in found.needed:
-            for j, lag in found.before[i]:
+        for i in ops.needed:
+            for j, lag in ops.before[i]:
                 a, b = group_of[j], group_of[i]
                 if a != b:
                     before[b][a] = max(lag, before[b].get(a, 0))
@@ -190,7 +185,7 @@ class ListScheduling:
             deferred = []
             while ready:
                 priority, g = heapq.heappop(ready)
-                pairs = [_send(self._found, i) for i in self._groups[g]]
+                pairs = [_send(self._ops, i) for i in self._groups[g]]
                 if earliest[g] > step or not capacity.takes(pairs):
                     deferred.append((priority, g))
                     continue
@@ -209,7 +204,7 @@ class ListScheduling:
     def fewest_rounds(self, steps: int, rounds: int) -> dict[int, int] | None:
         """Return the steps with the least limit of rounds, up to `rounds`, at which `steps` steps are enough.
 
-        None where none is. The limit is found by bisection, as if fewer rounds never allowed fewer steps.
+        None where none is. The limit is the result of a bisection, as if fewer rounds never allowed fewer steps.
         """
         best = None
         low = 1
@@ -223,23 +218,23 @@ class ListScheduling:
         return best
 
 
-def _send(found: Operations, i: int) -> tuple[int, int]:
+def _send(ops: Operations, i: int) -> tuple[int, int]:
     """Return the source and destination rank of an operation."""
-    row = found.rows[i]
-    src = row.rank if row.source < 0 else found.rows[row.source].rank
+    row = ops.rows[i]
+    src = row.rank if row.source < 0 else ops.rows[row.source].rank
     return src, row.rank
 
 
-def _simultaneous(found: Operations) -> tuple[list[list[int]], dict[int, int]]:
+def _simultaneous(ops: Operations) -> tuple[list[list[int]], dict[int, int]]:
     """Return the strongly connected components of the constraints, and that of each operation."""
     import numpy as np
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    index = {i: k for k, i in enumerate(found.needed)}
+    index = {i: k for k, i in enumerate(ops.needed)}
     ends: list[tuple[int, int]] = []
-    for i in found.needed:
-        ends += [(index[j], index[i]) for j, _ in found.before[i]]
+    for i in ops.needed:
+        ends += [(index[j], index[i]) for j, _ in ops.before[i]]
     row, column = np.array(ends, dtype=np.int64).reshape(-1, 2).T
     graph = coo_array((np.ones(len(ends), dtype=np.int8), (row, column)), shape=(len(index), len(index)))
     count, labels = connected_components(graph.tocsr(), directed=True, connection="strong")
@@ -314,25 +309,25 @@ class _Capacity:
         return routes[0] if must else None
 
 
-def sends_by_step(found: Operations, step_of: dict[int, int]) -> list[list[Send]]:
+def sends_by_step(ops: Operations, step_of: dict[int, int]) -> list[list[Send]]:
     """Return the sends of each step.
 
     A send is of the rank's input where another value has its place by then.
     """
     taken: dict[tuple[int, int], int] = {}  # the first step in which the input of a rank is replaced
-    for key, row in found.writes.items():
+    for key, row in ops.writes.items():
         taken[key] = min(step_of[i] for i in row)
     steps: list[list[Send]] = [[] for _ in range(max(step_of.values(), default=0))]
-    for i in found.needed:
-        row, step = found.rows[i], step_of[i]
+    for i in ops.needed:
+        row, step = ops.rows[i], step_of[i]
         if row.kind == "restore":
             steps[step - 1].append(Send(row.chunk, row.rank, row.rank, "copy-input"))
             continue
-        source = found.rows[row.source]
+        source = ops.rows[row.source]
         kind = "copy" if row.kind == "copy" else "reduce"
         own = source.rank == row.rank
         gone = own or taken.get((source.chunk, source.rank), step) < step
-        if source.kind == "input" and found.collective.combining and gone:
+        if source.kind == "input" and ops.collective.combining and gone:
             kind += "-input"
         steps[step - 1].append(Send(row.chunk, source.rank, row.rank, kind))
     return [row for row in steps if row]

@@ -8,15 +8,11 @@ from functools import cached_property
 from math import ceil
 
 from synth.language.chunk_operations import Operations, operations
+from synth.language.settings import SETTINGS
 from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
 from synth.language.trace import AlgorithmTrace
 from synth.model.schedule import Send
 from synth.model.topology import Network
-
-# Chunks of a plan by list scheduling, as multiples of the fewest. More let steps share the data more evenly.
-LEVEL_MULTIPLES = (1, 2, 3)
-# The most operations that are list scheduled to find a plan with fewer rounds; 4000 take about a second.
-MAX_LEVELLED = 4000
 
 
 @dataclass(frozen=True)
@@ -27,14 +23,14 @@ class StepPlan:
     """
 
     network: Network
-    found: Operations
+    ops: Operations
     step_of: dict[int, int]
     has_slack: bool = False
 
     @cached_property
     def sends(self) -> list[list[Send]]:
         """The sends of each step."""
-        return sends_by_step(self.found, self.step_of)
+        return sends_by_step(self.ops, self.step_of)
 
     @cached_property
     def loads(self) -> list[Fraction]:
@@ -44,18 +40,18 @@ class StepPlan:
     @property
     def rounds_per_chunk(self) -> Fraction:
         """Rounds of all steps for one chunk of each unit."""
-        return sum(self.loads, Fraction(0)) / self.found.chunks
+        return sum(self.loads, Fraction(0)) / self.ops.chunks
 
 
-def planned(trace: AlgorithmTrace, found: Operations, mode: str, rounds: int) -> StepPlan:
+def planned(trace: AlgorithmTrace, ops: Operations, mode: str, rounds: int) -> StepPlan:
     """Return the steps of a mode: the earliest or the latest ones, whichever cost fewer rounds; or paced ones."""
     assert trace.network is not None
     if mode == "paced":
-        return StepPlan(trace.network, found, ListScheduling(found, trace.network).steps(rounds))
+        return StepPlan(trace.network, ops, ListScheduling(ops, trace.network).steps(rounds))
     blocks = trace.steps if mode == "written" else ()
-    earliest, latest = earliest_steps(found, blocks), latest_steps(found, blocks)
-    early = StepPlan(trace.network, found, earliest, earliest != latest)
-    late = StepPlan(trace.network, found, latest, earliest != latest)
+    earliest, latest = earliest_steps(ops, blocks), latest_steps(ops, blocks)
+    early = StepPlan(trace.network, ops, earliest, earliest != latest)
+    late = StepPlan(trace.network, ops, latest, earliest != latest)
     return min(early, late, key=lambda plan: plan.rounds_per_chunk)
 
 
@@ -68,14 +64,14 @@ def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> Ste
         return plan
     best = plan
     steps = len(plan.sends)
-    for multiple in LEVEL_MULTIPLES:
-        if len(plan.found.needed) * multiple > MAX_LEVELLED:
+    for multiple in SETTINGS.level_multiples:
+        if len(plan.ops.needed) * multiple > SETTINGS.maximum_levelled:
             break
-        found = plan.found if multiple == 1 else operations(trace, plan.found.chunks * multiple, file)
+        ops = plan.ops if multiple == 1 else operations(trace, plan.ops.chunks * multiple, file)
         greatest = ceil(max(plan.loads) * multiple)
-        step_of = ListScheduling(found, plan.network).fewest_rounds(steps, greatest)
+        step_of = ListScheduling(ops, plan.network).fewest_rounds(steps, greatest)
         if step_of is not None:
-            best = min(best, StepPlan(plan.network, found, step_of), key=lambda one: one.rounds_per_chunk)
+            best = min(best, StepPlan(plan.network, ops, step_of), key=lambda one: one.rounds_per_chunk)
     return best
 
 

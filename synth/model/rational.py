@@ -84,6 +84,11 @@ def show(value: Fraction | int) -> str:
     return str(Fraction(value))
 
 
+def factor_text(value: Fraction | int | None, bound: Fraction | int | None) -> str:
+    """Return `value` / `bound` with two digits; "" where either is not known, or the bound is 0."""
+    return "" if value is None or not bound else f"{float(value / bound):.2f}"
+
+
 def counted(count: int, what: str) -> str:
     """``1 rank``, ``2 ranks``, ``3 classes``, ``0 latencies``."""
     if count == 1:

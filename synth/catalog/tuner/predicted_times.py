@@ -1,15 +1,16 @@
 """Predicted times of schedules: runs of the reference executor by the clock of `synth.program.overheads`.
 
 A schedule's program runs without data. That of a schedule with sends through switches is MSCCL++'s one-sided one, on
-the ports of the switches, for ranks of one box. Where the nominal model, which adds up
-synchronous steps, predicts `SCREEN` times the least of its predictions, or the program is too long to run, that
-prediction is the time. Few runs give a rough time of the others, more of them the time of those that it leaves near
-the least. The steps of a timed schedule say nothing about its time, so it always runs.
+the ports of the switches, for ranks of one box. Where the nominal model, which adds up synchronous steps, predicts
+`SETTINGS.screen` times the least of its predictions, or the program is too long to run, that prediction is the time.
+Few runs give a rough time of the others, more of them the time of those that are within `SETTINGS.near` times the
+least. The steps of a timed schedule say nothing about its time, so it always runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -24,14 +25,27 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, Overheads
 from synth.runtime.reference.program_times import ProgramTimes
 
-# Multiple of the least nominal prediction at a size from which a schedule is no longer run there: no run has been seen
-# to take half of its nominal prediction.
-SCREEN = 2.5
-# Multiple of the least rough time at a size from which a time stays rough: rough times, which smooth the jumps at
-# slices, were at most 7% too short where times were compared.
-NEAR = 1.1
-# Sends of a schedule, times instances, up to which its program is run; each run takes about 50 µs a send.
-MAXIMUM_SENDS = 12_000
+
+@dataclass(frozen=True)
+class PredictedTimeSettings:
+    """Which programs are run, and how often.
+
+    Attributes:
+        screen: Multiple of the least nominal prediction at a size from which a schedule is no longer run there: no run
+            has been seen to take half of its nominal prediction.
+        near: Multiple of the least rough time at a size from which a time stays rough. Rough times smooth the jumps at
+            slices. They were compared with those of more runs in four cases of machine and collective only, where they
+            were at most 7% too short.
+        maximum_sends: Sends of a schedule, times instances, up to which its program is run; each run takes about 50 µs
+            a send.
+    """
+
+    screen: float = 2.5
+    near: float = 1.1
+    maximum_sends: int = 12_000
+
+
+SETTINGS = PredictedTimeSettings()
 
 Predict = Callable[[int], float | None]
 
@@ -89,7 +103,7 @@ class PredictedTimes:
 
         def seconds(size: int) -> float | None:
             time = rough(size)
-            near = time is not None and (size in self.judged or time <= NEAR * self._least_rough(size))
+            near = time is not None and (size in self.judged or time <= SETTINGS.near * self._least_rough(size))
             times = program_times() if near and self._runs_at(variant, size) else None
             return times.seconds(size) if times else time
 
@@ -99,7 +113,7 @@ class PredictedTimes:
     def _runs_at(self, variant: Variant, size: int) -> bool:
         """Return True if the variant's program is to be run at this size."""
         predicted = self._nominal(variant, size)
-        return predicted is not None and (predicted <= SCREEN * self._least(size) or variant.schedule.timed)
+        return predicted is not None and (predicted <= SETTINGS.screen * self._least(size) or variant.schedule.timed)
 
     def _nominal(self, variant: Variant, size: int) -> float | None:
         return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
@@ -116,7 +130,7 @@ class PredictedTimes:
         schedule, _, protocol, instances = variant
         sends = sum(len(step.sends) for step in schedule.steps) * instances
         try:
-            if sends <= MAXIMUM_SENDS and not self.late():
+            if sends <= SETTINGS.maximum_sends and not self.late():
                 options = LoweringOptions(protocol=protocol, instances=instances)
                 network, lowering = self.slower(protocol), lower
                 if schedule.uses_multicast:

@@ -8,8 +8,7 @@ import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.catalog.table import print_choices, print_rows
-from synth.cli.framework.completion import names_of
-from synth.cli.framework.options import output_options
+from synth.cli.framework.options import coll_option, output_options
 from synth.cli.framework.output import emit, note
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
@@ -18,7 +17,7 @@ from synth.cli.root import CONTEXT
 @click.command(context_settings=CONTEXT, short_help="List the entries, or the points for a machine and a size.")
 @db_option
 @click.option("--topo", metavar="NAME", help="Only entries of the machine of this name.")
-@click.option("--coll", metavar="NAME", shell_complete=names_of("collectives"), help="Only entries of this collective.")
+@coll_option("Only entries of this collective.")
 @click.option(
     "--state",
     type=click.Choice(["done", "open", "infeasible", "failed"], case_sensitive=False),

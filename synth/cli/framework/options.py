@@ -32,6 +32,11 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
     return decorate
 
 
+def coll_option(help: str) -> Callable[[Function], Function]:
+    """Return --coll, the name of one collective."""
+    return click.option("--coll", metavar="NAME", shell_complete=names_of("collectives"), help=help)
+
+
 def time_limit_option(help: str, metavar: str = "5m") -> Callable[[Function], Function]:
     """Return --time-limit, in seconds of wall time."""
     return click.option("--time-limit", type=Duration(), metavar=metavar, help=help)

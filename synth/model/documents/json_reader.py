@@ -10,7 +10,7 @@ from collections.abc import Collection, Set
 from fractions import Fraction
 from typing import Any
 
-from synth.errors import VerificationError, json_kind
+from synth.errors import FormatError, VerificationError, json_kind
 from synth.model.rational import rational
 
 # Numbers of documents are less than this: far beyond any real machine, and short enough to compute with at once.
@@ -23,6 +23,14 @@ def parsed(text: str | bytes) -> Any:
     Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is given twice.
     """
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+
+
+def foreign(text: str, file: str) -> Any:
+    """Return the value of the JSON text of another program's file. Raises FormatError for what is no JSON."""
+    try:
+        return parsed(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"is no JSON: {error}"[:160], file) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

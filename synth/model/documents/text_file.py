@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from synth.errors import FormatError
+from synth.errors import FormatError, UsageError
 
 MAX_BYTES = 8 << 20
+SUFFIXES = (".json", ".xml")  # endings of the names of files that are read in a folder
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks: PowerShell's > writes UTF-16
+
+
+def files_of(paths: Iterable[Path], *, below: bool = False) -> list[Path]:
+    """Return the files of `paths`, and of its folders the .json and .xml files; `below`: of all folders in them, too.
+
+    Raises UsageError for a folder that has none.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        names = path.glob("**/*" if below else "*")
+        inside = sorted(file for file in names if file.suffix in SUFFIXES and file.is_file())
+        if not inside:
+            raise UsageError(f"{path} has no .json and no .xml file")
+        files += inside
+    return files
 
 
 def decoded(data: bytes) -> str:

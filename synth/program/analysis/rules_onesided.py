@@ -2,7 +2,7 @@
 
 MSCCL++'s kernel does not join the threads of a block between two ops: only some threads wait or signal, and each data
 op deals its bytes out to threads anew. A `nop` (or a barrier) joins them. It must stand wherever an op needs the effect
-of an earlier op of its block. Facts from microsoft/mscclpp 0.9, as docs/lint.md lists them.
+of an earlier op of its block. Facts from microsoft/mscclpp 0.9 and 0.10, as docs/lint.md lists them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from synth.program.analysis.call_sizes import call_sizes
 from synth.program.analysis.cells import Memory
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
-from synth.program.analysis.structure import NAMES
+from synth.program.analysis.structure import NAMES, loop_size
 from synth.program.buffer_layout import Layout
 from synth.program.program import SWITCHED, Block, Gpu, Op, Program, Span
 from synth.program.runtimes import Runtime
@@ -54,7 +54,7 @@ def surplus_signals(program: Program) -> Iterator[Finding]:
     for gpu in program.gpus:
         for block in gpu.blocks:
             for i, op in enumerate(block.ops):
-                loop = next(((loop.chunks, loop.unit) for loop in block.loops if loop.first <= i < loop.end), (0, 0))
+                loop = loop_size(block, i) or (0, 0)
                 if op.code == "signal":
                     signals.update((*other_end(gpu.rank, block.ports[p]), loop) for p in op.ports)
                 elif op.code == "wait":
@@ -281,12 +281,12 @@ class _UnjoinedThreads:
         self.one_waits = True  # no more than the first thread has waited
 
     def serves(self, op: Op) -> bool:
-        """True if single threads act, one for each port of `op`."""
+        """Return True if single threads act, one for each port of `op`."""
         through_port = op.code == "put" and any(self.block.ports[p].kind == "port" for p in op.ports)
         return through_port or op.code in ("signal", "wait", "flush")
 
     def joins(self, op: Op) -> bool:
-        """True if the threads meet inside `op`: a put of packets through a port channel, once they have been read."""
+        """Return True if the threads meet inside `op`: a put of packets through a port channel, after reading them."""
         return op.code == "put" and self.serves(op) and op.src[0].packet
 
     def fault(self, op: Op) -> str | None:
@@ -310,7 +310,7 @@ class _UnjoinedThreads:
         return None
 
     def _ordered(self, access: _Access, cell: int, packets: list[int], element: int | None) -> bool:
-        """True if `access` to `cell` is before that of an op for `element`, which reads `packets` there."""
+        """Return True if `access` to `cell` is before that of an op for `element`, which reads `packets` there."""
         if access.element is not None and access.element == element:
             return True
         for packet in packets:

@@ -155,7 +155,7 @@ def _loops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
                 yield error("loop", (gpu.rank, b, i), text)
 
 
-def _turns(block: Block, op: int) -> tuple[int, int] | None:
+def loop_size(block: Block, op: int) -> tuple[int, int] | None:
     """Return (chunks, unit) of the loop of an op, which give its number of turns; None outside loops."""
     return next(((loop.chunks, loop.unit) for loop in block.loops if loop.first <= op < loop.end), None)
 
@@ -215,7 +215,9 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
             yield error(
                 "dep-self", here, f"waits for step {dep.op} of its own block, which comes no earlier: it waits for ever"
             )
-        elif dep.turns and (_turns(block, i) is None or _turns(block, i) != _turns(gpu.blocks[dep.block], dep.op)):
+        elif dep.turns and (
+            loop_size(block, i) is None or loop_size(block, i) != loop_size(gpu.blocks[dep.block], dep.op)
+        ):
             text = (
                 f"waits for step {dep.op} of block {dep.block}, {dep.turns} turns before: they have no turns in common"
             )
