@@ -161,6 +161,15 @@ def test_the_command_writes_a_folder(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("option", [["--all"], ["--multicast"], ["--coll", "allgather"], ["--assume-root", "0"]])
+def test_options_that_traces_ignore_are_refused_by_their_names(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    ring.allgather.schedule("ring:4").save(Path("s.json"))
+    outcome = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces", *option])
+    assert outcome.exit_code == 2
+    assert f"{option[0]} means nothing for traces" in outcome.stderr
+
+
 def test_traces_are_the_same_bytes():
     folder = api.astra_sim(ring.allreduce.schedule("ring:4"), "traces", size=4096)
     golden = Path(__file__).parent / "golden" / "chakra-ring4-allreduce.et"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,8 @@ SAME = (
 )  # fmt: skip
 TRACE_FILES = ("system.json", "network.yml")
 NOT_OF_TRACES = (
-    "runtime", "every", "protocol", "instances", "in_place", "rank_map", "assume_root", "sizes", "min_size", "max_size",
+    "runtime", "every", "protocol", "instances", "in_place", "rank_map", "assume_root", "assume_nvlink",
+    "assume_one_node", "sizes", "dtype", "min_size", "max_size", "multicast", "coll", "root",
 )  # fmt: skip
 NOT_OF_PLANS = (
     "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root",
@@ -139,7 +141,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     metavar="SIZE",
     help="Greatest size that the file serves; by default as far as it is proved safe.",
 )
-@click.option("--size", type=Size(), metavar="SIZE", help="The size of a timeline.")
+@click.option("--size", type=Size(), metavar="SIZE", help="The size of a timeline, or of the call of traces (chakra).")
 @coll_option("The collective of a foreign file that does not name it.")
 @click.option(
     "--root",
@@ -196,10 +198,8 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
     """Write the folder of traces for ASTRA-sim."""
     from synth import api
 
-    source = click.get_current_context().get_parameter_source
-    for name in NOT_OF_TRACES:
-        if source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{name.replace('_', '-')} means nothing for traces; leave it out with --to chakra")
+    for option in _options_of(NOT_OF_TRACES):
+        raise UsageError(f"{option} means nothing for traces; leave it out with --to chakra")
     output = flags["output"]
     if output in (None, "-"):
         raise UsageError("chakra writes a folder: name it with -o DIR")
@@ -219,14 +219,18 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
         note(line)
 
 
+def _options_of(names: Sequence[str]) -> list[str]:
+    """Return the options of these parameters that the command line has."""
+    source = click.get_current_context().get_parameter_source
+    present = [name for name in names if source(name) is ParameterSource.COMMANDLINE]
+    return [f"--{name.replace('every', 'all').replace('_', '-')}" for name in present]
+
+
 def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     from synth.api import plans
     from synth.export import folder_notes
 
-    source = click.get_current_context().get_parameter_source
-    wrong = [
-        f"--{name.replace('every', 'all')}" for name in NOT_OF_PLANS if source(name) is ParameterSource.COMMANDLINE
-    ]
+    wrong = _options_of(NOT_OF_PLANS)
     if file is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
     to, output = (flags["to"] or "msccl-dir").lower(), flags["output"]
