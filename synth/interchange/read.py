@@ -58,7 +58,7 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
         return _finished(forestcoll.recorded(text, request.machine, str(path)), "ForestColl's trees", request)
     if head.startswith("{"):
         doc = json_reader.foreign(text, str(path))
-        if teccl.is_schedule(doc):
+        if isinstance(doc, dict) and teccl.is_schedule(doc):
             return _finished(teccl.recorded(doc, request.machine, str(path)), "TE-CCL's schedule", request)
     if not head.startswith("<algo") and not head.startswith("<!--"):
         return _own(path, request)

@@ -110,8 +110,8 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         row = [size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share]
         if bound is not None:
             least = float(bound.rows[i].microseconds)
-            beyond = not time or not least or (k is not None and plan.algorithms[k].through_switches)
-            row += [number(least), "" if beyond else number(time * 1e6 / least)]
+            messages = k is not None and not plan.algorithms[k].through_switches
+            row += [number(least), number(time * 1e6 / least) if time and least and messages else ""]
         rows.append(tuple(row))
     lines = []
     if known:

@@ -172,12 +172,13 @@ class _Block:
         kind, packets = self.kinds[i], {span.packet for span in op.dst}
         if kind == "port" and not op.ports:
             self.refuse(i, "names no port")
-        each = op.src if len(op.src) > 1 else op.src * len(op.dst)
-        if packets == {False} and not op.src[0].packet:
+        first, *more = op.src
+        each = op.src if more else op.src * len(op.dst)
+        if packets == {False} and not first.packet:
             name, src = "put", each
-        elif packets == {True} and op.src[0].packet:
+        elif packets == {True} and first.packet:
             name, src = "rppkt", op.src
-        elif packets == {True} and (kind == "memory" or op.src[0].buffer == "s"):
+        elif packets == {True} and (kind == "memory" or first.buffer == "s"):
             name, src = "ppkt", each
         else:
             self.refuse(

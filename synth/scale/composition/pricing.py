@@ -120,10 +120,10 @@ class CheapTrees:
         """Yield the template of each group of blocks whose trees were all found; ``trees[block]`` are in sequence."""
         start = 0
         for unit, blocks in self.pricer.groups:
-            own = trees[start : start + len(blocks)]
+            own = [tree for tree in map(_joined, trees[start : start + len(blocks)]) if tree is not None]
             start += len(blocks)
-            if all(None not in tree for tree in own):
-                parts = [tree_template(*part) for part in zip(blocks, map(_joined, own), strict=True)]
+            if len(own) == len(blocks):
+                parts = [tree_template(*part) for part in zip(blocks, own, strict=True)]
                 yield merged(parts, unit, self.pricer.weight)
 
     def _middles(self) -> np.ndarray:
@@ -200,8 +200,10 @@ def period_template(halves: Sequence[Sequence[Template]]) -> Template:
     return merged(parts, parts[0].unit, weight)
 
 
-def _joined(directions: Sequence[list[tuple[Send, bool]]]) -> list[tuple[Send, bool]]:
-    return sorted(chain(*directions))
+def _joined(directions: Sequence[_Tree]) -> _Tree:
+    """Return the sends of all directions in order, None where one of them was not found."""
+    found = [tree for tree in directions if tree is not None]
+    return sorted(chain(*found)) if len(found) == len(directions) else None
 
 
 def tree_template(block: int, sends: Iterable[tuple[Send, bool]]) -> Template:
