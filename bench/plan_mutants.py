@@ -1,4 +1,4 @@
-"""Does lint see what is wrong in a plan of MSCCL++? Plans with one random change each, against an interpreter.
+"""Plans of MSCCL++ with one random change each, judged by lint and by an interpreter.
 
 A change that lint lets pass runs in `bench.plan_threads`, thread by thread, under random priorities: a wrong output or
 a run that hangs is a *miss*. The plans themselves must be right there, and lint must let them pass: else it is a false

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.algorithms.trees import Held
+from synth.algorithms.trees import Held, joined
 from synth.language import Data, RankGroup, algorithm
 from synth.language.place import error_at
 
@@ -19,8 +19,7 @@ def _boxes(group: RankGroup) -> list[tuple[int, ...]]:
 def _received(group: RankGroup, arrived: dict[tuple[int, int], Data]) -> Held:
     received = {}
     for rank in group.ranks:
-        first, *rest = [arrived[other, rank] for other in group.ranks]
-        received[rank] = first.join(*rest)
+        received[rank] = joined([arrived[other, rank] for other in group.ranks])
     return received
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synth.algorithms import direct
-from synth.algorithms.trees import Held, add_pairs, copy_pairs
+from synth.algorithms.trees import Held, add_pairs, copy_pairs, joined
 from synth.language import RankGroup, algorithm
 
 PAPER = "Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005"
@@ -66,7 +66,7 @@ def chain(group: RankGroup, held: Held, pieces: int = 8) -> Held:
         for rank in rest:
             piece = piece.to(rank)
             copies[rank].append(piece)
-    return {rank: parts[0].join(*parts[1:]) for rank, parts in copies.items()}
+    return {rank: joined(parts) for rank, parts in copies.items()}
 
 
 @algorithm("broadcast", name="scatter-allgather", paper=PAPER, home="dgx-a100",

@@ -6,7 +6,7 @@ Each rank's data go down a binomial tree. Counted from the owner, position x get
 
 from __future__ import annotations
 
-from synth.algorithms.trees import Held, add_pairs, copy_pairs, gathered, parts
+from synth.algorithms.trees import Held, add_pairs, copy_pairs, gathered, joined, parts
 from synth.language import Data, RankGroup, algorithm
 
 FORMULA = "S = ceil(log n), R/C: switch of u units (n-1)/u"
@@ -84,6 +84,5 @@ def alltoall(group: RankGroup, held: Held) -> Held:
                     moving[at, distance] = data.to(group.ranks[(at + travelled) % group.size])
     received = {}
     for at, rank in enumerate(group.ranks):
-        first, *rest = [moving[src, (at - src) % group.size] for src in range(group.size)]
-        received[rank] = first.join(*rest)
+        received[rank] = joined([moving[src, (at - src) % group.size] for src in range(group.size)])
     return received

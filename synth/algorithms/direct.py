@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.algorithms.trees import Held, gathered, parts
+from synth.algorithms.trees import Held, gathered, joined, parts
 from synth.language import RankGroup, algorithm
 
 FORMULA = "S = 1, R/C = 1; switch of u units: (n-1)/u"
@@ -30,6 +30,5 @@ def alltoall(group: RankGroup, held: Held) -> Held:
     pieces = parts(group, held)
     received = {}
     for rank in group.ranks:
-        first, *rest = [pieces[rank][other].to(rank, via="shortest") for other in group.ranks]
-        received[rank] = first.join(*rest)
+        received[rank] = joined([pieces[rank][other].to(rank, via="shortest") for other in group.ranks])
     return received

@@ -6,7 +6,7 @@ bit; the second tree is the first one mirrored, or shifted by one rank for an od
 
 from __future__ import annotations
 
-from synth.algorithms.trees import Held
+from synth.algorithms.trees import Held, joined
 from synth.language import Data, RankGroup, algorithm
 
 PAPER = "Sanders, Speck and Traeff, Parallel Comput. 35, 2009"
@@ -40,7 +40,7 @@ def allreduce(group: RankGroup, held: Held, pieces: int = 8) -> Held:
             total = _summed(now, children, 0)
             for data in _sent(total, place, children, 0):
                 results[data.rank].append(data)
-    return {rank: parts[0].join(*parts[1:]) for rank, parts in results.items()}
+    return {rank: joined(parts) for rank, parts in results.items()}
 
 
 def _summed(now: list[Data], children: list[list[int]], x: int) -> Data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from synth.algorithms import direct, ring, two_shot
-from synth.algorithms.trees import Held
+from synth.algorithms.trees import Held, joined
 from synth.language import Data, RankGroup, algorithm
 from synth.language.place import error_at
 
@@ -46,9 +46,8 @@ def rail_rings(group: RankGroup, held: Held) -> Held:
     sums: dict[int, list[Data]] = {rank: [] for rank in group.ranks}
     for rail in range(size):
         order = []
-        for number, box in enumerate(
-            boxes
-        ):  # forwards and backwards in turn: the next box begins on the rail of the last
+        # forwards and backwards in turn: the next box begins on the rail of the last
+        for number, box in enumerate(boxes):
             turned = [box[(rail + k) % size] for k in range(size)]
             order += turned if number % 2 == 0 else turned[::-1]
         cycle = group.group(order)
@@ -59,4 +58,4 @@ def rail_rings(group: RankGroup, held: Held) -> Held:
             totals[owner] = ring.sum_around(cycle, pieces, owner, 1)
         for rank, data in ring.allgather_one_way(cycle, totals).items():
             sums[rank].append(data)
-    return {rank: parts[0].join(*parts[1:]) for rank, parts in sums.items()}
+    return {rank: joined(parts) for rank, parts in sums.items()}

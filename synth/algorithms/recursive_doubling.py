@@ -6,8 +6,8 @@ links are busy.
 
 from __future__ import annotations
 
-from synth.algorithms.trees import Held, add_pairs, copy_pairs, dimensions, gathered, parts
-from synth.language import RankGroup, algorithm
+from synth.algorithms.trees import Held, add_pairs, copy_pairs, dimensions, gathered, joined, parts
+from synth.language import Data, RankGroup, algorithm
 
 PAPER = "Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005"
 CUBE_PAPER = "Johnsson and Ho, IEEE Trans. Comput. 38, 1989"
@@ -54,8 +54,8 @@ def _position(group: RankGroup, rank: int, owner: int) -> int:
     return group.position(rank) ^ group.position(owner)
 
 
-def _joined(values: dict, owner: int, rank: int, turns: int):
-    return values[owner, 0][rank].join(*[values[owner, i][rank] for i in range(1, turns)])
+def _joined(values: dict[tuple[int, int], Held], owner: int, rank: int, turns: int) -> Data:
+    return joined([values[owner, i][rank] for i in range(turns)])
 
 
 @algorithm("allgather", name="recursive-doubling", paper=PAPER, home="dgx-a100",
@@ -103,4 +103,4 @@ def _exchange(group: RankGroup, held: Held, turns: int) -> Held:
                 for i, data in enumerate(row):
                     partner = _partner(group, rank, 1 << (i + t) % k)
                     parts_of[rank][i] = data.add(before[partner][i])
-    return {rank: row[0].join(*row[1:]) for rank, row in parts_of.items()}
+    return {rank: joined(row) for rank, row in parts_of.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synth.algorithms.trees import Held, gathered
+from synth.algorithms.trees import Held, gathered, joined
 from synth.language import RankGroup, algorithm
 
 
@@ -29,8 +29,7 @@ def allgather(group: RankGroup, held: Held) -> Held:
     for owner in group.ranks:
         whole[owner] = {}
         for rank in group.ranks:
-            first, *rest = [pieces[owner][rank] for pieces in copies]
-            whole[owner][rank] = first.join(*rest)
+            whole[owner][rank] = joined([pieces[owner][rank] for pieces in copies])
     return gathered(group, whole)
 
 

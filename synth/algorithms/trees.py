@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from synth.language import Data, RankGroup
 from synth.language.place import error_at
@@ -11,12 +11,16 @@ from synth.language.place import error_at
 Held = dict[int, Data]
 
 
+def joined(pieces: Sequence[Data]) -> Data:
+    """Return the pieces, all of one rank, as one value in their order."""
+    return pieces[0].join(*pieces[1:])
+
+
 def gathered(group: RankGroup, copies: Mapping[int, Held]) -> Held:
     """Return for each rank the join of what it has of every rank's data: `copies[owner][rank]`."""
     held = {}
     for rank in group.ranks:
-        first, *rest = [copies[owner][rank] for owner in group.ranks]
-        held[rank] = first.join(*rest)
+        held[rank] = joined([copies[owner][rank] for owner in group.ranks])
     return held
 
 

@@ -221,9 +221,8 @@ def times_at(
 def switch_times_at(frontier: Frontier, size: int, overheads: bool = True) -> list[AlgorithmTime]:
     """Return the predicted time at `size` bytes of every point of a frontier with multicast, by rising time.
 
-    Programs of switch sends are run as messages, which says nothing of the switches. So the times are of synchronous
-    steps, after a launch and with a hop of the protocol in each step, which makes them comparable with `times_at`. The
-    protocol is Simple, the one of switch channels.
+    No plan is made of the points: the times are of synchronous steps, after a launch and with a hop of the protocol in
+    each step, which makes them comparable with `times_at`. The protocol is Simple, the one of switch channels.
     """
     from synth.view.algorithm_times import AlgorithmTime
     from synth.view.frontier_text import seconds_per_byte
