@@ -388,6 +388,104 @@ def test_pipelines_that_go_wrong_are_named_by_block_and_step(change, fault):
     assert any(fault in str(found) and "gpu" in str(found) for found in errors)
 
 
+# ---------------------------------------------------------------- plans that are right for two turns only
+
+
+def with_blocks(doc: dict, *blocks: list) -> dict:
+    """Return a copy of a plan in which each rank has `blocks` too."""
+    doc = json.loads(json.dumps(doc))
+    for each in doc["gpus"]:
+        for ops in blocks:
+            each["threadblocks"].append({"id": len(each["threadblocks"]), "ops": ops, "channels": []})
+    return doc
+
+
+def turning(*ops: dict, unit: int = 1 << 20, chunks: int = 1) -> dict:
+    return op("pipeline", iter_context={"unit_size": unit, "num_chunks": chunks}, ops=list(ops))
+
+
+def test_blocks_meet_in_the_same_turns():
+    """Two meetings outside a pipeline match two turns, and no other number."""
+    meet = op("barrier", barrier_id=0, num_threadblocks=2)
+    assert faults(with_blocks(pipelined(), [turning(meet)], [turning(meet)])) == []
+    assert faults(with_blocks(pipelined(), [turning(meet)], [meet, meet])) == ["barrier 0.3.None", "barrier 1.3.None"]
+    double = [turning(meet, meet, unit=2 << 20)]
+    assert faults(with_blocks(pipelined(), [turning(meet)], double)) == ["barrier 0.3.None", "barrier 1.3.None"]
+
+
+def test_blocks_meet_at_two_barriers_in_one_order():
+    """Each of two blocks would wait for the other at its own barrier."""
+    meet = [op("barrier", barrier_id=number, num_threadblocks=2) for number in (0, 1)]
+    assert faults(with_blocks(pipelined(), meet, meet)) == []
+    with pytest.raises(FormatError, match="blocks 2, 3 meet at several barriers, in different orders"):
+        program(with_blocks(pipelined(), meet, meet[::-1]))
+
+
+def test_signals_of_more_turns_than_are_waited_for():
+    """Two waits, then the use of all that the turns before them put: right for two turns."""
+    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
+    doc = pipelined()
+    for r, each in enumerate(doc["gpus"]):
+        ops = each["threadblocks"][1]["ops"]
+        turns = ops[3]
+        turns["ops"].append(signal)
+        use = op("copy", (("o", 1 - r, 1),), (("s", 1, 1),))
+        ops[3:] = [turns, signal, signal, wait, wait, NOP, use, NOP, turning(wait)]
+    assert "race 0.1.12" in faults(doc)
+    for each in doc["gpus"]:
+        ops = each["threadblocks"][1]["ops"]
+        ops[3:] = [ops[3], turning(NOP, signal, unit=2 << 20), turning(wait, unit=2 << 20), turning(wait)]
+    assert "signals-left 0.None.None" in faults(doc)
+
+
+def test_a_semaphore_of_two_pipelines():
+    """The first turn of the block that acquires twice passes after two turns of the first pipeline."""
+    doc = json.loads(json.dumps(pipelined()))
+    for r, each in enumerate(doc["gpus"]):
+        copy, release = op("copy", (("o", r, 1),), (("s", 1, 1),)), op("sem_release", semaphore_ids=[0])
+        each["threadblocks"][0]["ops"].append(turning(NOP, copy, NOP, release, NOP))
+        there = each["threadblocks"][1]["ops"][3]["ops"]
+        there[0]["semaphore_ids"] = [0, 0]
+        there[2]["src_buff"][0]["index"] = 1
+    with pytest.raises(FormatError, match="or in other pipelines"):
+        program(doc)
+
+
+def test_pipelines_over_chunks_that_overlap_in_part():
+    """The turns that touch the same bytes are as far apart as a chunk is long."""
+    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
+    acquire, release = op("sem_acquire", semaphore_ids=[0]), op("sem_release", semaphore_ids=[0])
+    ranks = []
+    for r in (0, 1):
+        first = turning(NOP, op("copy", (("o", 2 * r, 2),), (("s", 1, 2),)), NOP, release, NOP, chunks=2)
+        copy = op("copy", (("o", 2 * r, 1),), (("s", 0, 1),))
+        second = turning(acquire, NOP, op("copy", (("s", 0, 2),), (("s", 3, 2),)), NOP, chunks=2)
+        put = op("put", (("o", 2 * r, 2),), ((0, 2 * r, 2),), "memory")
+        there = [signal, wait, NOP, copy, second, put, NOP, signal, wait]
+        ranks.append(gpu(r, (2, 4, 5), [[first], there], remote="o"))
+        ranks[r]["semaphores"] = [{"init_value": 2}]
+    assert any(fault.startswith("part") for fault in faults(plan("allgather", ranks)))
+
+
+def test_turns_are_counted_in_16_bits_round_a_bounded_scratch_too():
+    report = analysis.check(program(pipelined(unit=16, reuse_resources=True)))
+    assert report.safe == 2 * 16 * ((1 << 16) - 1)
+    credit = analysis.check(program(pipelined(2, 1 << 15, reuse_resources=True, use_double_scratch_buffer=False)))
+    assert credit.safe == 64 << 20
+
+
+@pytest.mark.parametrize("chunks", [1, 1 << 20])
+def test_a_plan_that_is_too_long_to_write_out_is_refused_at_once(chunks):
+    """Units of 16 bytes beside one of 4 GiB, or a chunk of a million pieces."""
+    doc = with_blocks(pipelined(unit=16), [turning(NOP, unit=(1 << 32) - 16, chunks=chunks)])
+    assert "too-large None.None.None" in faults(doc)
+
+
+def test_a_field_that_is_given_twice_is_refused():
+    with pytest.raises(FormatError, match="'name' is given twice"):
+        read('{"name": "a", "name": "b"}')
+
+
 # ---------------------------------------------------------------- semaphores, switches, several buffers
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import NoReturn
 
 from synth.errors import FormatError
+from synth.model.documents import json_reader
 
 MAX_BYTES = 64 << 20  # characters of a document that is read
 
@@ -28,7 +29,7 @@ class Node:
         if len(text) > MAX_BYTES:
             raise FormatError(f"has {len(text)} characters; at most {MAX_BYTES} are read", file)
         try:
-            return Node(json.loads(text, parse_constant=_no_constant), "$", file)
+            return Node(json_reader.parsed(text), "$", file)
         except json.JSONDecodeError as error:
             raise FormatError(f"is not JSON: {error.msg}", file, error.lineno) from None
         except (ValueError, RecursionError) as error:
@@ -79,7 +80,3 @@ class Node:
     def _short(self) -> str:
         names = {dict: "an object", list: "a list", type(None): "null"}
         return names.get(type(self.value)) or repr(self.value)[:40]
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")

@@ -271,3 +271,14 @@ class _Gpu:
                 if size != len(groups[number]):
                     node.fail(f"{len(groups[number])} thread blocks use barrier {number}, it waits for {size}")
             reader.groups = {number: tuple(groups[number]) for number in reader.barriers}
+        orders: dict[tuple[int, ...], list[int]] = {}
+        for reader in readers:
+            own: dict[tuple[int, ...], list[int]] = {}
+            for op in reader.ops:
+                if op.code == "barrier":
+                    own.setdefault(reader.groups[op.group[0]], []).append(op.group[0])
+            for group, numbers in own.items():
+                if len(set(numbers)) > 1 and orders.setdefault(group, numbers) != numbers:
+                    reader.barriers[numbers[0]][1].fail(
+                        f"blocks {', '.join(map(str, group))} meet at several barriers, in different orders"
+                    )

@@ -47,15 +47,17 @@ def with_semaphores(readers: list[BlockReader], initial: list[int]) -> list[Bloc
 def _waits(number: int, released: list[_Use], acquired: list[_Use], initial: int) -> list[tuple[_Use, Dep]]:
     """Return, for each acquisition of a semaphore, the releases that it surely waits for.
 
-    One block releases and one acquires, in turn or outside loops: the k-th waits for the k-th, less the initial value.
+    One block releases and one acquires, in one loop each or outside loops: the k-th waits for the k-th, less the
+    initial value.
     Otherwise all releases, or all acquisitions, stand at one place outside loops: then all wait for all.
     """
     node = (released or acquired)[0].node
     turns = {use.turns for use in (*released, *acquired)}
-    if len(released) != len(acquired) or len(turns) > 1:
+    several = max(_loops(released), _loops(acquired)) > 1
+    if len(released) != len(acquired) or len(turns) > 1 or several:
         node.fail(
             f"semaphore {number} is released {len(released)} times and acquired {len(acquired)} times, or in other "
-            f"pipelines: the next launch begins with another value"
+            f"pipelines: which release an acquisition waits for depends on the size, or on the launch"
         )
     loop = released[0].loop
     releasing = {use.block for use in released}
@@ -74,6 +76,11 @@ def _waits(number: int, released: list[_Use], acquired: list[_Use], initial: int
             f"release an acquisition waits for, no counterpart in a program"
         )
     return [(use, Dep(*release[:2])) for use in acquired for release in released]
+
+
+def _loops(uses: list[_Use]) -> int:
+    """Return the number of different loops of `uses`; those outside loops count as one."""
+    return len({use.loop for use in uses})
 
 
 def _one_place(uses: list[_Use]) -> bool:

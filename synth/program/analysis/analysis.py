@@ -92,6 +92,7 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         *rules_onesided.unpaired_ports(program),
     ]
     findings += [*rules_onesided.surplus_signals(program), *rules_onesided.unequal_packet_scratch(program)]
+    findings += rules_onesided.unlike_turns(program) if not program.straight else ()
     findings += [*rules_onesided.check(program, runtime), *unflagged(program)]
     sizes = call_sizes(program)
     outcomes, waits = _run_lines(program, sizes.lines, in_place)

@@ -8,16 +8,18 @@ the waits for them. So where the least size leaves shares of packets empty, each
 longer one, and the order of events within a turn, or between turns k and k + d, is the same for every k. Turns touch
 the same memory only where they go round a bounded scratch: turn k and turn k + w. So a call with two turns decides
 about all in which no turn comes round, and a call with w + 2 turns about the rest. Dependencies on a turn d turns
-before take d turns more.
+before take d turns more, and so do d signals outside loops on a port of a loop. Signals, waits and barriers that do not
+pair turn by turn, and loops over several chunks that share only some, are refused: for them this does not hold.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.program import Block, Op, Program
+from synth.program.program import Block, Op, Port, Program
 from synth.program.straight_line import (
     MAX_TURNS,
     UNIT,
@@ -26,6 +28,7 @@ from synth.program.straight_line import (
     scratch_stride,
     size_limit,
     straight_line,
+    turns,
 )
 
 WRITTEN_TURNS = 128  # turns of a loop that are written out: round a scratch of 64 MiB in pieces of 512 KiB
@@ -63,24 +66,48 @@ def call_sizes(program: Program) -> CallSizes:
     return CallSizes(tuple(lines), _scratch_limit(program))
 
 
-def written_ops(program: Program) -> int:
-    """Return the number of ops of the least call to analyse, before it is written out."""
-    return _ops_of_turns(program, 2 + _turns_back(program))
+def written_size(program: Program) -> tuple[int, int]:
+    """Return the numbers of cells and of ops of the least call to analyse, before it is written out.
+
+    Of a program without loops, the cells of all calls together.
+    """
+    chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    cells = even_cells(program)
+    if not any(block.loops for _, block in _blocks(program)):
+        return chunks * (cells + sum(_sizes_with_empty_packets(program))), program.ops
+    size = _least_chunk(program)
+    unit = math.gcd(*(loop.unit for _, block in _blocks(program) for loop in block.loops))
+    return chunks * -(-size // unit) * cells, _ops_of_chunk(program, size)
 
 
-def _ops_of_turns(program: Program, turns: int) -> int:
-    """Return the number of ops of a call in which loops have `turns` turns."""
+def _least_chunk(program: Program) -> int:
+    """Return the bytes of a chunk with which every loop has two turns, and as many more as an op can wait back."""
+    piece = max(loop.unit for _, block in _blocks(program) for loop in block.loops)
+    return piece * (2 + _turns_back(program))
+
+
+def _ops_of_chunk(program: Program, size: int) -> int:
+    """Return the number of ops of a call whose chunks have `size` bytes."""
     ops = 0
     for _, block in _blocks(program):
-        ops += len(block.ops) * (turns if block.loops else 1)
+        ops += len(block.ops)
+        for loop in block.loops:
+            ops += (loop.end - loop.first) * (turns(loop, size) - 1)
     return ops
 
 
 def _turns_back(program: Program) -> int:
-    """Return the most turns that a dependency reaches back."""
+    """Return the most turns that an op waits back, by a dependency or by signals outside loops on the same port."""
     back = 0
     for _, block in _blocks(program):
         back = max(back, *(dep.turns for op in block.ops for dep in op.deps), 0)
+        inside = {i for loop in block.loops for i in range(loop.first, loop.end)}
+        turning = {block.ports[p] for i in inside for p in block.ops[i].ports}
+        ahead = Counter[tuple[str, Port]]()
+        for i, op in enumerate(block.ops):
+            if i not in inside and op.code in ("signal", "wait"):
+                ahead.update((op.code, block.ports[p]) for p in op.ports if block.ports[p] in turning)
+        back = max(back, *ahead.values(), 0)
     return back
 
 
@@ -104,6 +131,8 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
     stride = scratch_stride(program)
     if stride is None:
         return None
+    inside = [loop.chunks for _, block in _blocks(program) for loop in block.loops]
+    stride = stride // max(inside, default=1) // UNIT * UNIT  # a loop over several chunks comes round after one
     return SizeLimit(
         stride * program.loop_chunks, f"chunks are larger than the {stride} bytes that each has of the scratch"
     )
@@ -111,9 +140,7 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
 
 def _with_loops(program: Program, even: int) -> CallSizes:
     loops = [loop for _, block in _blocks(program) for loop in block.loops]
-    back = _turns_back(program)
     cell = math.gcd(*(loop.unit for loop in loops))
-    piece = max(loop.unit for loop in loops)
     limit, stride = _scratch_limit(program), scratch_stride(program)
 
     def line(size: int) -> StraightLine:
@@ -121,16 +148,17 @@ def _with_loops(program: Program, even: int) -> CallSizes:
         return straight_line(program, -(-size // cell) * even, cell // even)
 
     unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
-    first = (straight_line(unbounded, piece * (2 + back) // cell * even, cell // even),)
-    if limit is None or stride is None:
-        top = size_limit(program)
-        return CallSizes(first, None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns"))
-    rounds = stride // min(loop.unit for loop in loops) + 2 + back
+    first = (straight_line(unbounded, _least_chunk(program) // cell * even, cell // even),)
+    top = size_limit(unbounded)
+    ends = None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns")
+    if limit is None or stride is None or (ends is not None and ends.size <= limit.size):
+        return CallSizes(first, ends)
+    size = stride + _least_chunk(program)
     unlike = len({gpu.scratch for gpu in program.gpus}) > 1  # ranks count each other's chunks by their own
-    long = rounds > WRITTEN_TURNS or _ops_of_turns(program, rounds) > MAX_WRITTEN_OPS
-    if any(stride % loop.unit for loop in loops) or long or unlike or _scratch_outside_loops(program):
+    long = max(turns(loop, size) for loop in loops) > WRITTEN_TURNS or _ops_of_chunk(program, size) > MAX_WRITTEN_OPS
+    if any(stride % loop.unit for loop in loops) or long or unlike or ends or _scratch_outside_loops(program):
         return CallSizes(first, limit)
-    return CallSizes(first, limit, line(piece * rounds))
+    return CallSizes(first, limit, line(size))
 
 
 def _touches_scratch(op: Op) -> bool:

@@ -17,7 +17,7 @@ from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
 from synth.program.analysis.structure import NAMES, loop_size
 from synth.program.buffer_layout import Layout
-from synth.program.program import SWITCHED, Block, Gpu, Op, Program, Span
+from synth.program.program import SWITCHED, Block, Gpu, Op, Port, Program, Span
 from synth.program.runtimes import Runtime
 
 # written here again rather than taken from plan_limits.py: the analysis shares no code with the lowering
@@ -26,6 +26,8 @@ OP_PORTS = 8  # ports of one operation
 OP_SPANS = 10  # source spans, and destination spans, of one operation
 BARRIERS = 16  # barriers of a rank
 OFFSET_BITS = 32  # bits of an offset in bytes
+# A rank and its end of a port.
+End = tuple[int, Port]
 
 
 def unpaired_ports(program: Program) -> Iterator[Finding]:
@@ -68,6 +70,62 @@ def surplus_signals(program: Program) -> Iterator[Finding]:
                 f"gets {n} signals on {name}{turn} and waits for {waited}: a wait of the next call would pass too early"
             )
             yield error("signals-left", (rank, None, None), text)
+
+
+def unlike_turns(program: Program) -> Iterator[Finding]:
+    """Yield errors for signals, waits and barriers in pipelines that do not pair turn by turn.
+
+    They pair at some numbers of turns, and so at some sizes, only.
+    """
+    signals: dict[End, list[Stretch]] = {}
+    waits: dict[End, list[Stretch]] = {}
+    for gpu in program.gpus:
+        met: dict[tuple[int, ...], list[tuple[int, list[Stretch]]]] = {}
+        for b, block in enumerate(gpu.blocks):
+            for port in set(block.ports):
+                by_code = {code: _stretches(block, code, port) for code in ("signal", "wait")}
+                signals.setdefault(other_end(gpu.rank, port), []).extend(s for s in by_code["signal"] if s.turns)
+                waits.setdefault((gpu.rank, port), []).extend(s for s in by_code["wait"] if s.turns)
+            for group in {tuple(sorted(set(op.group))) for op in block.ops if op.code == "barrier"}:
+                met.setdefault(group, []).append((b, _stretches(block, "barrier", group)))
+        for members in met.values():
+            for b, stretches in members[1:]:
+                if stretches != members[0][1] and any(s.turns for s in (*stretches, *members[0][1])):
+                    text = f"meets block {members[0][0]} at a barrier in other turns than that: one waits for ever"
+                    yield error("barrier", (gpu.rank, b, None), text)
+    for rank, port in sorted({*signals, *waits}):
+        if signals.get((rank, port), []) != waits.get((rank, port), []):
+            text = (
+                f"waits for signals on {port.kind} channel {port.index} of rank {port.peer} in pipelines other than "
+                f"those that signal: which signal a wait gets depends on the size"
+            )
+            yield error("signals-left", (rank, None, None), text)
+
+
+class Stretch(NamedTuple):
+    """Ops of one kind in one loop, `count` in each turn, or between loops: `turns` is then None."""
+
+    turns: tuple[int, int] | None
+    count: int
+
+
+def _stretches(block: Block, code: str, key: Port | tuple[int, ...]) -> list[Stretch]:
+    """Return the stretches of the ops that meet at the barrier of a group, or signal or wait on a port."""
+    found: list[Stretch] = []
+    last = None
+    for i, op in enumerate(block.ops):
+        loop = next((loop for loop in block.loops if loop.first <= i < loop.end), None)
+        count = sum(block.ports[p] == key for p in op.ports)
+        if code == "barrier":
+            count = int(tuple(sorted(set(op.group))) == key)
+        if op.code != code or not count:
+            continue
+        if found and loop == last:
+            found[-1] = Stretch(found[-1].turns, found[-1].count + count)
+        else:
+            found.append(Stretch(None if loop is None else (loop.chunks, loop.unit), count))
+        last = loop
+    return found
 
 
 def unequal_packet_scratch(program: Program) -> Iterator[Finding]:

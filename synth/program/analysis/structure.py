@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from synth.program.analysis.call_sizes import MAX_WRITTEN_OPS, written_ops
+from synth.program.analysis.call_sizes import MAX_WRITTEN_OPS, written_size
 from synth.program.analysis.finding import Finding, error
 from synth.program.buffer_layout import Layout
 from synth.program.program import (
@@ -19,6 +19,7 @@ from synth.program.program import (
     TWO_SIDED,
     Block,
     Gpu,
+    Loop,
     Op,
     Program,
     Span,
@@ -91,16 +92,59 @@ def _written_out(program: Program) -> Iterator[Finding]:
     stride = scratch_stride(program)
     if program.scratch_bytes is not None and stride is None:
         return
-    written = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus) * cells
-    if written > MAX_CELLS or written_ops(program) > MAX_WRITTEN_OPS or (stride is not None and cells > stride):
-        text = f"its parts and pipelines make {written} pieces of chunks, {written_ops(program)} steps: not analysed"
+    written, ops = written_size(program)
+    if written > MAX_CELLS or ops > MAX_WRITTEN_OPS or (stride is not None and cells > stride):
+        text = f"its parts and pipelines make {written} pieces of chunks, {ops} steps: not analysed"
         yield error("too-large", (None, None, None), text)
+        return
     if loops and math.gcd(*(loop.unit for loop in loops)) % cells:
         text = (
             f"its pipelines move units of {loops[0].unit} bytes, which {cells} equal shares do not divide: not analysed"
         )
         yield error("loop", (None, None, None), text)
     yield from _unlike_parts(program)
+    yield from _unlike_loops(program)
+
+
+def _shifts(program: Program) -> Sequence[int | None]:
+    """Return the chunk of each rank's input at which its output begins; None where they are two memories."""
+    if program.in_place != "out" and program.collective is not None:
+        return Layout(program.collective, program.chunks).overlaps
+    return [None] * program.ranks
+
+
+def _unlike_loops(program: Program) -> Iterator[Finding]:
+    """Yield errors for pipelines over several chunks that share some chunks with a pipeline over others.
+
+    The turns that touch the same bytes are then as far apart as a chunk is long.
+    """
+    shifts = _shifts(program)
+    first: dict[tuple[int, str, int], tuple[tuple[int, int], tuple[int, int, int]]] = {}
+    for rank, b, i, op, loop in _looped(program):
+        for span in (*op.src, *op.dst):
+            owner = rank if span.rank is None else span.rank
+            buffer, start, shift = span.buffer, span.offset, shifts[owner]
+            if buffer == "o" and shift is not None:  # one memory with the input
+                buffer, start = "i", start + shift
+            for chunk in range(start, start + loop.chunks):
+                other, place = first.setdefault((owner, buffer, chunk), ((start, loop.chunks), (rank, b, i)))
+                if other != (start, loop.chunks):
+                    text = (
+                        f"goes over {loop.chunks} chunks of {NAMES[span.buffer]} from {span.offset} on of rank "
+                        f"{owner}, a part of which gpu {place[0]} block {place[1]} step {place[2]} goes over in turns "
+                        f"of its own: not analysed"
+                    )
+                    yield error("part", (rank, b, i), text)
+                    break
+
+
+def _looped(program: Program) -> Iterator[tuple[int, int, int, Op, Loop]]:
+    """Yield (rank, block, step, op, loop) of each op in a loop."""
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for loop in block.loops:
+                for i in range(loop.first, loop.end):
+                    yield gpu.rank, b, i, block.ops[i], loop
 
 
 def _unlike_parts(program: Program) -> Iterator[Finding]:
@@ -109,9 +153,7 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
     A share ends at a whole chunk, or where its span's own division ends: two divisions end in an order that depends on
     the size.
     """
-    shifts: Sequence[int | None] = [None] * program.ranks
-    if program.in_place != "out" and program.collective is not None:
-        shifts = Layout(program.collective, program.chunks).overlaps
+    shifts = _shifts(program)
     first: dict[tuple[int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
@@ -158,6 +200,13 @@ def _loops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
 def loop_size(block: Block, op: int) -> tuple[int, int] | None:
     """Return (chunks, unit) of the loop of an op, which give its number of turns; None outside loops."""
     return next(((loop.chunks, loop.unit) for loop in block.loops if loop.first <= op < loop.end), None)
+
+
+def _unlike_turns(back: int, mine: tuple[int, int] | None, theirs: tuple[int, int] | None) -> bool:
+    """Return True if an op cannot wait for one `back` turns before; the turns of the loops of both are given."""
+    if back:
+        return mine is None or mine != theirs
+    return mine is not None and theirs is not None and mine != theirs
 
 
 def _block(program: Program, gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
@@ -215,9 +264,7 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
             yield error(
                 "dep-self", here, f"waits for step {dep.op} of its own block, which comes no earlier: it waits for ever"
             )
-        elif dep.turns and (
-            loop_size(block, i) is None or loop_size(block, i) != loop_size(gpu.blocks[dep.block], dep.op)
-        ):
+        elif _unlike_turns(dep.turns, loop_size(block, i), loop_size(gpu.blocks[dep.block], dep.op)):
             text = (
                 f"waits for step {dep.op} of block {dep.block}, {dep.turns} turns before: they have no turns in common"
             )
