@@ -11,13 +11,14 @@ import re
 from itertools import pairwise
 
 from synth.errors import FormatError, VerificationError
-from synth.interchange.recorded_moves import ChunkValue, RecordedMoves
+from synth.interchange.recorded_moves import MAX_RANKS, ChunkValue, RecordedMoves
 from synth.language.place import SourceLine
 from synth.model.collective import collective
 from synth.model.documents.xml_tree import Element, parse
 from synth.model.topology import Topology
 
-MAX_ELEMENTS, MAX_CHUNKS, MAX_RANKS = 1 << 18, 4096, 1024
+# Bounds of a file that is read.
+MAX_ELEMENTS, MAX_CHUNKS = 1 << 18, 4096
 _NODE = re.compile(r"\(\s*(-?\d{1,9})\s*,\s*'([\w .:-]{1,40})'\s*,\s*(-?\d{1,9})\s*\)")
 _PATH = re.compile(rf"{_NODE.pattern}(?:\s*,\s*{_NODE.pattern})*")
 Node = tuple[int, str, int]
@@ -92,10 +93,10 @@ def _attributes(element: Element, tag: str, needed: set[str], file: str) -> None
         raise FormatError(f"<{tag}> attribute {name[:24]!r} {fault}", file, element.line)
 
 
-def _number(element: Element, name: str, most: int, file: str) -> int:
+def _number(element: Element, name: str, maximum: int, file: str) -> int:
     text = element.attributes[name]
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
-        raise FormatError(f'{name}="{text[:24]}": expected a whole number from 1 to {most}', file, element.line)
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= maximum:
+        raise FormatError(f'{name}="{text[:24]}": expected a whole number from 1 to {maximum}', file, element.line)
     return int(text)
 
 

@@ -20,6 +20,8 @@ from synth.model.topology import Link, Topology
 
 # The most copies and sums of a file that are made into a schedule.
 MAX_MOVES = 1 << 18
+# The most ranks of a file.
+MAX_RANKS = 1024
 
 
 class ChunkValue(NamedTuple):

@@ -15,12 +15,12 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from synth.errors import FormatError, VerificationError
-from synth.interchange.recorded_moves import ChunkValue, NamedPlace, RecordedMoves
+from synth.interchange.recorded_moves import MAX_RANKS, ChunkValue, NamedPlace, RecordedMoves
 from synth.model.collective import collective
 from synth.model.topology import Topology
 
 # Bounds of a file that is read.
-MAX_RANKS, MAX_FLOWS, MAX_EPOCH, MAX_SWITCHES = 1024, 1 << 18, 1 << 40, 1 << 12
+MAX_FLOWS, MAX_SWITCHES = 1 << 18, 1 << 12
 # Volumes are solutions of a linear program in floating point; each is read as a fraction with at most this denominator.
 MAX_PARTS = 64
 VOLUME_ERROR = Fraction(1, 10**5)

@@ -15,7 +15,7 @@ from synth.catalog.tuner.nccl_tests_log import NAMES, SUMS
 from synth.errors import FormatError
 from synth.model.documents import json_reader
 
-MOST_RESULTS = 1 << 20
+MAX_RESULTS = 1 << 20
 SAID = "times as nccl-tests wrote them"
 
 
@@ -28,8 +28,8 @@ def read(text: str, file: str, collective: str, ranks: int | None, in_place: boo
     """Return one measurement of `collective`; the caller sets label and backend. Raises FormatError with the place."""
     doc = json_reader.foreign(text, file)
     rows = doc.get("results") if isinstance(doc, dict) else None
-    if not isinstance(rows, list) or not rows or len(rows) > MOST_RESULTS:
-        raise FormatError(f"expected a list of 1 to {MOST_RESULTS} results", file, "results")
+    if not isinstance(rows, list) or not rows or len(rows) > MAX_RESULTS:
+        raise FormatError(f"expected a list of 1 to {MAX_RESULTS} results", file, "results")
     _check_test(doc.get("args"), collective, file)
     devices = doc.get("devices")
     count = len(devices) if isinstance(devices, list) and devices else ranks
