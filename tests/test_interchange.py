@@ -1,6 +1,7 @@
 """Other programs' schedules: imported with the meaning that they have, refused with the place, audited."""
 
 import json
+import re
 from pathlib import Path
 
 import foreign_schedules
@@ -14,6 +15,7 @@ from synth import api
 from synth.algorithms import LIBRARY
 from synth.cli import root
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.interchange import teccl
 
 RING = synth.topology("ring:4")
 
@@ -188,6 +190,20 @@ def test_a_malformed_document_is_refused_with_its_place(change, error, text):
         api.import_schedule(path, RING)
 
 
+def test_flows_in_any_order_are_tried_as_often_as_data_come(monkeypatch):
+    """A chunk that goes round, listed from its end: tries grow with the flows, not with their square."""
+    tries = []
+    move = teccl._move
+    monkeypatch.setattr(teccl, "_move", lambda flow, *more: tries.append(flow) or move(flow, *more))
+    flows = []
+    for src in (0, 1):
+        flows += [f"Chunk 0 from 0 traveled over {src}->{1 - src} in epoch 0"] * 100
+    demands = {f"Demand at {1 - s} for chunk 0 from {s} met by epoch 0": [] for s in (0, 1)}
+    with pytest.raises(VerificationError, match="1 of 4 outputs are missing"):
+        api.import_schedule(written({"7-Flows": flows, "8-Chunk paths": demands}))
+    assert len(tries) < 1000
+
+
 def test_links_that_the_machine_lacks_are_named():
     path = written(foreign_schedules.teccl(api.baseline("ring", "ring:4", "allgather")))
     with pytest.raises(UsageError, match=r"7-Flows\[\d+\]: line:4 has no link"):
@@ -289,3 +305,25 @@ def test_audit_has_a_row_for_each_file():
     assert "outputs are missing" in rows["d.json"]["reason"]
     table = command("audit", "theirs/a.json", "--topo", "ring:4", "--no-bounds").stdout
     assert "right" in table
+
+
+def test_what_strangers_wrote_moves_no_cursor():
+    """Names of files and their contents, as escape sequences, newlines, and bytes that are no text."""
+    Path("theirs").mkdir()
+    names = ["a\nb.json", "\x1b[2J.json", "\udcff.json", "c.xml"]
+    for name in names[:3]:
+        written("[]", f"theirs/{name}")
+    written(foreign_schedules.forest(CHAIN).replace('root="', 'root="&#10;&#127;', 1), "theirs/c.xml")
+    said = command("audit", "theirs").stdout
+    said += command("import", "theirs/" + names[1], code=1).stderr + command("import", "theirs/c.xml", code=1).stderr
+    said += command("lint", "theirs", code=1).stdout
+    assert r"\x1b[2J.json" in said
+    assert r"\udcff.json" in said
+    assert "a\nb" not in said
+    assert not {"\x1b", "\x7f", "\udcff"} & set(said)
+
+
+def test_a_send_in_a_send_is_refused():
+    nested = re.sub(r"/>(\s*)</tree>", r"><send/></send>\1</tree>", foreign_schedules.forest(CHAIN), count=1)
+    with pytest.raises(FormatError, match="<send> holds no elements"):
+        api.import_schedule(written(nested, "f.xml"))

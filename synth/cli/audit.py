@@ -16,7 +16,7 @@ from synth.cli.framework.options import (
     output_options,
     time_limit_option,
 )
-from synth.cli.framework.output import check_writable, emit, note
+from synth.cli.framework.output import check_writable, emit, note, printable
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT
 
@@ -75,7 +75,7 @@ def _report(rows: Sequence[AuditRow]) -> Report:
         ("factor at its steps", "right"), ("at any steps", "right"), ("busiest link", "right"),
     )  # fmt: skip
     table = tuple(_cells(row) for row in rows)
-    lines = [f"{row.file}: {row.verdict}: {row.reason}" for row in rows if row.reason]
+    lines = [printable(f"{row.file}: {row.verdict}: {row.reason}") for row in rows if row.reason]
     meaning = (
         "factor: rounds per chunk divided by the certified lower bound; busiest link: the rounds per chunk of its link "
         "with the most data, below which no pipelining of the same sends gets, divided by the bound"
@@ -87,13 +87,13 @@ def _cells(row: AuditRow) -> tuple[str, ...]:
     from synth.model.rational import factor_text, show
 
     if row.schedule is None:
-        return (row.file, row.verdict, "", "", "", "", "", "")
+        return (printable(row.file), row.verdict, "", "", "", "", "", "")
     at_steps = at_any = busiest = ""
     if row.distance is not None:
         rate = row.schedule.rounds_per_chunk
         at_steps, at_any = factor_text(rate, row.distance.at_steps), factor_text(rate, row.distance.at_any)
         busiest = factor_text(row.busiest, row.distance.at_any)
     return (
-        row.file, row.verdict, row.schedule.collective.name, str(row.schedule.step_count),
+        printable(row.file), row.verdict, row.schedule.collective.name, str(row.schedule.step_count),
         show(row.schedule.rounds_per_chunk), at_steps, at_any, busiest,
     )  # fmt: skip

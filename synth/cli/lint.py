@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from synth.cli.framework.options import FILE, coll_option, point_option, quiet_option, runtime_option
-from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.output import check_writable, emit, printable
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
@@ -81,7 +81,7 @@ def lint(
 
         def show() -> None:
             for line in report.lines():
-                click.echo(line)
+                click.echo(printable(line))
 
         emit(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
         return 0 if report.ok else FAILED
@@ -98,8 +98,8 @@ def _checked(file: Path, options: dict[str, Any]) -> int:
         with waiting(f"linting {file}"):
             report = api.lint(file, **options)
     except SynthError as error:
-        click.echo(f"{file}: not checked: {error}")
+        click.echo(printable(f"{file}: not checked: {error}"))
         return error.exit_code
     for line in report.lines():
-        click.echo(f"{file}: {line}")
+        click.echo(printable(f"{file}: {line}"))
     return 0 if report.ok else FAILED

@@ -162,10 +162,12 @@ MAX_WORD = 120
 
 
 def _say(text: str, code: int) -> int:
+    from synth.cli.framework.output import printable
+
     words = []
     for word in text.split():
         words.append(word if len(word) <= MAX_WORD else f"{word[:MAX_WORD]}...")
-    print("synth: " + " ".join(words), file=sys.stderr)
+    print("synth: " + printable(" ".join(words)), file=sys.stderr)
     return code
 
 

@@ -72,6 +72,8 @@ def _ranks(root: Element, file: str) -> dict[Node, int]:
         nodes.add(_node(tree, "root", file))
         for send in tree.children:
             _attributes(send, "send", {"src", "dst", "path"}, file)
+            if send.children:
+                raise FormatError("a <send> holds no elements", file, send.children[0].line)
             ends = _node(send, "src", file), _node(send, "dst", file)
             nodes |= set(ends)
             path = _path(send, file)
@@ -96,7 +98,7 @@ def _attributes(element: Element, tag: str, needed: set[str], file: str) -> None
 def _number(element: Element, name: str, maximum: int, file: str) -> int:
     text = element.attributes[name]
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= maximum:
-        raise FormatError(f'{name}="{text[:24]}": expected a whole number from 1 to {maximum}', file, element.line)
+        raise FormatError(f"{name}={text[:24]!r}: expected a whole number from 1 to {maximum}", file, element.line)
     return int(text)
 
 
@@ -104,7 +106,7 @@ def _node(element: Element, name: str, file: str) -> Node:
     text = element.attributes[name]
     match = _NODE.fullmatch(text.strip())
     if match is None:
-        raise FormatError(f"{name}=\"{text[:40]}\": expected a node (box, 'kind', number)", file, element.line)
+        raise FormatError(f"{name}={text[:40]!r}: expected a node (box, 'kind', number)", file, element.line)
     return int(match[1]), match[2], int(match[3])
 
 

@@ -8,9 +8,11 @@ follow from the names of the chunk paths: ``Demand at d for chunk c from s met b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import groupby
 from math import lcm
 from typing import Any, NamedTuple
 
@@ -179,20 +181,33 @@ def _follow(
     held: dict[tuple[tuple[int, int], int], list[ChunkValue]] = {}
     for (source, chunk), start in first.items():
         held[(source, chunk), rank[source]] = [moves.input(start + i, rank[source]) for i in range(parts)]
-    pending: list[Flow] = []
-    for position, flow in enumerate(found.flows):
-        pending.append(flow)
-        last = position + 1 == len(found.flows) or found.flows[position + 1].epoch > flow.epoch
-        while last and pending:
-            late = [one for one in pending if not _move(one, rank, parts, moves, held, copies)]
-            if len(late) == len(pending):
-                one = late[0]
-                raise VerificationError(
-                    f"node {one.src} sends chunk {one.chunk} of {one.source} in epoch {one.epoch} and does not have "
-                    "that much of it",
-                    str(one.place),
-                )
-            pending = late
+    for _, flows in groupby(found.flows, key=lambda flow: flow.epoch):
+        late = _epoch(list(flows), lambda flow: _move(flow, rank, parts, moves, held, copies))
+        if late is not None:
+            raise VerificationError(
+                f"node {late.src} sends chunk {late.chunk} of {late.source} in epoch {late.epoch} and does not have "
+                "that much of it",
+                str(late.place),
+            )
+
+
+def _epoch(flows: list[Flow], move: Callable[[Flow], bool]) -> Flow | None:
+    """Record the flows of an epoch in an order in which their data are there; return the first for which there is none.
+
+    `move` records a flow, or returns False. A flow is tried again when data came to its node, those with little first.
+    """
+    waiting: dict[tuple[int, int, int], list[tuple[Fraction, int]]] = {}
+    for number, flow in enumerate(flows):
+        ready = [number] if move(flow) else []
+        if not ready:
+            heappush(waiting.setdefault((flow.source, flow.chunk, flow.src), []), (flow.volume, number))
+        while ready:
+            reached = flows[ready.pop()]
+            there = waiting.get((reached.source, reached.chunk, reached.dst), [])
+            while there and move(flows[there[0][1]]):
+                ready.append(heappop(there)[1])
+    late = [number for there in waiting.values() for _, number in there]
+    return flows[min(late)] if late else None
 
 
 def _move(
