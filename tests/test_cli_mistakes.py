@@ -91,7 +91,7 @@ MISTAKES = [
     ("fronteir", 2, "did you mean `synth pareto`?"),
     ("paretto", 2, "did you mean pareto?"),
     ("plot f.json", 2, "did you mean `synth pareto --plot FILE.svg`?"),
-    ("import topo.txt", 2, "did you mean `synth topo import`?"),
+    ("import topo.txt", 1, "is a dump of a machine, not a schedule: `synth topo import topo.txt`"),
     ("validate f.json", 2, "did you mean `synth verify`?"),
     ("help nosuch", 2, "unknown command 'nosuch'"),
     ("topo shwo", 2, "did you mean show?"),
