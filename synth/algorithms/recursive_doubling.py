@@ -14,7 +14,7 @@ CUBE_PAPER = "Johnsson and Ho, IEEE Trans. Comput. 38, 1989"
 
 
 def spread(group: RankGroup, held: Held, turns: int) -> Held:
-    """Gather by doubling: part i of `turns` parts of the data begins in dimension i, and goes on with the next ones."""
+    """Gather by recursive doubling in `turns` parts: part i is exchanged along dimensions i, i + 1, ... in turn."""
     k = dimensions(group, "recursive doubling")
     copies = {(rank, i): {rank: held[rank].part(i, turns)} for rank in group.ranks for i in range(turns)}
     for t in range(k):

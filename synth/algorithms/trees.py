@@ -12,7 +12,7 @@ Held = dict[int, Data]
 
 
 def joined(pieces: Sequence[Data]) -> Data:
-    """Return the pieces, all of one rank, as one value in their order."""
+    """Return one value that joins the pieces, which are of one rank, in their order."""
     return pieces[0].join(*pieces[1:])
 
 

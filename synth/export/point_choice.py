@@ -101,8 +101,10 @@ def drop_to_fit(
 
 
 def indivisible(program: Program, size: int, element: int) -> str | None:
-    """Return the reason why a call of `size` bytes in elements of `element` bytes cannot be cut into the program's
-    chunks; None if it can."""
+    """Return the reason why `size` bytes, in elements of `element` bytes, do not divide into the program's chunks.
+
+    None if they divide.
+    """
     if size % element or (size // element) % program.loop_chunks:
         return f"{size} bytes are {Fraction(size, element)} elements, no multiple of {program.loop_chunks}"
     return None

@@ -73,7 +73,10 @@ def _longest_paths(ops: Operations, order: Sequence[int], before: dict[int, list
 def _constraints(
     ops: Operations, blocks: Sequence[tuple[int, ...]]
 ) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
-    """Return the constraints on operations and blocks, and an order of these."""
+    """Return the constraints on operations and blocks, and the order in which to visit these.
+
+    A pair (j, lag) of the constraints on i says that i takes place at least `lag` steps behind j.
+    """
     before = dict(ops.before)
     order = list(ops.needed)
     return before, _with_blocks(ops, blocks, before) if blocks else order

@@ -1,10 +1,10 @@
 """Reader of MSCCL++ execution plans from any source as Programs.
 
 An op dealt out over a group of thread blocks becomes ops with a `Part`, a pipeline a `Loop` of its block, and
-`reuse_resources` a scratch of so many bytes. Features without a counterpart in a Program are refused with their place:
-semaphores whose acquisitions do not wait for a certain release. `pws` on a port channel becomes put and signal; on a
-memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as `signal` and `wait`. A
-`flush` without destinations does nothing in the kernel and is omitted.
+`reuse_resources` a scratch with a fixed number of bytes. Features without a counterpart in a Program are refused with
+their place: semaphores whose acquisitions do not wait for a certain release. `pws` on a port channel becomes put and
+signal; on a memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as `signal`
+and `wait`. A `flush` without destinations does nothing in the kernel and is omitted.
 """
 
 from __future__ import annotations

@@ -166,9 +166,9 @@ def recursive_doubling(network: Network, collective: Collective) -> Schedule:
 
 
 def direct(network: Network, collective: Collective) -> Schedule:
-    """Return any copying collective, its reversal, or an allreduce, over shortest paths.
+    """Return a schedule of sends along shortest paths, each unit from the nearest rank that has it.
 
-    Each unit comes from the nearest rank that has it. Raises UsageError.
+    For copying collectives, their reversals, and allreduce. Raises UsageError for others.
     """
 
     def copying(net: Network, target: Collective, reversed_network: bool) -> Schedule:
