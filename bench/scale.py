@@ -138,7 +138,8 @@ def inside(method: str, name: str) -> dict:
     from synth.scale.forests.build import build
     from synth.topologies import topology
 
-    verify(build(fabric(topology("dgx1")), methods=("packing",)).forest)
+    for small, method_of_small in (("dgx1", "packing"), ("torus:3x3", "symmetric")):
+        verify(build(fabric(topology(small)), methods=(method_of_small,)).forest)
     spent: dict[str, float] = {}
 
     def timed(stage: str, call: Callable, *arguments, **keywords):
