@@ -6,8 +6,8 @@ python -m bench.build --table
 Without arguments: the dumps in tests/fixtures whose machines have four GPUs or more, and three built-in machines. A row
 is right if each size of each collective has files or the times of the library and of the best schedule, if nothing is
 predicted slower than the library, and if lint accepts the folder. For a dump, the last column says if the same dump
-under another name has the same files. Searches have a limit of wall time, so a busy machine, whose load is in the
-table, may end them at other points.
+under another name has the same files. The first build of a machine begins with an empty cache. Its searches have a
+limit of wall time, so a busy machine, whose load is in the table, may end them at other points.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def measure(machine: str, runtime: str, again: bool) -> dict:
     """Build for a machine, and with `again` for the same dump under another name. Return the row."""
     with tempfile.TemporaryDirectory(prefix="synth-build-") as work:
         folder = Path(work)
+        os.environ["SYNTH_CACHE"] = str(folder / "cache")
         row, files = _built(machine, folder / "algorithms", runtime)
         if again and row["code"] == 0:
             other = folder / f"other{Path(machine).suffix}"

@@ -62,6 +62,14 @@ def caches(request, tmp_path_factory):
     return new
 
 
+@pytest.fixture(scope="module", autouse=True)
+def module_cache(caches):
+    """A cache directory for what the fixtures of a module search for."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SYNTH_CACHE", str(caches()))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_cache(caches, monkeypatch):
     """No test goes on from what another, or an earlier run, left in a sweep's log."""

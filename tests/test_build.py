@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,20 +17,47 @@ from synth.topologies.topology_files import dump as document
 
 # Seconds: more than any build here takes on a busy machine. Each ends by itself, with all that its effort can find.
 ENOUGH = 600.0
-SMALL = {"collective": "allgather", "sizes": (1024, 1 << 20), "time_limit": ENOUGH}
+SMALL: dict[str, Any] = {"collective": "allgather", "sizes": (1024, 1 << 20), "time_limit": ENOUGH}
 
 
 def names(folder: Path) -> list[str]:
-    """Return the paths of the files of a build, those of its searches left out."""
-    found = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
-    return sorted(name for name in found if not name.startswith("work/"))
+    """Return the paths of the files of a build."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a build by their paths."""
+    return {name: (folder / name).read_bytes() for name in names(folder)}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[synth.build, Path]:
-    """Return a build of a ring of 3 ranks, and its folder."""
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[synth.build, Path, str]:
+    """Return a build of a ring of 3 ranks, its folder, and the cache directory that it left."""
     folder = tmp_path_factory.mktemp("build") / "algorithms"
-    return synth.build("ring:3", output=folder, **SMALL), folder
+    return synth.build("ring:3", output=folder, **SMALL), folder, os.environ["SYNTH_CACHE"]
+
+
+@pytest.fixture
+def built(first, monkeypatch):
+    """Return the build of `first` and its folder, with its cache directory."""
+    result, folder, cache = first
+    monkeypatch.setenv("SYNTH_CACHE", cache)
+    return result, folder
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """The arguments of each search of the test, which stops as Ctrl-C stops it."""
+    from synth.api import synthesis
+
+    begun = []
+
+    def stop(*arguments: object, **options: object) -> None:
+        begun.append(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synthesis, "frontier", stop)
+    return begun
 
 
 def test_each_size_has_a_file_or_is_left_to_the_library(built):
@@ -78,31 +106,72 @@ def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):
     assert "-b 1073741824 -e 1073741824" in (tmp_path / "a" / "README.txt").read_text()
 
 
-def test_a_second_build_continues_and_searches_nothing(built, monkeypatch):
-    from synth.api import synthesis
-
+def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):
     result, folder = built
-    before = {name: (folder / name).read_bytes() for name in names(folder)}
-
-    def fail(*args: object, **options: object) -> None:
-        raise AssertionError("a finished search is repeated")
-
-    monkeypatch.setattr(synthesis, "frontier", fail)
+    before = contents(folder)
     again = synth.build("ring:3", output=folder, **SMALL)
     assert again.to_json() == result.to_json()
-    assert {name: (folder / name).read_bytes() for name in names(folder)} == before
+    assert contents(folder) == before
 
 
-def test_searches_that_the_time_limit_ended_are_named(built, tmp_path):
+def test_the_same_dump_under_another_name_gives_the_same_files(tmp_path, monkeypatch):
+    """A search that its time limit ended found other schedules, and so other files, each time (8 GPUs on PCIe)."""
+    from synth.api import synthesis
+
+    search, made = synthesis.frontier, []
+
+    def once(*arguments: object, **options: object) -> object:
+        assert not made, "a finished search is repeated"
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(synthesis, "frontier", once)
+    for name in ("one", "two"):
+        dump = tmp_path / f"{name}.json"
+        dump.write_text(json.dumps(document(synth.topology("ring:3")) | {"name": name}))
+        synth.build(dump, output=tmp_path / name, **SMALL)
+        files = contents(tmp_path / name)
+        made.append({path: files[path] for path in files if not path.endswith(".env")})  # these hold the folder's path
+    assert made[0] == made[1]
+    assert any("executor/" in name for name in made[0])
+
+
+def test_fresh_and_other_options_search_again(built, searches, tmp_path):
+    changes: list[dict[str, Any]] = [
+        {"fresh": True}, {"time_limit": ENOUGH / 2}, {"sizes": (2048,)}, {"runtime": "mscclpp"},
+    ]  # fmt: skip
+    for options in changes:
+        with pytest.raises(KeyboardInterrupt):
+            synth.build("ring:3", output=tmp_path / "a", **(SMALL | options))
+    assert [options["fresh"] for options in searches] == [True, False, False, False]
+
+
+def test_a_damaged_answer_is_searched_anew(built, searches, tmp_path, monkeypatch):
+    shutil.copytree(os.environ["SYNTH_CACHE"], tmp_path / "cache", symlinks=True)
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
+    (plan,) = (tmp_path / "cache" / "builds").glob("*/plan.json")
+    plan.write_text(plan.read_text()[:-20])
+    with pytest.raises(KeyboardInterrupt):
+        synth.build("ring:3", output=tmp_path / "a", **SMALL)
+    assert len(searches) == 1
+
+
+def test_a_cache_that_cannot_be_written_hinders_no_build(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "file" / "cache"))
+    result = synth.build("line:2", output=tmp_path / "a", **SMALL)
+    assert result.tables[0].rows and (tmp_path / "a" / "frontiers" / "allgather.json").is_file()
+
+
+def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypatch):
     """A build whose search was cut short printed its table as if nothing else could be found."""
-    _, before = built
-    folder = tmp_path / "a"
-    shutil.copytree(before, folder)
-    (kept,) = (folder / "work" / "allgather").glob("*.plan.json")
+    shutil.copytree(os.environ["SYNTH_CACHE"], tmp_path / "cache", symlinks=True)
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
+    (kept,) = (tmp_path / "cache" / "builds").glob("*/plan.json")
     plan = json.loads(kept.read_text())
     assert not any("--time-limit" in note for note in built[0].notes)
     plan["notes"].append("the time limit ended the search for schedules that divide every size, at 2 steps")
     kept.write_text(json.dumps(plan))
+    folder = tmp_path / "a"
     (said,) = [note for note in synth.build("ring:3", output=folder, **SMALL).notes if "--time-limit" in note]
     assert said.startswith("allgather: the time limit ended the search") and "at 2 steps" in said
     assert said in (folder / "README.txt").read_text()
@@ -116,34 +185,13 @@ def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):
         assert frontier["collective"]["root"] == wanted == result.plan.tables[0].root
 
 
-def test_another_version_of_synth_searches_anew(built, monkeypatch, tmp_path):
-    from synth.api import synthesis
+def test_another_version_of_synth_searches_anew(built, searches, monkeypatch, tmp_path):
+    from synth.api import kept_searches
 
-    shutil.copytree(built[1], tmp_path / "a")
-    searches = []
-
-    def count(*arguments: object, **options: object) -> None:
-        searches.append(arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(metadata, "version", lambda name: "99.0.0")
-    monkeypatch.setattr(synthesis, "frontier", count)
+    monkeypatch.setattr(kept_searches, "program_digest", lambda: "another")
     with pytest.raises(KeyboardInterrupt):
         synth.build("ring:3", output=tmp_path / "a", **SMALL)
     assert len(searches) == 1
-
-
-def test_the_name_of_the_dump_changes_no_name_of_a_file(tmp_path):
-    found = []
-    for name in ("one", "two"):
-        machine = synth.topology("ring:3")
-        dump = tmp_path / f"{name}.json"
-        dump.write_text(json.dumps(document(machine) | {"name": name}))
-        synth.build(dump, output=tmp_path / name, **SMALL)
-        found.append(
-            {file: (tmp_path / name / file).read_bytes() for file in names(tmp_path / name) if "executor/" in file}
-        )
-    assert found[0] == found[1] and found[0]
 
 
 def test_what_is_assumed_of_the_machine_is_said(tmp_path):

@@ -1,25 +1,28 @@
 """From a machine to a folder of algorithms in one call: synthesis, choice by size, export, and the check of each file.
 
-A build keeps its frontiers and plans in its folder as it finds them, so that the same call continues after an end.
+The answers of finished searches are kept in the cache directory: a build of the same machine, in any folder, has the
+same files, and the same call continues after an end.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as collective_of
+from synth.api.kept_searches import PLAN, KeptSearch
 from synth.catalog.tuner.request import SIZES, TuningRequest
-from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.errors import SynthError, UsageError, VerificationError
 from synth.export.request import ExportRequest
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.collective import COLLECTIVES, canonical_name
@@ -43,8 +46,8 @@ RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
     "nccl-tuner": ("nccl-tuner-csv", "", ()),
 }
-# Names in the folder of a build.
-WORK, SUMMARY = "work", "build.json"
+# Name of the summary in the folder of a build.
+SUMMARY = "build.json"
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def build(
     root: int | None = None,
     time_limit: float = SETTINGS.time_limit,
     jobs: int | None = None,
+    fresh: bool = False,
     on_event: Listener | None = None,
 ) -> BuildResult:
     """Synthesize, choose, export and check algorithms for a machine, and write them into the folder `output`.
@@ -80,7 +84,7 @@ def build(
     topology : the machine: a name, a path, a `Topology`, a graph of networkx or a mapping, as `synth.topology` takes.
         None: this machine.
     collective : the name of one collective, or of several.
-    output : the folder, new, empty, or of an earlier build, which is continued.
+    output : the folder, new, empty, or of an earlier build.
     runtime : msccl-executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else
         msccl-executor.
     sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
@@ -88,6 +92,8 @@ def build(
     root : the root of rooted collectives, by default 0. The job must use no other.
     time_limit : wall seconds of all searches.
     jobs : processes of a search. None: one for each core.
+    fresh : search anew. False: a search of the same machine and options is not repeated, its answer is in the cache
+        directory; one that was interrupted, or had less time, is continued.
     on_event : called with each line of progress.
 
     Returns
@@ -136,16 +142,20 @@ def build(
         seconds = max(1.0, (end - time.monotonic()) / (len(tasks) - place))
         whole, said = _whole_elements(task, request)
         rounded += [f"{task.name}: {text}" for text in said]
-        plan, found = _planned(machine, task, whole, folder, (seconds, time_limit), on_event)
+        kept = _kept_search(machine, task, whole, time_limit / len(tasks))
+        plan = None if fresh else kept.load(folder / "frontiers")
+        if plan is None:
+            plan = _planned(machine, task, replace(whole, time_limit=seconds), folder, fresh, on_event)
+            kept.save(plan, sorted((folder / "frontiers").glob(f"{task.name}.*")))
         plans.append(plan)
-        frontiers.append(found)
+        frontiers.append(folder / "frontiers" / f"{task.name}.json")
     in_all = set.intersection(*(set(plan.notes) for plan in plans))
     assumed = tuple(note for note in machine.notes if note in in_all)
     plan = _joined(plans, assumed)
     from synth.api.plans import load_plan
 
-    write(folder / "plan.json", json.dumps(plan.to_json()) + "\n")
-    load_plan(folder / "plan.json")  # replays every schedule
+    write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
+    load_plan(folder / PLAN)  # replays every schedule
     _tell(on_event, "files of the runtime: written, linted and run")
     tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
@@ -217,13 +227,20 @@ def _recognised(machine: Topology, given: object) -> tuple[Topology, str]:
 def _prepare(folder: Path) -> None:
     """Make the folder of a build, or raise SynthError where it cannot be one."""
     try:
-        if folder.is_dir() and not (folder / WORK).is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and not (folder / "frontiers").is_dir() and any(folder.iterdir()):
             raise SynthError(f"{folder} holds other files; give a new folder, an empty one or that of an earlier build")
-        (folder / WORK).mkdir(parents=True, exist_ok=True)
-        (folder / "frontiers").mkdir(exist_ok=True)
-        write(folder / WORK / "written", "")
+        (folder / "frontiers").mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise SynthError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def _kept_search(machine: Topology, task: Collective, request: TuningRequest, seconds: float) -> KeptSearch:
+    """Return the place of the answer to the search for one collective with a time limit of `seconds`."""
+    return KeptSearch.of(
+        machine.network().to_json(), machine.notes, task.to_json(1), request.sizes, request.protocols, request.dtype,
+        request.multicast, seconds, describe(NCCL),
+    )  # fmt: skip
 
 
 def _planned(
@@ -231,63 +248,37 @@ def _planned(
     task: Collective,
     request: TuningRequest,
     folder: Path,
-    limits: tuple[float, float],
+    fresh: bool,
     on_event: Listener | None,
-) -> tuple[Plan, Path]:
-    """Return the plan of one collective and the file of its frontier, from the folder where they are there already.
+) -> Plan:
+    """Return the plan of one collective within the time limit of the request, and write its frontier into `folder`.
 
-    A plan there is of the frontier beside it: it is deleted before another frontier (of another root, say) is written.
-    `limits`: seconds that remain for the collective, and the time limit of the build.
+    `fresh`: the log of an interrupted search is ignored.
     """
-    from synth.api.plans import load_plan
+    from synth.api import synthesis
     from synth.api.tuning import tune_request
 
-    seconds, limit = limits
-    links = json.dumps([machine.network().to_json(), task.to_json(1)], sort_keys=True)
-    problem = hashlib.sha256(links.encode()).hexdigest()[:12]
-    options = json.dumps(
-        [metadata.version("ccl-synth"), request.sizes, request.protocols, request.dtype, limit, describe(NCCL)]
-        + ["multicast"] * request.multicast
-    )
-    key = hashlib.sha256((problem + options).encode()).hexdigest()[:12]
-    work, document = folder / WORK / task.name, folder / "frontiers" / f"{task.name}.json"
-    work.mkdir(exist_ok=True)
-    kept = work / f"{key}.plan.json"
-    if kept.is_file() and document.is_file():
-        try:
-            return load_plan(kept), document
-        except (FormatError, VerificationError):
-            pass  # a damaged file is made again
+    seconds = request.time_limit or SETTINGS.time_limit
     began = time.monotonic()
-    found = _frontier(machine, task, work / f"{problem}.jsonl", request, seconds, on_event)
-    for other in work.glob("*.plan.json"):
-        other.unlink()
-    _save_frontier(found, document)
+    found = synthesis.frontier(
+        machine, task, time_limit=seconds * SETTINGS.for_frontiers, jobs=request.jobs, fresh=fresh, on_event=on_event,
+        multicast=False,
+    )  # fmt: skip
+    _save_frontier(found, folder / "frontiers" / f"{task.name}.json")
     left = max(1.0, seconds - (time.monotonic() - began))
     _tell(on_event, f"{task.name}: predicted times")
-    plan = tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
-    write(kept, json.dumps(plan.to_json()) + "\n")
-    return plan, document
-
-
-def _frontier(
-    machine: Topology, task: Collective, log: Path, request: TuningRequest, seconds: float, on_event: Listener | None
-) -> ParetoFrontier:
-    from synth.api import synthesis
-
-    limit = seconds * SETTINGS.for_frontiers
-    return synthesis.frontier(
-        machine, task, time_limit=limit, jobs=request.jobs, log=log, on_event=on_event, multicast=False
-    )
+    return tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
 
 
 def _save_frontier(found: ParetoFrontier, document: Path) -> None:
     from synth.api.frontier_files import frontier_document, save_schedules
 
+    """Write a frontier, and its schedules beside it where they are files of their own, in place of earlier ones."""
     files: dict[int, str] = {}
+    beside = document.with_suffix(".schedules")
+    shutil.rmtree(beside, ignore_errors=True)
     if found.in_files:
-        beside = document.with_suffix(".schedules")
-        beside.mkdir(exist_ok=True)
+        beside.mkdir()
         for place, name in save_schedules(found, beside):
             if place is not None:
                 files[place] = f"{beside.name}/{name}"
@@ -441,7 +432,7 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
 
     names = [table.collective for table in result.tables]
     title = f"{', '.join(names)} on {result.topology}"
-    page = report([folder / "plan.json", *frontiers], title=title, verify=False)
+    page = report([folder / PLAN, *frontiers], title=title, verify=False)
     write(folder / "report.html", page.html)
     programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
     write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs))

@@ -51,13 +51,15 @@ class RuntimeChoice(click.Choice[str]):
 @dtype_option("Type of the elements.")
 @time_limit_option("Wall time of all searches; by default 36 s.")
 @jobs_option("Processes of a search; by default the number of cores.")
+@click.option("--fresh", is_flag=True, help="Search anew, whatever earlier builds of this machine have found.")
 @change_options
 @quiet_option
 def build(topology: str | None, **flags: Any) -> int:
     """Synthesize algorithms for a machine (a name, a dump, by default this machine), choose one for each size, write
     and check the files of a runtime, and print the predicted times beside NCCL's ring and tree.
 
-    The same command continues an earlier one in the same folder.
+    The same machine gets the same files, in any folder: a finished search is not repeated. The same command continues
+    an interrupted one.
 
     \b
     Examples:
@@ -75,7 +77,7 @@ def build(topology: str | None, **flags: Any) -> int:
 
         machine = api.topology(this_machine() if topology is None else topology, **given)
     names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
-    options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs")}
+    options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs", "fresh")}
     if names:
         options["collective"] = names
     if flags["time_limit"] is not None:
@@ -84,7 +86,7 @@ def build(topology: str | None, **flags: Any) -> int:
         with progress(f"building for {topology or 'this machine'}") as listen:
             result = api.build(machine, output=flags["output"], on_event=listen, **options)
     except KeyboardInterrupt:
-        note(f"interrupted; the same command continues from {flags['output']}")
+        note("interrupted; the same command continues from here")
         return INTERRUPTED
     print_reports(view.reports(result))
     folder = Path(result.folder)

@@ -73,6 +73,5 @@ def readme(
         "plan.json         the choice for each size (`synth export --plan`, `synth report`)",
         "build.json        the table above, with all sizes",
         "frontiers/        frontiers with certificates (`synth verify frontiers/*.json`)",
-        "work/             searches so far: the same command continues from them",
     ]
     return "\n".join(lines) + "\n"
