@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from synth.api import catalog
-from synth.api.algorithms import distance, library, library_on
+from synth.api.algorithms import blame, distance, library, library_on
 from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
@@ -30,6 +30,7 @@ __all__ = [
     "audit",
     "baseline",
     "bench",
+    "blame",
     "bound",
     "build",
     "build_catalog",

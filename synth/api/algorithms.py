@@ -14,7 +14,10 @@ from synth.errors import SynthError, UsageError, unknown
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
+    from synth.bounds.blame import Places
     from synth.language.algorithm import ChunkAlgorithm
+    from synth.model.blame import Blame
+    from synth.model.frontier import LowerBound
 
 # Wall seconds after which `distance` is content with the bounds that it has.
 DISTANCE_SECONDS = 20.0
@@ -30,6 +33,7 @@ class Distance:
     least_steps : no schedule takes fewer steps.
     at_steps : no schedule of so many steps takes fewer rounds per chunk.
     at_any : nor does one of any number of steps.
+    bound : the bound at its steps with its certificate; None where it is not known, or one of bandwidth alone.
     unfinished : True if the time limit came before all bounds.
     """
 
@@ -38,6 +42,7 @@ class Distance:
     least_steps: int | None
     at_steps: Fraction | None
     at_any: Fraction | None
+    bound: LowerBound | None = None
     unfinished: bool = False
 
     @property
@@ -51,6 +56,10 @@ class Distance:
             "steps": self.steps, "rounds_per_chunk": str(self.rounds_per_chunk), "least_steps": self.least_steps,
             "bound_at_steps": _text(self.at_steps), "bound": _text(self.at_any), "unfinished": self.unfinished,
         }  # fmt: skip
+
+
+def _value(bound: LowerBound | None) -> Fraction | None:
+    return None if bound is None else bound.value
 
 
 def _text(value: Fraction | None) -> str | None:
@@ -92,21 +101,52 @@ def distances(
     large = scale_bound(machine, task, engine="auto", time_limit=seconds)
     unfinished, found = False, []
     if large is None:
-        most = max(1, *[schedule.step_count for schedule in schedules])
+        counts = {schedule.step_count for schedule in schedules}
         try:
-            found = bound(machine, task, max_steps=most, time_limit=seconds)
+            found = bound(machine, task, steps=counts, time_limit=seconds)
         except FewerBounds as fewer:
             found, unfinished = fewer.found, True
-    values = {at: one.value for at, one in found}
+    known = dict(found)
+    at_any, least_steps = known.get(None), known.get(0)
     rows = []
     for schedule in schedules:
         steps, rate = schedule.step_count, schedule.rounds_per_chunk
         if large is not None:
-            rows.append(Distance(steps, rate, large.least_steps, large.bound, large.bound, bool(large.unfinished)))
+            over = bool(large.unfinished)
+            rows.append(Distance(steps, rate, large.least_steps, large.bound, large.bound, unfinished=over))
             continue
-        at_any = values.get(None)
-        rows.append(Distance(steps, rate, int(values.get(0, 0)), values.get(steps, at_any), at_any, unfinished))
+        here = known.get(steps, at_any)
+        least = 0 if least_steps is None else int(least_steps.value)
+        rows.append(Distance(steps, rate, least, _value(here), _value(at_any), here, unfinished))
     return tuple(rows)
+
+
+@keywords_checked
+def blame(schedule: Schedule, bound: LowerBound, *, places: Places | None = None) -> Blame | None:
+    """Return where the rounds of a schedule go, by the certificate of a bound: needed, detours, idle links and slack.
+
+    Parameters
+    ----------
+    schedule : a schedule.
+    bound : at its number of steps, as `distance` has it, or for any number.
+    places : the source line of each send by (step, chunk, source, destination), such as `Compiled.places`.
+
+    Returns
+    -------
+    Parts that come to the schedule's rounds exactly. None where the certificate has no prices.
+
+    Examples
+    --------
+    >>> import synth
+    >>> from synth.algorithms import recursive_doubling
+    >>> schedule = recursive_doubling.allgather.schedule("hypercube:8", rotated=0)
+    >>> found = synth.api.blame(schedule, synth.api.distance(schedule, "hypercube:8").bound)
+    >>> found.total.rounds == schedule.rounds
+    True
+    """
+    from synth.bounds.blame import blame
+
+    return blame(schedule, bound, places)
 
 
 @keywords_checked

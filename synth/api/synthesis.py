@@ -327,6 +327,7 @@ def bound(
     roots: int | Iterable[int] = (),
     sizes: Sequence | None = None,
     max_steps: int | None = None,
+    steps: Iterable[int] | None = None,
     time_limit: float | None = None,
     on_event: Listener | None = None,
 ) -> list[tuple[int | None, LowerBound]]:
@@ -336,6 +337,7 @@ def bound(
     ----------
     topology, collective, roots, sizes : as in `synth.frontier`.
     max_steps : the last number of steps for which there is a bound. None: the first whose bound is that for any number.
+    steps : the numbers of steps for which there is a bound. None: all up to `max_steps`.
     time_limit : wall seconds. None: no limit, but `BOUND_EFFORT` seconds for bounds on sums that differ from rank to
         rank, on more than 16 ranks.
     on_event : called with the quick bound that comes first on more than 8 ranks and under a time limit.
@@ -392,8 +394,8 @@ def bound(
         return found
     kind = bounds.combining if task.combining and not task.reversible else bounds.flow
 
-    def at(steps: int | None) -> LowerBound:
-        made = kind(network, task, steps) if at_once else run_in_process(kind, network, task, steps)
+    def at(count: int | None) -> LowerBound:
+        made = kind(network, task, count) if at_once else run_in_process(kind, network, task, count)
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     with time_limited(Deadline.after(seconds)):
@@ -401,8 +403,9 @@ def bound(
             parts = allreduce_parts_bound(machine, network, task)
             floor += [] if parts is None else [(None, parts)]
             floor = [(None, at(None))]
-            for steps in range(int(least.value), (max_steps or int(least.value) + SETTINGS.steps_beyond) + 1):
-                found.append((steps, at(steps)))
+            last = max_steps or int(least.value) + SETTINGS.steps_beyond
+            for count in range(int(least.value), last + 1) if steps is None else sorted(steps):
+                found.append((count, at(count)))
                 if found[-1][1].value <= floor[0][1].value:
                     break
         except TimeUp:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from synth.cli.framework.completion import names_of
+from synth.cli.framework.distance_report import distance_document, print_distance
 from synth.cli.framework.options import (
     chosen_machine,
     coll_option,
@@ -24,9 +25,7 @@ from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 
 if TYPE_CHECKING:
-    from synth.api.algorithms import Distance
     from synth.language.algorithm import ChunkAlgorithm, Compiled
-    from synth.view.frontier_text import Report
 
 
 @click.command("compile", context_settings=CONTEXT, short_help="Check and compile a program of the chunk language.")
@@ -84,8 +83,8 @@ if TYPE_CHECKING:
 def compile_(source: str, **flags: Any) -> None:
     """Run FILE.py, which is Python code, and compile its algorithm for a machine; or compile one of the library.
 
-    Print whether every rank ends with what it must, or the line that is wrong; the steps and rounds; and how far they
-    are from the proved lower bounds.
+    Print whether every rank ends with what it must, or the line that is wrong; the steps and rounds; how far they
+    are from the proved lower bounds; and where the rounds beyond them go, by step and line.
 
     \b
     Examples:
@@ -115,16 +114,19 @@ def compile_(source: str, **flags: Any) -> None:
         raise UsageError(f"{program.name} does {program.collective}, not {task.name}")
     options = CompileOptions(flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])))
     compiled = program.compile(machine, task, options)
-    distance = None
+    schedule, distance, blame = compiled.schedule, None, None
     if flags["bounds"]:
         with waiting(f"bounds on {program.collective} on {machine.name}", flags["time_limit"]):
-            distance = algorithms.distance(compiled.schedule, machine, time_limit=flags["time_limit"])
+            distance = algorithms.distance(schedule, machine, time_limit=flags["time_limit"])
+            if distance.bound is not None:
+                blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk sends): left out")
     if flags["output"] != "-":
+        unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
         emit(
-            lambda: _document(program, compiled, distance),
-            lambda: _print(program, compiled, distance),
+            lambda: distance_document(program.name, schedule, distance, blame) | {"unused": unused},
+            lambda: print_distance(program.name, schedule, distance, blame),
             None,
             flags["form"],
         )
@@ -158,40 +160,3 @@ def _write(program: ChunkAlgorithm, compiled: Compiled, machine: Any, flags: dic
         click.echo(text, nl=False)
     else:
         save(flags["output"], text, what)
-
-
-def _document(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> dict[str, Any]:
-    schedule = compiled.schedule
-    return {
-        "algorithm": program.name, "collective": schedule.collective.name, "topology": schedule.network.name,
-        "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
-        "unused": [{"place": str(place), "sends": count} for place, count in compiled.unused],
-        "distance": None if distance is None else distance.to_json(),
-    }  # fmt: skip
-
-
-def _print(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> None:
-    from synth.view.tables import print_report
-
-    print_report(_report(program, compiled, distance))
-
-
-def _report(program: ChunkAlgorithm, compiled: Compiled, distance: Distance | None) -> Report:
-    from synth.model.rational import counted, factor_text, show
-    from synth.view.frontier_text import Report
-
-    schedule = compiled.schedule
-    sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
-    title = f"{program.name}: {schedule.collective.name} on {schedule.network.name}: {sizes}, C={schedule.chunks}"
-    right = "right: every rank ends with what it must (replayed)"
-    if distance is None:
-        return Report(title, (), (), (right,))
-    columns = (("", "left"), ("here", "right"), ("at least", "right"), ("factor", "right"))
-    rate = show(schedule.rounds_per_chunk)
-    steps, least = distance.steps, distance.least_steps
-    rows = [("steps", str(steps), "" if least is None else str(least), factor_text(steps, least))]
-    in_steps, in_any = f"in {counted(steps, 'step')}", "in any number of steps"
-    for scope, bound in ((in_steps, distance.at_steps), (in_any, distance.at_any)):
-        shown = "" if bound is None else show(bound)
-        rows.append((f"rounds/chunk {scope}", rate, shown, factor_text(schedule.rounds_per_chunk, bound)))
-    return Report(title, columns, tuple(rows), (right,))

@@ -1,33 +1,42 @@
-"""`synth explain`: the optimum beside NCCL-like rings and trees on the same links."""
+"""`synth explain`: the optimum beside NCCL-like rings and trees on the same links; or why a schedule is slower."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from synth.cli.framework.distance_report import distance_document, print_distance
 from synth.cli.framework.infeasible_document import write_infeasible_document
 from synth.cli.framework.options import (
+    FILE,
     chosen_collective,
     chosen_machine,
     collective_options,
+    machine_if_named,
     machine_options,
     output_options,
     time_limit_option,
 )
-from synth.cli.framework.output import check_writable, emit
+from synth.cli.framework.output import check_writable, emit, note, printable
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
+from synth.errors import UsageError
 
 
-@click.command(context_settings=CONTEXT, short_help="Compare the optimal rate with rings and trees.")
+@click.command(context_settings=CONTEXT, short_help="Explain the optimal rate, or why a schedule is slower.")
+@click.argument("file", type=FILE, required=False)
 @machine_options
 @collective_options
 @time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
-def explain(**flags: Any) -> int:
+def explain(file: Path | None, **flags: Any) -> int:
     """Compare the optimal rate of a collective with the rates of rings and double binary trees on the same links, and
     name the cut or partition that limits it.
+
+    With FILE, a schedule or what `synth import` reads: how far it is from the certified bounds, and where the rounds
+    beyond them go, by step, link and place in the file.
 
     \b
     Examples:
@@ -38,6 +47,8 @@ def explain(**flags: Any) -> int:
     from synth.view import rate_tables, tables
 
     check_writable(flags["output"])
+    if file is not None:
+        return _explain_file(file, flags)
     topology = chosen_machine(flags)
     task = chosen_collective(flags, topology)
     with (
@@ -58,3 +69,31 @@ def explain(**flags: Any) -> int:
     if comparison.interrupted:
         return INTERRUPTED
     return UNDECIDED if comparison.open else 0
+
+
+def _explain_file(file: Path, flags: dict[str, Any]) -> int:
+    from synth import api
+
+    if file.suffix == ".py":
+        raise UsageError(f"{file} is a program: `synth compile {file}` runs and explains it")
+    machine = machine_if_named(flags)
+    with waiting(f"explaining {file}", flags["time_limit"]):
+        found = api.import_schedule(file, machine, collective=flags["coll"], roots=flags["root"] or ())
+        schedule = found.schedule
+        distance = api.distance(schedule, machine or schedule.network.as_topology(), time_limit=flags["time_limit"])
+        places = {}
+        for send, place in () if found.compiled is None else found.compiled.places.items():
+            places[send] = str(place).removeprefix(f"{file}: ").removeprefix(f"{file}:")
+        blame = None if distance.bound is None else api.blame(schedule, distance.bound, places=places)
+    for line in found.notes:
+        note(line)
+    emit(
+        lambda: distance_document(file.name, schedule, distance, blame),
+        lambda: print_distance(printable(file.name), schedule, distance, blame),
+        flags["output"],
+        flags["form"],
+    )
+    if distance.unfinished:
+        note("the time limit came before all bounds; --time-limit allows more")
+        return UNDECIDED
+    return 0

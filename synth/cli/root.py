@@ -194,7 +194,7 @@ COMMANDS = {  # the main job first
     "emulate": ("synth.cli.emulate:emulate", "Compare predicted and emulated times of a frontier's points."),
     "tune": ("synth.cli.tune:tune", "Choose an algorithm for each message size: a plan."),
     "devices": ("synth.cli.devices:devices", "List GPUs, the executors that run here, and missing libraries."),
-    "explain": ("synth.cli.explain:explain", "Compare the optimal rate with rings and trees."),
+    "explain": ("synth.cli.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
     "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
     "groups": ("synth.cli.groups:groups", "Bound and schedule several process groups at once."),
     "catalog": (

@@ -9,6 +9,7 @@ from synth.errors import FormatError, UsageError, VerificationError
 from synth.export import program_reader
 from synth.export.msccl_xml.read import MAX_BYTES, skipped_in
 from synth.interchange import forestcoll, program_moves, teccl
+from synth.language.algorithm import Compiled
 from synth.model.collective import Collective
 from synth.model.documents import json_reader
 from synth.model.documents.text_file import text_of
@@ -20,11 +21,15 @@ from synth.program.program import Program
 
 
 class Imported(NamedTuple):
-    """A schedule that a file of another program describes, replayed; the file's kind in words, and remarks."""
+    """A schedule that a file of another program describes, replayed; the file's kind in words, and remarks.
+
+    `compiled`: the schedule with the place in the file of each send; None for a schedule of this project.
+    """
 
     schedule: Schedule
     kind: str
     notes: tuple[str, ...] = ()
+    compiled: Compiled | None = None
 
 
 class NoStepsError(UsageError):
@@ -94,6 +99,6 @@ def _of_program(program: Program, kind: str, file: str, request: Request) -> Imp
 
 
 def _finished(moves: Any, kind: str, request: Request) -> Imported:
-    schedule = moves.schedule()
+    made = moves.compiled()
     links = "" if request.machine else "no machine was named: every pair of ranks that is used is a link of 1 GB/s"
-    return Imported(schedule, kind, (links,) if links else ())
+    return Imported(made.schedule, kind, (links,) if links else (), made)

@@ -11,11 +11,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from synth.errors import FormatError, UsageError, VerificationError
-from synth.language.algorithm import compiled
+from synth.language.algorithm import Compiled, compiled
 from synth.language.place import SourceLine
 from synth.language.trace import AlgorithmTrace, TracedValue, rank_names
 from synth.model.collective import Collective
-from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
 
 # The most copies and sums of a file that are made into a schedule.
@@ -103,8 +102,8 @@ class RecordedMoves:
             return total
         return self._sum(held, added, place)
 
-    def schedule(self) -> Schedule:
-        """Return the schedule of the recorded moves, which was replayed.
+    def compiled(self) -> Compiled:
+        """Return the schedule of the recorded moves, which was replayed, with their places.
 
         Raises VerificationError where outputs are missing, UsageError where a rank would need two sums at once.
         """
@@ -113,7 +112,7 @@ class RecordedMoves:
             links = [Link(src, dst, 1) for src, dst in sorted(self._links)]
             machine = Topology("links of the file", self.task.ranks, links)
         self._trace.topology, self._trace.network = machine, machine.network()
-        return compiled(self._trace, "asap", self.chunks, self.file).schedule
+        return compiled(self._trace, "asap", self.chunks, self.file)
 
     def _is_sum(self, cell: ChunkValue) -> bool:
         return self._trace.values[cell.value].kind == "sum"

@@ -50,13 +50,26 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A schedule that was replayed, and the lines of the program whose data no output needs.
+    """A schedule that was replayed, with the lines of the program.
 
-    `unused`: the number of left out operations by place.
+    Attributes
+    ----------
+    plan, multiple : the steps of the operations, and the chunks into which the schedule cuts each chunk of these.
     """
 
     schedule: Schedule
-    unused: tuple[tuple[SourceLine | None, int], ...] = ()
+    plan: StepPlan
+    multiple: int = 1
+
+    @property
+    def unused(self) -> tuple[tuple[SourceLine | None, int], ...]:
+        """The number of operations that no output needs and that are left out, by place."""
+        return tuple(self.plan.ops.unused.items())
+
+    @functools.cached_property
+    def places(self) -> dict[tuple[int, int, int, int], SourceLine]:
+        """The line of each send between ranks, by (step from 1, chunk, source, destination)."""
+        return self.plan.places(self.multiple)
 
 
 @dataclass(frozen=True)
@@ -198,7 +211,7 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
         further = _multiple(plan)
     schedule = _schedule(plan, further)
     replay.schedule(schedule)
-    return Compiled(schedule, tuple(plan.ops.unused.items()))
+    return Compiled(schedule, plan, further)
 
 
 def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import ceil
 
 from synth.language.chunk_operations import Operations, operations
+from synth.language.place import SourceLine
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
 from synth.language.trace import AlgorithmTrace
@@ -31,6 +32,23 @@ class StepPlan:
     def sends(self) -> list[list[Send]]:
         """The sends of each step."""
         return sends_by_step(self.ops, self.step_of)
+
+    def places(self, multiple: int = 1) -> dict[tuple[int, int, int, int], SourceLine]:
+        """Return the line of each send between ranks, by (step from 1, chunk, source, destination).
+
+        `multiple`: the chunks into which each chunk is cut.
+        """
+        used = {self.step_of[i] for i in self.ops.needed}
+        number = {step: n for n, step in enumerate(sorted(used), 1)}
+        found = {}
+        for i in self.ops.needed:
+            row = self.ops.rows[i]
+            if row.source < 0 or row.place is None:
+                continue
+            source, step = self.ops.rows[row.source].rank, number[self.step_of[i]]
+            for chunk in range(row.chunk * multiple, (row.chunk + 1) * multiple):
+                found[step, chunk, source, row.rank] = row.place
+        return found
 
     @cached_property
     def loads(self) -> list[Fraction]:

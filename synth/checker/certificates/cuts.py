@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from synth.checker.certificates import case_trees, single_chunk, switch_operations
@@ -90,20 +91,71 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         rounds = -(-(number(chunks, "chunks", 1) * total) // scale) if chunks else 0
         return Fraction(max(rounds, steps or 0), chunks) if chunks else Fraction(total, scale)
     packing = PricedCuts(certificate, problem, layers)
-    match kind:
-        case "allreduce-cuts":
-            total = case_trees.first_to_complete(packing, certificate["roots"])
-        case "allreduce-partition":
-            total = case_trees.crossings(packing, certificate["parts"], certificate["weight"])
-        case "one-chunk":
-            total = single_chunk.total_price(packing, certificate["chunk"])
-        case _:
-            total = packing.total_value(certificate)
+    total = sum(_unit_values(packing, certificate))
     if chunks is None:
         return Fraction(total, packing.scale)
     spare = sum(packing.slack) if kind in TIMED else 0
     rounds = -(-(number(chunks, "chunks", 1) * total + spare) // packing.scale)
     return Fraction(max(rounds, steps or 0), chunks)
+
+
+def _unit_values(packing: PricedCuts, certificate: dict) -> list[int]:
+    """Return a lower bound on the price of a chunk of each unit, after checking the proofs."""
+    match certificate["kind"]:
+        case "allreduce-cuts":
+            return [case_trees.first_to_complete(packing, certificate["roots"])]
+        case "allreduce-partition":
+            return [case_trees.crossings(packing, certificate["parts"], certificate["weight"])]
+        case "one-chunk":
+            return single_chunk.least_prices(packing, certificate["chunk"])
+        case _:
+            return packing.unit_values(certificate)
+
+
+@dataclass(frozen=True)
+class BoundPrices:
+    """Prices of a checked certificate: those of links and limits, and the price that the sends of chunks need.
+
+    Attributes
+    ----------
+    links, limits : the price of a unit of each one's bandwidth by step; one price where the bound is for every number
+        of steps.
+    units : a lower bound on the price of the sends of a chunk of each unit.
+    scale : the prices of all bandwidth come to at most this at each step.
+    """
+
+    links: tuple[tuple[int, ...], ...]
+    limits: tuple[tuple[int, ...], ...]
+    units: tuple[int, ...]
+    scale: int
+
+
+def prices(certificate: dict, topology_doc: dict, collective_doc: dict) -> BoundPrices | None:
+    """Return the prices of a certificate, in the numbers of the problem; None for a kind that has none.
+
+    The documents are as for `check`. Raises VerificationError for a certificate that proves nothing.
+    """
+    kind = certificate["kind"]
+    if kind not in KEYS or "prices" not in KEYS[kind][0]:
+        return None
+    layers = certificate["steps"] if kind in TIMED else None
+    check(certificate, topology_doc, collective_doc, steps=layers)
+    turned, numbering = certificate.get("reversed", False), certificate.get("numbering")
+    documents = topology_doc, collective_doc
+    if numbering:
+        documents = renumbered(*documents, numbering)
+    problem = Instance(*documents, turned)
+    packing = PricedCuts(certificate, problem, layers or 1)
+    links, limits = packing.prices["link"], packing.prices["limit"]
+    units = _unit_values(packing, certificate)
+    if numbering:
+        links = [links[i] for i in numbering["links"]]
+        limits = [limits[k] for k in numbering["limits"]]
+        units = [units[u] for u in numbering["units"]]
+    if turned:
+        links = [row[::-1] for row in links]
+        limits = [row[::-1] for row in limits]
+    return BoundPrices(tuple(links), tuple(limits), tuple(units), packing.scale)
 
 
 def _pair(certificate: dict, problem: Instance) -> tuple[int, int]:
@@ -319,35 +371,39 @@ class PricedCuts:
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
         return {"unit": units, "rank": ranks, "link": links, "limit": limits}
 
-    def total_value(self, certificate: dict) -> int:
-        """Return the sum of the values of all units, after checking the cuts of one unit of each orbit.
+    def unit_values(self, certificate: dict) -> list[int]:
+        """Return the value of each unit, after checking the cuts of one unit of each orbit.
 
         The value of a unit is a lower bound on the price of each of its chunks, the same for all units of an orbit.
         """
-        p, total = self.problem, 0
+        p = self.problem
+        values: dict[int, int] = {}  # by orbit
         if self.count:
             need(
                 all(map(p.symmetric, range(len(p.pre)))),
                 "is known only where those who contribute want it all",
                 "count",
             )
-            total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
-        sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
+        orbits = [self.orbits["unit"].of(u) for u in range(len(p.pre))]
         cuts, covers = mapping(certificate["cuts"], "cuts"), mapping(certificate.get("covers", {}), "covers")
         averaged = mapping(certificate.get("averaged", {}), "averaged")
         need(averaged.keys() <= cuts.keys() - covers.keys(), "names a unit without cuts, or with covers", "averaged")
         for name in cuts | covers:
             unit = self.index(name, len(p.pre))
-            size = sizes.pop(self.orbits["unit"].of(unit), 0)
-            need(size > 0, "is in the orbit of another unit", f"cuts.{name}")
+            orbit = orbits[unit]
+            need(orbit not in values, "is in the orbit of another unit", f"cuts.{name}")
             part, place = cuts.get(name, []), f"cuts.{name}"
             if self.kind == "deadline-cut-trees" and type(part) is dict:
-                total += size * case_trees.least_value(self, part, unit, place)
+                values[orbit] = case_trees.least_value(self, part, unit, place)
             elif name in averaged:
-                total += size * self.averaged_cuts(part, unit, place, averaged[name])
+                values[orbit] = self.averaged_cuts(part, unit, place, averaged[name])
             else:
-                total += size * self.cuts(part, unit, place, covers=covers.get(name, []))
-        return total
+                values[orbit] = self.cuts(part, unit, place, covers=covers.get(name, []))
+        found = []
+        for held, orbit in zip(p.pre, orbits, strict=True):
+            sends = 2 * (len(held) - 1) if held else 0
+            found.append(self.count * sends + values.get(orbit, 0))
+        return found
 
     def index(self, name: str, size: int) -> int:
         """Return the number of a unit or rank, below `size`, from the key `name`: its decimal digits, no leading

@@ -218,24 +218,24 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     return steps * (len(problem.pre[unit]) + 1) * sum(count**2 for count in arrivals.values())
 
 
-def total_price(packing: PricedCuts, given: dict) -> int:
-    """Return the sum over all units of the least price of one chunk, after checking the proofs.
+def least_prices(packing: PricedCuts, given: dict) -> list[int]:
+    """Return the least price of one chunk of each unit, after checking the proofs.
 
     `given`: [least price, packed LRAT proof] of one unit of each orbit, by its number. Raises VerificationError.
     """
-    problem, sum_of_prices = packing.problem, 0
+    problem = packing.problem
+    prices: dict[int, int] = {}  # by orbit
     need(problem.combining or problem.switches, "is for collectives that combine, or switches that multicast", "kind")
-    sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))
+    orbits = [packing.orbits["unit"].of(u) for u in range(len(problem.pre))]
     for name, row in mapping(given, "chunk").items():
         unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
         least, proof = items(row, place)
         need(problem.combining or len(problem.pre[unit]) == 1, "is copied from several ranks", place)
-        size = sizes.pop(packing.orbits["unit"].of(unit), 0)
-        need(size > 0, "is in the orbit of another unit", place)
-        sum_of_prices += size * number(least, place, 1)
+        need(orbits[unit] not in prices, "is in the orbit of another unit", place)
+        prices[orbits[unit]] = number(least, place, 1)
         limits = packing.prices["limit"]
         lrat.check(clauses(problem, unit, packing.layers, packing.room, least, limits), unpacked(proof, place))
-    return sum_of_prices
+    return [prices.get(orbit, 0) for orbit in orbits]
 
 
 def packed(lines: Sequence[str]) -> str:
