@@ -39,11 +39,13 @@ struct DslAlgorithm : Algorithm, AlgorithmBuilder, std::enable_shared_from_this<
   std::string text() const override { return id; }
   std::string id; ExecutionPlan plan; Constraint where;
 };
+enum class DataType { INT32, UINT32, FLOAT16, FLOAT32, BFLOAT16, UINT8 };
 struct CollectiveRequest {
   int worldSize, nRanksPerNode, rank;
   const void* inputBuffer; void* outputBuffer;
   size_t messageSize;
   const std::string& collective;
+  const DataType dtype;
 };
 using AlgoSelectFunc = std::function<std::shared_ptr<Algorithm>(
     const std::unordered_map<std::string, std::unordered_map<std::string, std::shared_ptr<Algorithm>>>&, const
@@ -82,7 +84,8 @@ int main() {
   char name[64]; int ranks, rank; unsigned long long size; long long input, output;
   while (std::scanf("%63s %d %d %llu %lld %lld", name, &ranks, &rank, &size, &input, &output) == 6) {
     const std::string collective = name;
-    mscclpp::CollectiveRequest request{ranks, ranks, rank, (const void*)input, (void*)output, (size_t)size, collective};
+    mscclpp::CollectiveRequest request{ranks, ranks, rank, (const void*)input, (void*)output, (size_t)size, collective,
+    mscclpp::DataType::UINT8};
     auto found = builder->selector(known, request);
     std::puts(found ? found->text().c_str() : "-");
   }

@@ -36,6 +36,7 @@ CLICK = (
     "lint",
     "lists",
     "pareto",
+    "plans",
     "report",
     "root",
     "run",

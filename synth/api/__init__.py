@@ -14,7 +14,8 @@ from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
 from synth.api.interchange import astra_sim, audit, import_schedule
 from synth.api.multicast import multicast_bounds
-from synth.api.plans import export_plan, load_plan
+from synth.api.plan_export import export_plan, load_plan
+from synth.api.plan_sets import plans
 from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
 from synth.api.report_pages import report
@@ -57,6 +58,7 @@ __all__ = [
     "multicast_bounds",
     "plan_bounds",
     "plan_catalog",
+    "plans",
     "prepare",
     "report",
     "run",

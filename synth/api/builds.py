@@ -27,9 +27,11 @@ from synth.export.request import ExportRequest
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
+from synth.model.plan_registration import PlanRegistration
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
 from synth.program.overheads import NCCL, describe
+from synth.program.plan_limits import ALIGNMENT, NEWEST
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -72,6 +74,7 @@ def build(
     sizes: Iterable[int | str] = SIZES,
     dtype: str = TuningRequest.dtype,
     root: int | None = None,
+    plan_version: str = NEWEST,
     time_limit: float = SETTINGS.time_limit,
     jobs: int | None = None,
     fresh: bool = False,
@@ -90,6 +93,7 @@ def build(
     sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
+    plan_version : the version of MSCCL++ whose plan format mscclpp files have.
     time_limit : wall seconds of all searches.
     jobs : processes of a search. None: one for each core.
     fresh : search anew. False: a search of the same machine and options is not repeated, its answer is in the cache
@@ -129,6 +133,9 @@ def build(
     runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+    form, loader, _ = RUNTIMES[runtime]
+    rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
+    wanted = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version)
     folder = Path(output)
     _prepare(folder)
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
@@ -140,7 +147,7 @@ def build(
     plans, frontiers, rounded = [], [], []
     for place, task in enumerate(tasks):
         seconds = max(1.0, (end - time.monotonic()) / (len(tasks) - place))
-        whole, said = _whole_elements(task, request)
+        whole, said = _whole_elements(task, request, runtime)
         rounded += [f"{task.name}: {text}" for text in said]
         kept = _kept_search(machine, task, whole, time_limit / len(tasks))
         plan = None if fresh else kept.load(folder / "frontiers")
@@ -152,26 +159,53 @@ def build(
     in_all = set.intersection(*(set(plan.notes) for plan in plans))
     assumed = tuple(note for note in machine.notes if note in in_all)
     plan = _joined(plans, assumed)
-    from synth.api.plans import load_plan
+    from synth.api.plan_export import load_plan
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
     load_plan(folder / PLAN)  # replays every schedule
     _tell(on_event, "files of the runtime: written, linted and run")
-    tables, files, notes = _exported(plan, machine, runtime, folder, tasks)
+    tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted)
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
-    result = BuildResult(machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes)
+    result = BuildResult(
+        machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes, registrations
+    )
     _write_pages(result, plan, frontiers, folder)
     return result
 
 
-def _whole_elements(task: Collective, request: TuningRequest) -> tuple[TuningRequest, tuple[str, ...]]:
-    """Return the request with sizes of whole elements for each part of the data, as calls have them, and a sentence."""
+def _whole_elements(task: Collective, request: TuningRequest, runtime: str) -> tuple[TuningRequest, tuple[str, ...]]:
+    """Return the request with sizes of whole elements for each part of the data, as calls have them, and a sentence.
+
+    MSCCL++ takes chunks of whole 16 bytes alone, so there parts are whole multiples of them.
+    """
     from synth.runtime.dtypes import dtype
     from synth.runtime.slicing import rounding_text, whole_elements
 
     parts, kind = task.buffer_units, dtype(request.dtype)
-    sizes = tuple(sorted({whole_elements(parts, size, kind) for size in request.sizes}))
-    return replace(request, sizes=sizes), rounding_text(parts, request.sizes, kind)
+    if runtime != "mscclpp":
+        sizes = tuple(sorted({whole_elements(parts, size, kind) for size in request.sizes}))
+        return replace(request, sizes=sizes), rounding_text(parts, request.sizes, kind)
+    parts = task.ranks if task.name == "allreduce" else parts
+    rounded = {size: _plan_size(parts, size) or whole_elements(task.buffer_units, size, kind) for size in request.sizes}
+    changes = [f"{size} to {run}" for size, run in rounded.items() if run != size]
+    said = ()
+    if changes:
+        more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
+        said = (
+            f"sizes are rounded to parts of whole 16 bytes, {parts} of them, as MSCCL++ takes no others: "
+            f"{', '.join(changes[:4])}{more} bytes",
+        )
+    return replace(request, sizes=tuple(sorted(set(rounded.values())))), said
+
+
+def _plan_size(parts: int, size: int) -> int:
+    """Return `size` rounded down to `parts` equal parts of whole 16 bytes; 0 where it has none.
+
+    The number of 16 bytes in a part keeps 6 significant bits, so that schedules of several chunks a rank divide it.
+    """
+    units = size // (ALIGNMENT * parts)
+    dropped = max(0, units.bit_length() - 6)
+    return (units >> dropped << dropped) * ALIGNMENT * parts
 
 
 def _cut_short(plans: Sequence[Plan]) -> list[str]:
@@ -316,34 +350,36 @@ def _joined(plans: Sequence[Plan], assumed: tuple[str, ...]) -> Plan:
 
 
 def _exported(
-    plan: Plan, machine: Topology, runtime: str, folder: Path, tasks: Sequence[Collective]
-) -> tuple[list[BuiltTable], list[str], list[str]]:
-    """Write the files of the runtime and check them. Return the tables, the names of the files, and notes."""
-    from synth.api import plans
+    plan: Plan, machine: Topology, runtime: str, folder: Path, request: ExportRequest
+) -> tuple[list[BuiltTable], list[str], list[str], tuple[PlanRegistration, ...]]:
+    """Write the files of the runtime and check them.
+
+    Return the tables, the names of the files, notes, and the calls that MSCCL++ plans serve.
+    """
+    from synth.api import plan_export
     from synth.export import export_folder, folder_notes
     from synth.export.plans.plan_export import NoFilesError, PlanExport
 
-    form, loader, _ = RUNTIMES[runtime]
-    rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
-    request = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None)
     notes, files, target = [], [], folder / runtime
+    registrations: tuple[PlanRegistration, ...] = ()
     names: dict[int, tuple[str, ...]] = {}
     if runtime == "nccl-tuner":
-        made = plans.export_request(plan, request)
+        made = plan_export.export_request(plan, request)
         target.mkdir(exist_ok=True)
         write(target / "tuner.csv", made.files[0][1])
         shares = [_library_alone(plan, table) for table in plan.tables]
         files, notes = [f"{runtime}/tuner.csv"], []
     else:
         try:
-            done = plans.export_request(plan, request)
+            done = plan_export.export_request(plan, request)
             if not isinstance(done, PlanExport):
-                raise SynthError(f"{form} writes no folder")
+                raise SynthError(f"{request.to} writes no folder")
             export_folder.write_folder(target, done, partial(folder_notes.env, runtime))
             shares = list(done.tables)
             for row in done.served:
                 names |= {id(row.share): tuple(f"{runtime}/{name}" for name in row.files)}
             files = [f"{runtime}/{name}" for name, _ in done.files]
+            registrations = done.registrations
             _check_files(folder, done, runtime, machine)
         except NoFilesError as error:
             shares = list(error.tables)
@@ -354,7 +390,9 @@ def _exported(
     for table, found, bound in zip(plan.tables, shares, bounds, strict=True):
         rows = _rows(plan, found, names, bound)
         tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
-    return tables, files, notes
+    if runtime == "mscclpp" and files:
+        notes.insert(0, f"the plans have the format of MSCCL++ {request.plan_version}")
+    return tables, files, notes, registrations
 
 
 def plans_bounds(plan: Plan) -> list[dict[int, float]]:

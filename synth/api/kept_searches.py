@@ -60,7 +60,7 @@ class KeptSearch:
 
         None where no answer is kept, or one that is damaged.
         """
-        from synth.api.plans import load_plan
+        from synth.api.plan_export import load_plan
 
         try:
             plan = load_plan(self.folder / PLAN)

@@ -51,6 +51,7 @@ def lower(
         of place for a one-sided one.
     fuse : receives may forward, where the runtime has such instructions. Of two-sided programs alone, as the next two.
     aggregate : neighbouring chunks travel as one message.
+    plan_version : the version of MSCCL++ whose format a plan has.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
     name : of the program. None: of collective, machine and C, S, R.
 
@@ -279,6 +280,7 @@ def export_program(
     size: int | str | None = ExportRequest.size,
     collective: CollectiveLike | None = ExportRequest.collective,
     root: int | None = ExportRequest.root,
+    plan_version: str = ExportRequest.plan_version,
     lanes: int | None = ExportRequest.lanes,
 ) -> ExportResult:
     """Return the file of a program for another runtime, or a folder of all points of a frontier.
@@ -301,6 +303,7 @@ def export_program(
     min_size, max_size : the bytes for which the runtime uses the file.
     size : the bytes at which the best point is chosen.
     collective, root : of a file that does not say them.
+    plan_version : the version of MSCCL++ whose format a plan has.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
 
     Returns
@@ -327,7 +330,7 @@ def export_program(
     bytes_of_call = None if size is None else size_in_bytes(size)
     request = ExportRequest(
         to, runtime, machine, placing, in_place, assume_root, assume_nvlink, assume_one_node, least, greatest, point,
-        every, protocol, instances, judged, element, bytes_of_call, collective, root, lanes,
+        every, protocol, instances, judged, element, bytes_of_call, collective, root, plan_version, lanes,
     )  # fmt: skip
     return export_request(source, request)
 

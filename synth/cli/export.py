@@ -18,6 +18,7 @@ from synth.cli.framework.options import (
     instances_option,
     multicast_points_option,
     one_of,
+    plan_version_option,
     point_option,
     protocol_option,
     quiet_option,
@@ -50,12 +51,12 @@ ELEMENTS = {
 # options that ExportRequest calls the same
 SAME = (
     "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
-    "instances", "sizes", "size", "root",
+    "instances", "sizes", "size", "root", "plan_version",
 )  # fmt: skip
 TRACE_FILES = ("system.json", "network.yml")
 NOT_OF_TRACES = (
     "runtime", "every", "protocol", "instances", "in_place", "rank_map", "assume_root", "assume_nvlink",
-    "assume_one_node", "sizes", "dtype", "min_size", "max_size", "multicast", "coll", "root",
+    "assume_one_node", "sizes", "dtype", "min_size", "max_size", "multicast", "coll", "root", "plan_version",
 )  # fmt: skip
 NOT_OF_PLANS = (
     "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root",
@@ -149,6 +150,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     metavar="R",
     help="The root of a foreign file's collective, if the data flow does not show it.",
 )
+@plan_version_option
 @quiet_option
 def export(file: Path | None, **flags: Any) -> None:
     """Write FILE (a frontier, a schedule, a program, or a file of a runtime) in the form that a runtime loads.
@@ -227,21 +229,21 @@ def _options_of(names: Sequence[str]) -> list[str]:
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> None:
-    from synth.api import plans
+    from synth.api import plan_export
     from synth.export import folder_notes
 
     wrong = _options_of(NOT_OF_PLANS)
     if file is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
     to, output = (flags["to"] or "msccl-dir").lower(), flags["output"]
-    folder = to in plans.FOLDERS
+    folder = to in plan_export.FOLDERS
     if folder and output in (None, "-"):
         raise UsageError(f"{to} writes a folder: name it with -o DIR")
     check_writable(output, folder=True)
     if folder:
         folders.check(Path(output))
     with waiting(f"exporting {flags['plan']}"):
-        result = plans.export_request(flags["plan"], _request(flags, to))
+        result = plan_export.export_request(flags["plan"], _request(flags, to))
     if folder:
         folders.write_all(
             Path(output), result, partial(folder_notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(flags))

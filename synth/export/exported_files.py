@@ -101,7 +101,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
         )
         remarks += [warning] if (warning := root_warning(program)) else []
     elif hasattr(exporter, "remarks"):
-        remarks += exporter.remarks(program)
+        remarks += exporter.remarks(program, target)
     return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, target)))
 
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import StepCount
 from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
 from synth.program.events import OpEvent
+from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import InPlace, Program
 
 
@@ -93,7 +95,10 @@ class ExportRequest:
     `size`: the size in bytes that a timeline is drawn for. None: the executor's own.
     `collective`: the collective that a foreign file computes, where the file does not say.
     `root`: the root of a foreign file's collective, where it does not follow.
+    `plan_version`: the version of MSCCL++ whose format a plan has.
     `lanes`: the most connections of one route of a lowered schedule; not of MSCCL++ plans. None: its units.
+
+    Raises UsageError for an unknown `plan_version`.
     """
 
     to: str = "msccl-xml"
@@ -115,7 +120,14 @@ class ExportRequest:
     size: int | None = None
     collective: str | Path | Collective | Mapping[str, Any] | None = None
     root: int | None = None
+    plan_version: str = NEWEST
     lanes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.plan_version not in VERSIONS:
+            raise UsageError(
+                f"unknown version {self.plan_version!r} of MSCCL++'s plans; there are {', '.join(VERSIONS)}"
+            )
 
 
 @dataclass(frozen=True)

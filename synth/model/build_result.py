@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from synth.model.plan_registration import PlanRegistration
 from synth.model.registry import NOTEBOOK, load
 from synth.model.tuning_plan import Plan
 
@@ -58,10 +59,29 @@ class BuiltTable:
     root: int | None
     rows: tuple[BuildRow, ...]
 
+    def to_json(self) -> dict:
+        """Return the table's part of ``build.json``."""
+        rows = []
+        for row in self.rows:
+            rows.append({**row._asdict(), "files": list(row.files), "libraries": dict(row.libraries)})
+        return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "sizes": rows}
+
+    @staticmethod
+    def from_json(document: dict) -> BuiltTable:
+        """Return the table that `to_json` wrote."""
+        rows = []
+        for row in document["sizes"]:
+            libraries = tuple(LibraryTime(*pair) for pair in row["libraries"].items())
+            rows.append(BuildRow(**{**row, "files": tuple(row["files"]), "libraries": libraries}))
+        return BuiltTable(document["collective"], document["ranks"], document["root"], tuple(rows))
+
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A build. `match`: the known machine with the same links, in words ("" for none). `files`: paths in `folder`."""
+    """A build. `match`: the known machine with the same links, in words ("" for none). `files`: paths in `folder`.
+
+    `registrations`: the calls that MSCCL++ plans serve; their names are paths in `folder`/mscclpp.
+    """
 
     topology: str
     match: str
@@ -71,6 +91,7 @@ class BuildResult:
     files: tuple[str, ...]
     plan: Plan
     notes: tuple[str, ...] = ()
+    registrations: tuple[PlanRegistration, ...] = ()
 
     def __repr__(self) -> str:
         names = ", ".join(table.collective for table in self.tables)
@@ -81,12 +102,7 @@ class BuildResult:
 
     def to_json(self) -> dict:
         """Return the JSON document ``build.json`` (schema: docs/formats.md)."""
-        tables = []
-        for table in self.tables:
-            rows = []
-            for row in table.rows:
-                rows.append({**row._asdict(), "files": list(row.files), "libraries": dict(row.libraries)})
-            tables.append({"collective": table.collective, "ranks": table.ranks, "root": table.root, "sizes": rows})
+        tables = [table.to_json() for table in self.tables]
         return {
             "schema": SCHEMA, "topology": self.topology, "match": self.match, "runtime": self.runtime,
             "tables": tables, "files": list(self.files), "notes": list(self.notes),

@@ -1,4 +1,4 @@
-"""Limits of one MSCCL++ execution plan (microsoft/mscclpp 0.9: execution_common.hpp, execution_plan.cc,
+"""Limits of one MSCCL++ execution plan (microsoft/mscclpp 0.9 and 0.10: execution_common.hpp, execution_plan.cc,
 execution_kernel.hpp).
 
 The loader checks only the number of operations; the other limits are sizes of fixed arrays that it writes past.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from synth.program.program import Gpu, Op, Program
 
+VERSIONS = ("0.9", "0.10")  # of MSCCL++, whose formats plans are written in
+NEWEST = VERSIONS[-1]
 BLOCK_OPS = 64  # operations of a thread block
 BLOCK_CHANNELS = 16  # channels of one kind that a thread block uses
 BLOCK_BUFFERS = 16  # remote buffers that a thread block reaches through one kind of channel

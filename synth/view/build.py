@@ -35,7 +35,7 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
         run = list(group)
         rows.append(_row(run, names))
         if not run[0].algorithm:
-            sentences.append(_left(run))
+            sentences.append(left_sentence(run))
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
     return Report(title, tuple(columns), tuple(rows), tuple(sentences))
@@ -50,7 +50,7 @@ def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
     return (_sizes(run), runs, _micro(last.seconds), rate, *(_micro(known.get(name)) for name in names), over)
 
 
-def _left(run: list[BuildRow]) -> str:
+def left_sentence(run: list[BuildRow]) -> str:
     """Return the sentence about a range of sizes that is left to the library, with both times at its ends."""
     if len(run) == 1:
         return f"left to the library: {_sizes(run)} ({_both_times(run[0])})"

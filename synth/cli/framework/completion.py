@@ -39,7 +39,7 @@ def _names(kind: str) -> Iterable[tuple[str, str]]:
 
         return [(name, "") for name in RUNTIMES]
     if kind == "formats":
-        from synth.api.plans import FORMATS
+        from synth.api.plan_export import FORMATS
 
         return [*_listed("exporters"), *((name, "of a tuner's plan") for name in FORMATS)]
     return _listed(kind)

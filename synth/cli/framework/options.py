@@ -16,6 +16,7 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import StepCount
 from synth.model.topology import Topology
+from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import PROTOCOLS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -138,6 +139,13 @@ def dtype_option(help: str = "float64 .. float16, bfloat16, int8 .. uint64.") ->
     return click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help=help)
 
 
+plan_version_option = click.option(
+    "--plan-version",
+    type=click.Choice(VERSIONS),
+    default=NEWEST,
+    show_default=True,
+    help="The version of MSCCL++ whose plan format is written.",
+)
 # Options of commands that run programs.
 per_send_option = click.option(
     "--per-send",

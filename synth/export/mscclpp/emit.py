@@ -1,4 +1,4 @@
-"""MSCCL++ execution plans (JSON), as microsoft/mscclpp 0.9 loads them (execution_plan.cc, execution_kernel.hpp).
+"""MSCCL++ execution plans (JSON), as microsoft/mscclpp 0.9 and 0.10 load them (execution_{plan.cc,kernel.hpp}).
 
 Operations of a plan, and ops of the program:
 
@@ -48,15 +48,17 @@ class Mscclpp:
     def emit(self, program: Program, target: Target) -> str:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
         check_root(program, target)
+        check_version(program, target.request.plan_version)
         return json.dumps(document(program), indent=1) + "\n"
 
-    def remarks(self, program: Program) -> tuple[str, ...]:
-        """Return remarks for the user: the sizes served, the operator, the root, and the page on registration."""
+    def remarks(self, program: Program, target: Target) -> tuple[str, ...]:
+        """Return remarks for the user: the version and sizes served, the operator, the root, and where to read on."""
         top = limits.largest_size(program)
         served = f"{program.min_bytes} to {min(top, program.max_bytes or top)}"
         remarks = [
+            f"the plan has the format of MSCCL++ {target.request.plan_version}",
             f"the plan serves sizes (the larger buffer) of {served} bytes that are multiples of "
-            f"{program.loop_chunks * limits.ALIGNMENT}"
+            f"{program.loop_chunks * limits.ALIGNMENT}",
         ]
         if program.collective is not None and program.collective.combining:
             remarks.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
@@ -110,6 +112,13 @@ def document(program: Program) -> dict:
         "min_message_size": low,
         "max_message_size": high if program.max_bytes is not None else message_size(program, served),
     }
+
+
+def check_version(program: Program, version: str) -> None:
+    """Raise SynthError where `version` of MSCCL++ lacks operations of the program."""
+    stores = any(op.code == "gstore" for gpu in program.gpus for block in gpu.blocks for op in block.ops)
+    if stores and version == "0.9":
+        _refuse("gstore is an operation of MSCCL++ 0.10, not of 0.9; choose --plan-version 0.10")
 
 
 def collective_name(program: Program) -> str:

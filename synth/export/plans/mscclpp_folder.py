@@ -14,8 +14,8 @@ from synth.export.plans.msccl_folder import library_remarks
 from synth.export.plans.notes import ServedShare, head, judged_section, stem, table, unserved_section
 from synth.export.plans.plan_export import NoFilesError, PlanExport
 from synth.export.plans.programs import TargetOfNetwork
-from synth.export.plans.registration_code import PlanRegistration
 from synth.export.plans.size_ranges import SizeShares, unserved_ranges
+from synth.model.plan_registration import PlanRegistration
 from synth.model.tuning_plan import Plan
 from synth.program import plan_limits as limits
 from synth.program.program import Program
@@ -25,8 +25,8 @@ UNSERVED = "MSCCL++ chooses itself"
 PROTOCOLS = ("Simple", "LL")
 
 
-def folder(plan: Plan, placed: TargetOfNetwork) -> PlanExport:
-    """Export `plan` to a folder of MSCCL++ plans and their registration code.
+def folder(plan: Plan, placed: TargetOfNetwork, version: str) -> PlanExport:
+    """Export `plan` to a folder of MSCCL++ plans, of the format of `version`, and their registration code.
 
     No two plans of a collective, a number of ranks and a kind of call overlap in size. `placed(network)`: the target of
     schedules on that network. Raises SynthError if there would be no plan.
@@ -43,8 +43,9 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> PlanExport:
             for suffix, program in m.programs[share.choice]:
                 name = stem(len(files) + 1, m.shares.table, plan.algorithms[share.choice]) + suffix
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
-                files.append((f"{name}.json", Mscclpp().emit(ready, m.targets[share.choice])))
-                entries.append(PlanRegistration.of(ready))
+                target = m.targets[share.choice]
+                files.append((f"{name}.json", Mscclpp().emit(ready, target)))
+                entries.append(registration_code.registration(ready, target.machine))
                 names.append(f"{name}.json")
             rows.append(
                 ServedShare(
@@ -62,15 +63,18 @@ def folder(plan: Plan, placed: TargetOfNetwork) -> PlanExport:
     if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += library_remarks(plan, made)
-    files += [("register.py", registration_code.python(entries)), ("register.hpp", registration_code.cpp(entries))]
+    facts = [f"The plans have the format of MSCCL++ {version}.", *remarks]
+    files.append(("register.py", registration_code.python(entries, version)))
+    files.append(("register.hpp", registration_code.cpp(entries, version)))
     return PlanExport(
         tuple(files),
         ".json",
         (*said, *remarks),
         tuple(name for name, _ in files),
-        _page(plan, rows, [m.shares for m in made], said, remarks),
+        _page(plan, rows, [m.shares for m in made], said, facts),
         tuple(m.shares for m in made),
         tuple(rows),
+        tuple(entries),
     )
 
 

@@ -9,14 +9,17 @@ from synth.errors import SynthError
 from synth.export.exported_files import ExportResult
 from synth.export.plans.notes import ServedShare
 from synth.export.plans.size_ranges import SizeShares
+from synth.model.plan_registration import PlanRegistration
 
 
 @dataclass(frozen=True)
 class PlanExport(ExportResult):
-    """`tables`: the algorithm of each range of sizes, for each table of the plan. `served`: the ranges with files."""
+    """`tables`: the algorithm of each range of sizes, for each table of the plan. `served`: the ranges with files.
+    `registrations`: the calls that each MSCCL++ plan serves."""
 
     tables: tuple[SizeShares, ...] = ()
     served: tuple[ServedShare, ...] = ()
+    registrations: tuple[PlanRegistration, ...] = ()
 
 
 class NoFilesError(SynthError):

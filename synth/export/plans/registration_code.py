@@ -1,57 +1,66 @@
 """Code that registers a folder of MSCCL++ plans, in Python and C++: one table and one selector.
 
-API of microsoft/mscclpp 0.9 (include/mscclpp/algorithm.hpp, ext/collectives/algorithm_collection_builder.hpp and their
-Python bindings). A request carries one rank's bytes for allgather and the input's for all others; MSCCL++ takes the
-in-place reduce-scatter for out of place, so the addresses are compared here.
+API of microsoft/mscclpp 0.9 and 0.10 (include/mscclpp/algorithm.hpp, ext/collectives/algorithm_collection_builder.hpp
+and their Python bindings). A request carries one rank's bytes for allgather and the input's for all others; MSCCL++
+takes the in-place reduce-scatter for out of place, so the addresses are compared here. It also carries the type of the
+elements: plans serve all, but the kernel's switch channels sum no 8-bit types.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from synth.export.mscclpp.connections import switch_channels
 from synth.export.mscclpp.emit import collective_name, message_sizes
+from synth.export.request import Machine
+from synth.model.plan_registration import PlanRegistration
 from synth.program import plan_limits as limits
 from synth.program.program import Program
 
+# MSCCL++'s types that its kernel sums through switch channels, as Python and, in capitals, C++ name them.
+SWITCH_TYPES = ("float32", "float16", "bfloat16", "int32", "uint32")
+# The most GPUs of one host. A larger box is an NVLink domain of several hosts, for which MSCCL++ counts ranks by host.
+HOST_RANKS = 16
 
-class PlanRegistration(NamedTuple):
-    """The calls that one plan serves: sizes from `low` to `high` bytes, multiples of `divisor`.
 
-    Sizes are MSCCL++'s: the input's bytes, for allgather the output's.
+def registration(program: Program, machine: Machine | None) -> PlanRegistration:
+    """Return the entry of a one-sided program whose range of sizes has an end; its file has the program's name.
+
+    `machine`: the boxes of its ranks, if they are known.
     """
-
-    collective: str
-    ranks: int
-    low: int
-    high: int
-    divisor: int
-    in_place: bool
-    name: str
-
-    @staticmethod
-    def of(program: Program) -> PlanRegistration:
-        """Return the entry of a one-sided program whose range of sizes has an end; its file has the program's name."""
-        name = collective_name(program)
-        divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
-        low, high = message_sizes(program)
-        return PlanRegistration(name, program.ranks, low, high, divisor, program.in_place == "in", program.name)
+    divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
+    boxes = set() if machine is None else set(Counter(machine.nodes).values())
+    per_node = boxes.pop() if len(boxes) == 1 else 0
+    if per_node > HOST_RANKS:
+        per_node = 0
+    return PlanRegistration(
+        collective_name(program), program.ranks, per_node, *message_sizes(program), divisor, program.in_place == "in",
+        bool(switch_channels(program)), program.name,
+    )  # fmt: skip
 
 
-def python(entries: Sequence[PlanRegistration]) -> str:
-    """Return a module with `register(rank, ranks, ranks_per_node)` and `select(algorithms, request)`."""
+def python(entries: Sequence[PlanRegistration], version: str) -> str:
+    """Return a module with `register(rank, ranks, ranks_per_node)` and `select(algorithms, request)`.
+
+    `version`: the version of MSCCL++ whose format the plans have.
+    """
     rows = "".join(f"    {tuple(entry)!r},\n" for entry in entries)
-    return f'''"""Registers the MSCCL++ plans of this folder: call register() on every rank before the first communicator is made."""
+    return f'''"""Registers the plans of this folder, of the format of MSCCL++ {version}.
+
+Call register() on every rank before the first communicator is made.
+"""
 
 import os
 
-# collective, ranks, least and greatest size (bytes of the input, for allgather of the output), divisor, in place, name
+# collective, ranks, ranks of a node (0: any), least and greatest size (bytes of the input, for allgather of the output),
+# divisor, in place, uses switch channels, name
 PLANS = [
 {rows}]
 
 
 def register(rank, ranks, ranks_per_node, folder=os.path.dirname(os.path.abspath(__file__))):
-    """Loads the plans for so many ranks and installs the selector; keep what it returns for as long as they are used."""
+    """Loads the plans for such jobs and installs the selector; keep what it returns for as long as they are used."""
     import mscclpp
 
     try:
@@ -60,8 +69,8 @@ def register(rank, ranks, ranks_per_node, folder=os.path.dirname(os.path.abspath
         AlgorithmCollectionBuilder = mscclpp.AlgorithmCollectionBuilder
     builder, kept = AlgorithmCollectionBuilder(), []
     where = mscclpp.Algorithm.Constraint(ranks, ranks_per_node)
-    for _, wanted, _, _, _, _, name in PLANS:
-        if wanted == ranks:
+    for _, wanted, per_node, _, _, _, _, _, name in PLANS:
+        if wanted == ranks and per_node in (0, ranks_per_node):
             plan = mscclpp.ExecutionPlan(os.path.join(folder, name + ".json"), rank)
             algorithm = mscclpp.Algorithm(id=name, execution_plan=plan, constraint=where)
             builder.add_algorithm_builder(algorithm)
@@ -78,22 +87,31 @@ def select(algorithms, request):
     elif request.collective == "reducescatter":
         shift = request.rank * (size // request.world_size)
     in_place = request.output_buffer == request.input_buffer + shift
-    for collective, ranks, low, high, divisor, place, name in PLANS:
+    for collective, ranks, _, low, high, divisor, place, switches, name in PLANS:
         if (collective, ranks, place) == (request.collective, request.world_size, in_place):
-            if low <= size <= high and size % divisor == 0:
+            if low <= size <= high and size % divisor == 0 and not (switches and _narrow(request.dtype)):
                 return algorithms.get(collective, {{}}).get(name)
     return None
+
+
+def _narrow(dtype):
+    """True for a type that switch channels do not sum."""
+    import mscclpp
+
+    return dtype not in [getattr(mscclpp.DataType, name, None) for name in {SWITCH_TYPES!r}]
 '''
 
 
-def cpp(entries: Sequence[PlanRegistration]) -> str:
+def cpp(entries: Sequence[PlanRegistration], version: str) -> str:
     """Return a C++ header with the same functions: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
     rows = "".join(
-        f'    {{"{e.collective}", {e.ranks}, {e.low}ull, {e.high}ull, {e.divisor}ull, {str(e.in_place).lower()}, '
-        f'"{e.name}"}},\n'
+        f'    {{"{e.collective}", {e.ranks}, {e.ranks_per_node}, {e.low}ull, {e.high}ull, {e.divisor}ull, '
+        f'{str(e.in_place).lower()}, {str(e.switches).lower()}, "{e.name}"}},\n'
         for e in entries
     )
-    return f"""// Registers the MSCCL++ plans of this folder: call registerPlans() on every rank before the first communicator is made.
+    wide = " && ".join(f"dtype != mscclpp::DataType::{name.upper()}" for name in SWITCH_TYPES)
+    return f"""// Registers the plans of this folder, of the format of MSCCL++ {version}: call registerPlans() on every rank before the
+// first communicator is made.
 #pragma once
 #include <cstddef>
 #include <cstring>
@@ -109,9 +127,11 @@ namespace synth_plans {{
 struct Entry {{
   const char* collective;
   int ranks;
+  int ranksPerNode;  // 0: any
   size_t low, high;  // bytes of the input, for allgather of the output
   size_t divisor;
   bool inPlace;
+  bool switches;  // it uses switch channels
   const char* name;
 }};
 
@@ -119,6 +139,11 @@ inline const Entry plans[] = {{
 {rows}}};
 
 using Algorithms = std::unordered_map<std::string, std::unordered_map<std::string, std::shared_ptr<mscclpp::Algorithm>>>;
+
+// True for a type that switch channels do not sum.
+inline bool narrow(mscclpp::DataType dtype) {{
+  return {wide};
+}}
 
 // The plan for a request; nothing where MSCCL++ shall choose.
 inline std::shared_ptr<mscclpp::Algorithm> select(const Algorithms& algorithms, const mscclpp::CollectiveRequest& request) {{
@@ -134,6 +159,7 @@ inline std::shared_ptr<mscclpp::Algorithm> select(const Algorithms& algorithms, 
   for (const Entry& plan : plans) {{
     if (request.collective != plan.collective || request.worldSize != plan.ranks || inPlace != plan.inPlace) continue;
     if (size < plan.low || size > plan.high || size % plan.divisor != 0) continue;
+    if (plan.switches && narrow(request.dtype)) continue;
     auto named = algorithms.find(request.collective);
     if (named == algorithms.end()) return nullptr;
     auto found = named->second.find(plan.name);
@@ -142,12 +168,12 @@ inline std::shared_ptr<mscclpp::Algorithm> select(const Algorithms& algorithms, 
   return nullptr;
 }}
 
-// Loads the plans for so many ranks and installs the selector.
+// Loads the plans for such jobs and installs the selector.
 inline void registerPlans(const std::string& folder, int rank, int ranks, int ranksPerNode) {{
   auto builder = mscclpp::collective::AlgorithmCollectionBuilder::getInstance();
   const mscclpp::Algorithm::Constraint where{{ranks, ranksPerNode}};
   for (const Entry& plan : plans) {{
-    if (plan.ranks != ranks) continue;
+    if (plan.ranks != ranks || (plan.ranksPerNode != 0 && plan.ranksPerNode != ranksPerNode)) continue;
     mscclpp::ExecutionPlan loaded(folder + "/" + plan.name + ".json", rank);
     std::unordered_map<std::string, uint64_t> tags;
     builder->addAlgorithmBuilder(std::make_shared<mscclpp::DslAlgorithm>(plan.name, loaded, tags, where));

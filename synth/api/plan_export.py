@@ -44,6 +44,7 @@ def export_plan(
     assume_one_node: bool = ExportRequest.assume_one_node,
     min_size: int = ExportRequest.min_size,
     max_size: int | None = ExportRequest.max_size,
+    plan_version: str = ExportRequest.plan_version,
 ) -> ExportResult:
     """The texts of a plan in the format `to`, one of `FORMATS`, and one remark for each thing that the format cannot
     say.
@@ -53,8 +54,9 @@ def export_plan(
     """
     machine = None if topology is None else named_topology(topology)
     request = ExportRequest(
-        to, runtime, machine, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size
-    )
+        to, runtime, machine, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size,
+        plan_version=plan_version,
+    )  # fmt: skip
     return export_request(source, request)
 
 
@@ -85,7 +87,7 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
     if kind == "mscclpp-dir":
         from synth.export.plans import mscclpp_folder
 
-        made = mscclpp_folder.folder(plan, targets)
+        made = mscclpp_folder.folder(plan, targets, request.plan_version)
     else:
         from synth.export.plans import msccl_folder
 

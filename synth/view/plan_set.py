@@ -1,0 +1,48 @@
+"""The table of a set of MSCCL++ plans: a row for each number of ranks and collective."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from synth.model.build_result import BuiltTable
+from synth.model.number_text import number, size_text
+from synth.model.plan_set import PlanSet, PlanSetPart
+from synth.view.build import left_sentence
+from synth.view.frontier_text import Report
+
+COLUMNS = (
+    ("machine", "left"), ("ranks", "right"), ("collective", "left"), ("plans", "right"), ("serve sizes", "left"),
+    ("x NCCL", "right"),
+)  # fmt: skip
+
+
+def report(found: PlanSet) -> Report:
+    """Return the table, and a sentence for each range of sizes that is left to the library, with both times."""
+    rows, sentences = [], []
+    for part in found.parts:
+        if part.refusal:
+            sentences.append(f"{part.name}: no plans: {part.refusal}")
+        for table in part.tables:
+            rows.append(_row(part, table))
+            for algorithm, run in groupby(table.rows, lambda row: row.algorithm):
+                if not algorithm:
+                    sentences.append(f"{part.name}, {table.collective}: {left_sentence(list(run))}")
+        sentences += [f"{part.name}: {note}" for note in part.notes]
+    sentences.append("x NCCL: how many times faster than NCCL's ring and tree, predicted by one clock, not measured")
+    title = f"MSCCL++ {found.version} plans for {found.machine}"
+    return Report(title, COLUMNS, tuple(rows), tuple(sentences))
+
+
+def _row(part: PlanSetPart, table: BuiltTable) -> tuple[str, ...]:
+    served = [row for row in table.rows if row.algorithm]
+    plans = sum(plan.collective == table.collective.replace("-", "") for plan in part.plans)
+    gains = [row.library.seconds / row.seconds for row in served if row.library and row.library.seconds and row.seconds]
+    runs = []
+    for algorithm, group in groupby(table.rows, lambda row: bool(row.algorithm)):
+        run = list(group)
+        if algorithm:
+            sizes = [size_text(run[0].size), size_text(run[-1].size)]
+            runs.append(" to ".join(dict.fromkeys(sizes)))
+    ends = sorted(gains)[:1] + sorted(gains)[-1:]
+    gain = " to ".join(dict.fromkeys(map(number, ends)))
+    return (part.name, str(part.ranks), table.collective, str(plans), ", ".join(runs) or "none", gain)

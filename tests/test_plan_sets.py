@@ -1,0 +1,180 @@
+"""`synth plans`: MSCCL++ plans for a machine in several sizes, their index and their registration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import synth
+from synth.api.plan_sets import _cluster_name, _equal_boxes
+from synth.cli.root import root
+from synth.encodings.multicast_pipelining import MulticastPipelining
+from synth.errors import SynthError, UsageError
+from synth.export.exported_files import ExportResult
+from synth.export.plans import registration_code
+from synth.model.plan_registration import PlanRegistration
+from synth.model.plan_set import PlanSet
+from synth.model.schedule import Schedule
+from synth.view import plan_set as view
+
+ENOUGH = 600.0  # seconds: more than any search here takes
+WANTED = {"collective": "allgather", "sizes": (1 << 10, 1 << 16), "time_limit": ENOUGH}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> PlanSet:
+    """Return the plans of one and of two switches of 3 ranks, and of 4 ranks on two of them."""
+    return synth.plans("switch:3", [1, 2], output=tmp_path_factory.mktemp("set") / "plans", gpus=[4], **WANTED)
+
+
+def test_each_number_of_ranks_has_plans_for_calls_in_place_and_for_others(made):
+    assert [(part.name, part.ranks) for part in made.parts] == [
+        ("switch-3", 3), ("switch-3-4gpus", 4), ("switch-3x2", 6),
+    ]  # fmt: skip
+    for part in made.parts:
+        assert {plan.in_place for plan in part.plans} == {False, True}
+        for plan in part.plans:
+            document = json.loads((Path(made.folder) / f"{plan.name}.json").read_text())
+            assert len(document["gpus"]) == plan.ranks == part.ranks
+            assert document["inplace"] == plan.in_place
+            assert document["max_message_size"] == plan.high
+            assert plan.ranks_per_node == {3: 3, 4: 2, 6: 3}[part.ranks]
+
+
+def test_sizes_are_parts_of_whole_16_bytes(made):
+    """On 3 and 6 ranks no plan was offered: a 3rd of 1024 bytes in whole elements is no multiple of 16."""
+    for part in made.parts:
+        (table,) = part.tables
+        assert all(row.size % (16 * part.ranks) == 0 for row in table.rows)
+        assert any(row.files for row in table.rows)
+
+
+def test_a_job_gets_the_plans_for_its_ranks_and_boxes(made, monkeypatch):
+    scope: dict = {"__file__": f"{made.folder}/register.py"}
+    exec((Path(made.folder) / "register.py").read_text(), scope)
+    added: list[SimpleNamespace] = []
+    builder = SimpleNamespace(add_algorithm_builder=added.append, set_algorithm_selector=lambda select: None)
+
+    class FakeAlgorithm(SimpleNamespace):
+        Constraint = staticmethod(lambda ranks, per_node: (ranks, per_node))
+
+    fake = SimpleNamespace(
+        AlgorithmCollectionBuilder=lambda: builder, ExecutionPlan=lambda path, rank: path, Algorithm=FakeAlgorithm
+    )
+    monkeypatch.setitem(__import__("sys").modules, "mscclpp", fake)
+    monkeypatch.setitem(__import__("sys").modules, "mscclpp.ext", SimpleNamespace())
+    for part in made.parts:
+        added.clear()
+        scope["register"](0, part.ranks, part.plans[0].ranks_per_node)
+        assert [one.id for one in added] == [plan.name for plan in part.plans]
+        assert all(Path(one.execution_plan).is_file() for one in added)
+        scope["register"](0, part.ranks, 1)
+        assert len(added) == len(part.plans)  # another shape of job: nothing more
+    plan = next(plan for plan in made.parts[-1].plans if not plan.in_place)
+    request = SimpleNamespace(
+        collective="allgather", world_size=6, rank=1, message_size=plan.low // 6 or 16, input_buffer=0,
+        output_buffer=1 << 40, dtype="any",
+    )  # fmt: skip
+    assert scope["select"]({"allgather": {plan.name: "this"}}, request) == "this"
+
+
+def test_switch_channels_are_not_taken_for_types_of_8_bits(monkeypatch):
+    entries = [PlanRegistration("allreduce", 8, 8, 0, 1 << 20, 16, False, True, "nvls")]
+    scope: dict = {"__file__": "register.py"}
+    exec(registration_code.python(entries, "0.10"), scope)
+    types = SimpleNamespace(float32="float32", uint8="uint8")
+    monkeypatch.setitem(__import__("sys").modules, "mscclpp", SimpleNamespace(DataType=types))
+    request = SimpleNamespace(
+        collective="allreduce", world_size=8, rank=0, message_size=1024, input_buffer=0, output_buffer=1 << 40
+    )
+    found = {dtype: _selected(scope, request, dtype) for dtype in ("float32", "uint8")}
+    assert found == {"float32": "nvls", "uint8": None}
+    assert "if (plan.switches && narrow(request.dtype)) continue;" in registration_code.cpp(entries, "0.10")
+
+
+def _selected(scope: dict, request: SimpleNamespace, dtype: str) -> object:
+    request.dtype = dtype
+    return scope["select"]({"allreduce": {"nvls": "nvls"}}, request)
+
+
+def test_the_index_says_it_all_and_the_same_call_continues(made, monkeypatch):
+    index = json.loads((Path(made.folder) / "index.json").read_text())
+    assert index["schema"] == "synth.plans/1" and index["mscclpp"] == "0.10"
+    assert PlanSet.from_json(index, made.folder) == made
+    monkeypatch.setattr("synth.api.plan_sets.build", None)  # nothing is built again
+    assert synth.plans("switch:3", [1, 2], output=made.folder, gpus=[4], **WANTED) == made
+    (Path(made.folder) / f"{made.plans[0].name}.json").rename(Path(made.folder) / "gone")
+    with pytest.raises(TypeError):
+        synth.plans("switch:3", [1, 2], output=made.folder, gpus=[4], **WANTED)
+    (Path(made.folder) / "gone").rename(Path(made.folder) / f"{made.plans[0].name}.json")
+
+
+def test_notes_name_the_version(made):
+    assert all("the plans have the format of MSCCL++ 0.10" in part.notes for part in made.parts)
+    for name in ("register.py", "register.hpp", "switch-3/mscclpp.md"):
+        assert "MSCCL++ 0.10" in (Path(made.folder) / name).read_text()
+    table = view.report(made)
+    assert table.title == "MSCCL++ 0.10 plans for switch:3"
+    assert [int(row[3]) for row in table.rows] == [len(part.plans) for part in made.parts]
+
+
+def test_sizes_that_are_left_to_the_library_are_said_with_both_times(tmp_path):
+    found = synth.plans("ring:2", output=tmp_path / "set", collective="allgather", sizes=["64KB"], time_limit=ENOUGH)
+    assert found.plans == ()
+    said = view.report(found).sentences[0]
+    assert said.startswith("ring-2, allgather: left to the library: 64 KB (") and "by a schedule" in said
+
+
+def test_the_machine_is_shared_evenly():
+    assert [_equal_boxes(gpus, 8) for gpus in (2, 6, 8, 9, 12, 16, 20)] == [1, 1, 1, 3, 2, 2, 4]
+    assert _cluster_name("dgx-a100:net=rail", 2) == "dgx-a100*2:net=rail"
+    assert _cluster_name("ring:4", 2) == "ring:4*2"
+
+
+def test_wrong_input_is_one_line(made, tmp_path):
+    for call, error, said in (
+        (lambda: synth.plans("ring:3*2", output=tmp_path / "a"), UsageError, "ring:3*2 is a cluster"),
+        (lambda: synth.plans("ring:3", [], output=tmp_path / "a"), UsageError, "no number of boxes or GPUs"),
+        (lambda: synth.plans("ring:3", gpus=[1], output=tmp_path / "a"), UsageError, "1 GPUs have nothing"),
+        (lambda: synth.plans("ring:3", output=made.folder), SynthError, "holds plans of switch:3, not of ring:3"),
+        (lambda: synth.plans("ring:3", output=tmp_path / "a", plan_version="0.8"), UsageError, "version '0.8'"),
+    ):
+        with pytest.raises(error, match=said.replace("*", r"\*")):
+            call()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("")
+    with pytest.raises(SynthError, match="holds other files"):
+        synth.plans("ring:3", output=tmp_path / "other")
+
+
+def test_the_command(tmp_path, capsys):
+    line = ["plans", "--machine", "switch:3", "--coll", "allgather", "--sizes", "1KB,2KB", "-o", str(tmp_path / "set")]
+    with pytest.raises(SystemExit) as end:
+        root.main([*line, "--time-limit", f"{ENOUGH}s"])
+    printed = capsys.readouterr()
+    assert end.value.code == 0
+    assert "MSCCL++ 0.10 plans for switch:3" in printed.out
+    assert f"plans of the format of MSCCL++ 0.10, all linted and run, to {tmp_path / 'set'}" in printed.err
+    with pytest.raises(SystemExit) as end:
+        root.main(["plans"])
+    assert end.value.code == 2 and "--machine" in capsys.readouterr().err
+
+
+def test_version_0_9_has_no_gstore():
+    network = synth.topology("switch:3:multicast=local").multicast_network()
+    schedule = MulticastPipelining(network, synth.collective("broadcast", 3), alike=True).schedule(1)
+    assert schedule is not None
+
+    def export(source: Schedule, version: str) -> ExportResult:
+        return synth.export_program(source, "mscclpp", assume_root=0, plan_version=version)
+
+    made = export(schedule, "0.10")
+    assert '"gstore"' in made.text and "the plan has the format of MSCCL++ 0.10" in made.remarks
+    with pytest.raises(SynthError, match=r"gstore is an operation of MSCCL\+\+ 0.10, not of 0.9"):
+        export(schedule, "0.9")
+    plain = synth.frontier("ring:3", "broadcast").points[0].schedule
+    assert isinstance(plain, Schedule)
+    assert "the plan has the format of MSCCL++ 0.9" in export(plain, "0.9").remarks
