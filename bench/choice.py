@@ -57,7 +57,7 @@ SIZES = tuple(1 << k for k in range(10, 31, 2))
 # 40 sizes between, none of them a size at which a plan is made
 JUDGED = tuple(sorted(int(1024 * 2 ** (20 * (k + 0.5) / 40)) // 4 * 4 for k in range(40)))
 MACHINES = (
-    "dgx1", "dgx-a100", "dgx-h100", "mi300x", "pcie-2x4", "pcie-8", "ring:8", "hypercube:3", "fully-connected:8",
+    "dgx1", "dgx-a100", "dgx-h100", "mi300x", "pcie-2x4", "pcie-8", "ring:8", "hypercube:8", "fully-connected:8",
     "torus:3x3", "ndv2*2", "dgx-a100*2",
 )  # fmt: skip
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall")
