@@ -3,7 +3,7 @@
 python -m bench.clusters [--only TEXT] [--runs 1] [-o results.json]
 python -m bench.clusters --table
 
-Each row is a process of its own. Its schedules have at most 16 million sends, of which one of each orbit under the
+Each row is a process of its own. Its schedules have at most 32 million sends, of which one of each orbit under the
 machine's symmetries is listed, as those of `synth pareto`; on machines without symmetries at most 200,000. All are
 replayed. The bounds for any number of steps and for up to 8 steps have checked certificates. `random:N` are boxes of
 random sizes with random links, drawn from the seed N.
@@ -24,7 +24,7 @@ from synth.model.topology import Limit, Link, Topology
 from synth.scale.candidate import Candidate
 
 # Limits on the sends of schedules without symmetries, and of those that are stored by orbits.
-WRITTEN, BY_ORBITS = 200_000, 1 << 24
+WRITTEN, BY_ORBITS = 200_000, 1 << 25
 # Schedules of at most `SHORT` steps that are nearer to the bound for any number of steps are not bounded again.
 NEAR = Fraction(1, 1000)
 # Number of steps of a short schedule.

@@ -104,8 +104,9 @@ def frontier(
     log : the file that the same call continues from. None: a file in the cache directory.
     cross_check : ask z3 the deciding questions again.
     on_event : called with each event of the search.
-    engine : "exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (alltoall: 40), below it
-        exact synthesis with the points of flow methods where these improve on it.
+    engine : "exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (alltoall: 40), and above
+        16 where a round carries so many chunks that long schedules cannot be written out; else exact synthesis with the
+        points of flow methods where these improve on it.
     multicast : compute `Frontier.multicast` too: the frontier of schedules in which the machine's switches multicast
         and reduce, where a switch has ports for all ranks, or for those of a box and the collective is allreduce,
         broadcast or reduce.
@@ -137,17 +138,20 @@ def frontier(
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
     proof, log = path_or_none(proof), path_or_none(log)
-    if engine_choice.engine_of(engine, machine, collective) == "flow":
-        own = {
-            "encoding": encoding != "auto",
-            "solver": solver != "auto",
-            "sweep": sweep != "guided",
-            "proof": proof is not None,
-            "max-extra-rounds": max_extra_rounds is not None,
-            "extra-memory": extra_memory is not None,
-            "cross-check": cross_check,
-        }
-        wrong = [f"--{name}" for name, given in own.items() if given]
+    own = {
+        "encoding": encoding != "auto",
+        "solver": solver != "auto",
+        "sweep": sweep != "guided",
+        "proof": proof is not None,
+        "max-extra-rounds": max_extra_rounds is not None,
+        "extra-memory": extra_memory is not None,
+        "cross-check": cross_check,
+    }
+    wrong = [f"--{name}" for name, given in own.items() if given]
+    chosen = engine_choice.engine_of(engine, machine, collective)
+    if engine == "auto" and not wrong and log is None and sizes is None:
+        chosen = engine_choice.engine_of_frontier(machine, collective, roots)
+    if chosen == "flow":
         if wrong:
             name = engine_choice.flow_collective(machine, collective, roots, sizes)[0]
             known = "" if engine == "flow" else f", which are taken above {engine_choice.exact_ranks(name)} ranks,"

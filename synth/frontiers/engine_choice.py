@@ -17,11 +17,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth import bounds
-from synth.errors import InfeasibleError, UsageError
+from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
 from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
@@ -193,6 +194,37 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
     except UsageError:  # a file, uneven sizes, or an unknown name: exact synthesis reports which
         return "exact"
     return "flow" if machine.ranks > exact_ranks(name) and name in COLLECTIVES else "exact"
+
+
+def engine_of_frontier(machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = ()) -> str:
+    """Return the engine, "exact" or "flow", that "auto" means for the frontier of this machine and collective.
+
+    It is "flow" on fewer ranks, too, where schedules of so few sends that they are written out beside exact ones have
+    too few rounds to come near the bound.
+    """
+    engine = engine_of("auto", machine, collective)
+    if engine == "flow" or machine.ranks <= SETTINGS.quick_ranks:
+        return engine
+    try:
+        name, _ = flow_collective(machine, collective, roots)
+    except UsageError:
+        return engine
+    return "flow" if name != "alltoall" and _written_rounds(machine) < SETTINGS.least_written_rounds else engine
+
+
+def _written_rounds(machine: Topology) -> float:
+    """Return the rounds of the longest allgather that is written out, at the bound of a cut; infinite where methods at
+    scale do not take the machine. Of other collectives there are about as many.
+    """
+    from synth.model.scale_collectives import sends_per_chunk
+    from synth.scale.bounds.throughput_cut import throughput
+    from synth.scale.fabric.fabric import fabric
+
+    try:
+        rounds_per_chunk = throughput(fabric(machine.live()), "allgather", 0).time
+    except SynthError:
+        return inf
+    return float(SETTINGS.max_written_sends * rounds_per_chunk / sends_per_chunk("allgather", machine.ranks))
 
 
 def exact_ranks(name: str) -> int:

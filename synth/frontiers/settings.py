@@ -28,6 +28,8 @@ class FrontierSettings:
         max_sends: Most sends of a first row, which is written out and replayed within a second.
         message_worth: Messages are composed over boxes until R/C is above the bound by no more than this fraction.
         max_written_sends: Most sends of a schedule that is written out after exact synthesis.
+        least_written_rounds: Where such schedules have fewer rounds than this, "auto" means flow methods on fewer
+            ranks, too: the first and last steps alone would cost more than a tenth of them.
         seconds_per_send: Seconds, about, to write out and replay one send on an idle machine, and to read one route.
         announced_ranks: Most ranks of machines whose rows are announced before the end. Larger ones would take
             long to replay.
@@ -48,6 +50,7 @@ class FrontierSettings:
     max_sends: int = 60_000
     message_worth: Fraction = Fraction(1, 100)
     max_written_sends: int = 200_000
+    least_written_rounds: int = 64
     seconds_per_send: float = 1.5e-5
     announced_ranks: int = 512
     most_received: int = 100_000

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -64,6 +65,8 @@ class ScaleSearchSettings:
         composed_sends: Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
         first_composed_sends: The same for the first such schedules, which are found and replayed within a second.
         first_composed_steps: Limit on their steps: in more steps forests are as good, and linear programs take seconds.
+        long_first: Composed schedules of many steps come before those of few ones where the latter are above the bound
+            by more than this fraction.
         quick_phases: Phases of multiplicative weights for the first rows of an alltoall, whose bound is then mostly
             within 5% of the best.
         quick_flows: Limit on (edges) x (sources of flows) of these phases, which take less than a second.
@@ -75,9 +78,10 @@ class ScaleSearchSettings:
 
     bound_share: float = 0.6
     check_seconds: float = 2e-8
-    composed_sends: int = 1 << 24
+    composed_sends: int = 1 << 25
     first_composed_sends: int = 40_000
     first_composed_steps: int = 12
+    long_first: Fraction = Fraction(1, 4)
     quick_phases: int = 16
     quick_flows: int = 200_000
     forest_first: tuple[int, int] = (17, 128)
@@ -270,12 +274,21 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
 
     step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
 
+    def tried() -> Iterator[int]:
+        while step_counts:
+            yield step_counts[0]
+            del step_counts[0]  # if a time limit ends the search, it goes on after the last one that was done
+
     def compose() -> None:
-        limits = {"same_bits": state.same_bits, "most_sends": most_sends, "priced": not first}
-        limits["step_counts"] = tuple(step_counts)
-        for point in composed_points(graph.topology, collective, root, generators, **limits):
-            state.add_points([point], 0)
-            del step_counts[: step_counts.index(point.steps) + 1]  # where it goes on if a time limit ends it
+        if not first and state.gap(COMPOSITION.most_placed) > SETTINGS.long_first:
+            short = [steps for steps in step_counts if steps <= COMPOSITION.most_placed]
+            long = set(step_counts) - set(short)
+            step_counts[:] = [*sorted(long, reverse=True), *short]
+        points = composed_points(
+            graph.topology, collective, root, generators, same_bits=state.same_bits, most_sends=most_sends,
+            priced=not first, step_counts=tried(), bound=state.bound[0],
+        )  # fmt: skip
+        state.add_points(points)
 
     state.plan("phases over boxes" if first else "phases over boxes, in more chunks", compose, quick=first)
 

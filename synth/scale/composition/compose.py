@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -18,9 +18,15 @@ from synth.model.topology import Topology
 from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.periods import Trees, period
+from synth.scale.composition.periods import Trees, in_succession, period, period_sizes
 from synth.scale.composition.phases import Template
-from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
+from synth.scale.composition.pipelining_lp import (
+    TOLERANCE,
+    Pipelining,
+    PipeliningProgram,
+    TemplateShares,
+    rounds,
+)
 from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer, period_template
 from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
@@ -38,14 +44,15 @@ Solution = tuple[PipeliningProgram, TemplateShares]
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
     same_bits: bool, most_sends: int, priced: bool = True,
-    step_counts: Sequence[int] = SETTINGS.steps,
+    step_counts: Iterable[int] = SETTINGS.steps, bound: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
-    """Yield composed schedules of `collective` by growing steps, each with fewer rounds per chunk than those before.
+    """Yield composed schedules of `collective`, each with fewer rounds per chunk than those before of no more steps.
 
     Nothing is yielded for machines of one box. `generators`: free commuting symmetries that schedules have.
     `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
     of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the
-    templates. `step_counts`: numbers of steps that are tried, ascending.
+    templates. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; trees
+    of more levels are left out where others meet it.
     """
     index = PathIndex(topology, generators, flipped=collective in ("reduce-scatter", "reduce"))
     boxes = boxes_of(index)
@@ -62,7 +69,7 @@ def composed_points(
     rooted = root if collective in ROOTED else None
     if priced and collective != "alltoall":
         pricer = TreePricer(resources, collective, rooted, groups, running)
-    yield from Composition(resources, collective, rooted, listed, pricer).points(most_sends, tried=step_counts)
+    yield from Composition(resources, collective, rooted, listed, pricer, bound).points(most_sends, step_counts)
 
 
 def composed_messages(
@@ -108,23 +115,24 @@ class Composition:
 
     def __init__(
         self, resources: Resources, collective: str, root: int | None, listed: Sequence[Template],
-        pricer: TreePricer | None,
+        pricer: TreePricer | None, bound: Fraction = Fraction(0),
     ) -> None:  # fmt: skip
         self.resources, self.index, self.collective, self.root = resources, resources.index, collective, root
-        self.templates, self.pricer = list(listed), pricer
+        self.templates, self.pricer, self.bound = list(listed), pricer, bound
         self.units = {template.unit for template in listed}
         if pricer is not None:
             self.units = {unit for unit, _ in pricer.groups}
+        self._begun = False  # whether a number of steps was tried
         self._trees: list[Template] = []  # of the last number of steps
         self._loads: dict[int, tuple[Template, np.ndarray]] = {}
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
     def points(
-        self, most_sends: int, tried: Sequence[int] = SETTINGS.steps, known: Sequence[Rate] = (),
+        self, most_sends: int, tried: Iterable[int] = SETTINGS.steps, known: Sequence[Rate] = (),
         enough: Fraction = Fraction(0),
     ) -> Iterator[Candidate]:  # fmt: skip
-        """Yield schedules by growing steps, each with fewer rounds per chunk than those before, and than `known` ones.
+        """Yield schedules, each with fewer rounds per chunk than those before, and `known` ones, of no more steps.
 
         They end with the first one that has at most `enough`. `tried`: the numbers of steps.
         """
@@ -137,8 +145,9 @@ class Composition:
             if found is None or found.rounds_per_chunk > most:
                 continue
             rate, chunks = found.rounds_per_chunk / self.scale, found.chunks * self.scale
-            rates.append((steps, rate))
-            yield Candidate(steps, rate, chunks, self.engine(found), self.maker(found))
+            used_steps = len(found.rounds)
+            rates.append((used_steps, rate))
+            yield Candidate(used_steps, rate, chunks, self.engine(found), self.maker(found))
             if rate <= enough:
                 return
 
@@ -147,7 +156,8 @@ class Composition:
 
         None where no template is so short, and where R / C must be above `most`.
         """
-        best: Pipelining | None = None
+        long = self._in_succession(steps, most_sends) if steps > SETTINGS.most_placed else ()
+        best = min(long, key=lambda found: found.rounds_per_chunk, default=None)
         for program, shares in self._solutions(steps):
             if shares.value > most:
                 continue
@@ -163,6 +173,14 @@ class Composition:
                 if found is not None and (best is None or _is_worth(found, best, some.value)):
                     best = found
         return best
+
+    def _in_succession(self, steps: int, most_sends: int) -> Iterator[Pipelining]:
+        """Yield schedules of at most `steps` steps in which each period of trees follows the last one a step later."""
+        for template in self._periods:
+            passed = in_succession(template, steps, int(most_sends / (template.sends() * self.index.images)))
+            if passed[0, -1]:
+                needed = rounds([passed], self._phase_loads(template), self.resources.capacity)
+                yield Pipelining((template,), (passed,), template.weight * int(passed[0, -1]), needed)
 
     def _in_whole_rounds(
         self, program: PipeliningProgram, shares: TemplateShares, most_pieces: int
@@ -180,14 +198,12 @@ class Composition:
 
     def _solutions(self, steps: int) -> Iterator[Solution]:
         """Yield linear programs for the number of steps, and their solutions."""
-        plain = self._solved(steps, self.templates)
-        used: tuple[Template, ...] = ()
-        if plain is not None:
-            columns_of_all = plain[0].size(steps)
-            plain = _restricted(*plain)
-            used = plain[0].templates
-            if columns_of_all > SETTINGS.many_columns:
-                self.templates = list(used)
+        if steps > SETTINGS.most_placed and not self._begun:
+            for fewer in range(1, SETTINGS.most_placed + 1):
+                self._plain(fewer)
+        self._begun = True
+        plain = self._plain(steps)
+        used = () if plain is None else plain[0].templates
         if self.pricer is not None and steps <= SETTINGS.most_placed:
             shifted = [_later(tree, t) for tree in self._trees for t in range(steps - tree.steps() + 1)]
             search = self.pricer.search(steps, steady=False)
@@ -199,11 +215,24 @@ class Composition:
                 plain = plain if joint is None else _restricted(*joint)
         if plain is not None:
             yield plain
-        for template in self._periods if steps > SETTINGS.most_placed else ():
+        for template in self._periods if SETTINGS.most_placed < steps <= SETTINGS.most_shaped else ():
             program = self._program([template])
             shares = program.shares(steps)
             if shares is not None:
                 yield program, shares
+
+    def _plain(self, steps: int) -> Solution | None:
+        """Return the solution of the templates alone, without those that carry no data.
+
+        Where all of them make a large program, these are left out at other numbers of steps, too.
+        """
+        plain = self._solved(steps, self.templates)
+        if plain is None:
+            return None
+        used = _restricted(*plain)
+        if plain[0].size(steps) > SETTINGS.many_columns:
+            self.templates = list(used[0].templates)
+        return used
 
     def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
         """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with."""
@@ -235,16 +264,35 @@ class Composition:
             value = sum(columns.value for _, columns in kinds)
             if len(kinds) < len(halves) or value > least * (1 - SETTINGS.slight):
                 continue
-            rate, chosen = period([self._varied(*kind) for kind in kinds])
-            rate /= self.pricer.weight
-            if rate < least * (1 - SETTINGS.slight):
+            rate, trees = self._period(kinds, least * (1 - SETTINGS.slight))
+            if trees:
                 least = rate
-                picked = []
-                for (_, columns), places in zip(kinds, chosen, strict=True):
-                    trees = columns.trees
-                    picked.append([trees[i] for i in places])
-                periods.append(period_template(picked))
+                periods.append(period_template(trees))
+            if value <= float(self.bound) * self.scale * (1 + SETTINGS.slight):
+                break
         return periods
+
+    def _period(
+        self, kinds: Sequence[tuple[CheapTrees, TreeColumns]], below: float
+    ) -> tuple[float, list[list[Template]]]:
+        """Return the rounds per chunk of a period, below the given ones, and its trees of each kind; none if not found.
+
+        If the trees of the program do not suffice others are added, at varied prices.
+        """
+        best, chosen = below, []
+        weight = kinds[0][0].pricer.weight
+        for turns in SETTINGS.varied_turns:
+            sizes = period_sizes([columns.value * weight for _, columns in kinds], best * weight)
+            if not sizes:
+                break
+            found = period([self._varied(*kind, turns) for kind in kinds], sizes)
+            if found is not None:
+                best = found[0] / weight
+                chosen = []
+                for (_, columns), places in zip(kinds, found[1], strict=True):
+                    trees = columns.trees
+                    chosen.append([trees[i] for i in places])
+        return best, chosen
 
     def _steady_columns(self, pricer: TreePricer, extra_levels: int) -> tuple[CheapTrees, TreeColumns] | None:
         """Return trees by column generation where steps do not count; None where there is no solution."""
@@ -252,12 +300,12 @@ class Composition:
         columns = None if search is None else self._generated(search, [])
         return None if search is None or columns is None else (search, columns)
 
-    def _varied(self, search: CheapTrees, columns: TreeColumns) -> Trees:
-        """Return the trees of which periods are put together: those of the program and others at varied prices."""
-        columns.vary(search.templates)
+    def _varied(self, search: CheapTrees, columns: TreeColumns, turns: int) -> Trees:
+        """Return the trees of which periods are put together: those so far and others at varied prices."""
+        columns.vary(search.templates, turns)
         loads = np.array([self._step_loads(tree, 1)[:, 0] for tree in columns.trees]) / self.resources.capacity
         units = [tree.unit for tree in columns.trees]
-        return Trees(loads, units, columns.value * search.pricer.weight)
+        return Trees(loads, units)
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""

@@ -6,62 +6,70 @@ in every step, so that little is lost by rounding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
+from synth.scale.composition.phases import Template
 from synth.scale.composition.settings import SETTINGS
 from synth.solvers.highs import integer
 
 # Tolerance of sums of loads in relation to the capacity.
 EXACT = 1e-9
+# Rounds for each tree of a unit, rounds of each kind of trees, trees of a unit.
+PeriodSize = tuple[float, list[int], int]
 
 
 @dataclass(frozen=True, eq=False)
 class Trees:
     """Trees of which a period is put together.
 
-    ``loads[tree, resource]`` in relation to the capacity. `owners`: the unit of each tree. `value`: the least rounds
-    for a tree of each unit, by a linear program.
+    ``loads[tree, resource]`` in relation to the capacity. `owners`: the unit of each tree.
     """
 
     loads: np.ndarray
     owners: Sequence[int]
-    value: float
-
-    def rounds(self, count: int) -> int:
-        """Return the least number of rounds of a period of `count` trees of each unit."""
-        return max(1, ceil(self.value * count * (1 - SETTINGS.slight)))
 
 
-def period(kinds: Sequence[Trees]) -> tuple[float, list[list[int]]]:
-    """Return the rounds for each tree of a unit in a period, and the indices of its trees of each kind.
+def period_sizes(values: Sequence[float], below: float) -> list[PeriodSize]:
+    """Return sizes of periods, those of the least rounds for each tree first.
 
-    A period has equally many trees of each unit and kind; kinds follow each other. Periods are tried by ascending
-    rounds for each tree. Where none is found the rounds are infinite.
+    `values`: the least rounds for a tree of each unit, by a linear program, of each kind; kinds follow each other.
+    Rounds for each tree are less than `below`.
     """
     sizes = []
     for count in range(1, SETTINGS.most_period + 1):
-        sizes.append((sum(trees.rounds(count) for trees in kinds) / count, count))
-    for rate, count in sorted(sizes)[: SETTINGS.periods_tried]:
+        rounds = [max(1, ceil(value * count * (1 - SETTINGS.slight))) for value in values]
+        sizes.append((sum(rounds) / count, rounds, count))
+    return [size for size in sorted(sizes) if size[0] < below][: SETTINGS.periods_tried]
+
+
+def period(kinds: Sequence[Trees], sizes: Iterable[PeriodSize]) -> tuple[float, list[list[int]]] | None:
+    """Return the rounds for each tree of a unit in a period, and the indices of its trees of each kind.
+
+    A period has equally many trees of each unit and kind. `sizes`, of `period_sizes`, are tried in turn. None where no
+    such period is found.
+    """
+    for rate, rounds, count in sizes:
         chosen = []
-        for trees in kinds:
-            chosen.append(_selection(trees, count))
-            if chosen[-1] is None:
+        for trees, most in zip(kinds, rounds, strict=True):
+            selection = _selection(trees, count, most)
+            if selection is None:
                 break
+            chosen.append(selection)
         else:
             return rate, chosen
-    return np.inf, []
+    return None
 
 
-def _selection(trees: Trees, count: int) -> list[int] | None:
-    """Return the indices of `count` trees of each unit that fit into the rounds; None where the search ends before.
+def _selection(trees: Trees, count: int, rounds: int) -> list[int] | None:
+    """Return the indices of `count` trees of each unit that fit into `rounds`; None where the search ends before.
 
     An integer program chooses how often each tree is taken.
     """
-    owners, rounds = np.array(trees.owners), trees.rounds(count)
+    owners = np.array(trees.owners)
     members = (owners == np.unique(owners)[:, None]).astype(float)
     rows = [(members, count, count), (trees.loads.T, -np.inf, rounds)]
     solution = integer(np.zeros(len(owners)), rows, count, node_limit=SETTINGS.period_nodes)
@@ -70,3 +78,12 @@ def _selection(trees: Trees, count: int) -> list[int] | None:
     times = np.rint(solution.x).astype(np.int64)
     fits = (times @ trees.loads <= rounds + EXACT).all() and (members @ times == count).all()
     return np.repeat(np.arange(len(owners)), times).tolist() if fits else None
+
+
+def in_succession(template: Template, steps: int, most: int) -> np.ndarray:
+    """Return ``passed[phase, step]``, the periods that have passed each phase, where each period follows the one before
+    a step later: as many as `steps` steps hold, at most `most`, in the fewest steps.
+    """
+    heads = np.array(template.heads())
+    count = max(0, min(steps - int(heads.max()), most))
+    return np.clip(np.arange(1, int(heads.max()) + count + 1) - heads[:, None], 0, count)

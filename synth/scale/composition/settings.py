@@ -18,13 +18,16 @@ class CompositionSettings:
             round in most steps.
         message_chunks: Chunks of such a schedule from which on the paths over all rails of a box have several each.
         most_placed: Maximum number of steps for which trees are placed in the steps.
+        most_shaped: Maximum number of steps in which the linear program divides periods of trees; in more they only
+            follow each other one step apart.
         extra_levels: Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
         most_priced: Maximum of (steps + 1)^2 x ranks^2 for which trees are priced: their table takes 8 bytes an entry.
         fresh_turns: Number of turns of which one also begins with breadth-first trees.
         slight: Fraction below which savings by further trees are not worth a larger program.
         slow_turns: Number of turns of column generation that together must save as much, or it ends.
         last_turns: Number of turns after which, if all of them find no new tree at the same prices, it ends, too.
-        varied_turns: Number of turns that add trees at prices about the best ones, for periods of trees.
+        varied_turns: Numbers of turns that add trees at prices about the best ones, for periods of trees: the later
+            ones where no period of the least rounds was found.
         variation: Standard deviation of the logarithms of these prices.
         least_varied: The least of these prices, in relation to their mean, before they are varied.
         most_period: Maximum number of trees of a unit in a period.
@@ -48,18 +51,19 @@ class CompositionSettings:
         fewer_chunks: By how many chunks less than such shares amount to it is tried to round them.
     """
 
-    steps: tuple[int, ...] = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512)
+    steps: tuple[int, ...] = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
     most_message_steps: int = 16
     message_rounds: int = 64
     message_chunks: int = 64
     most_placed: int = 12
+    most_shaped: int = 512
     extra_levels: tuple[int, ...] = (5, 12)
     most_priced: int = 1 << 22
     fresh_turns: int = 3
     slight: float = 1e-3
     slow_turns: int = 30
     last_turns: int = 12
-    varied_turns: int = 40
+    varied_turns: tuple[int, ...] = (4, 36)
     variation: float = 0.5
     least_varied: float = 0.2
     most_period: int = 24

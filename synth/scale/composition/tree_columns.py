@@ -127,11 +127,11 @@ class TreeColumns:
         pricers = (lambda: price(smoothed.smooth(self.prices)), *own_prices)
         return generate_columns(self._solve, stop, pricers).ending != "unsolved"
 
-    def vary(self, search: Search) -> None:
+    def vary(self, search: Search, turns: int) -> None:
         """Add trees that are cheap at prices about the master's. They make other sums of loads possible."""
-        random = np.random.default_rng(0)
+        random = np.random.default_rng(len(self._columns))
         prices = np.maximum(self.prices, SETTINGS.least_varied * self.prices.mean())
-        for _ in range(SETTINGS.varied_turns):
+        for _ in range(turns):
             check_deadline()
             self.add(search(prices * np.exp(SETTINGS.variation * random.standard_normal(prices.shape))))
 
