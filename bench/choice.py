@@ -15,6 +15,8 @@ sends are no candidates here.
 Each factor has a plan of its own. *Plan of × 1* judges the plan of factor 1 on the links of factors 1/2 and 2. *Any
 choice* is what no plan can avoid that does not know the factor: at each size the least, over all candidates, of the
 greatest regret with the three factors, by the tuner's predictions.
+
+All rows are of one commit: a further run on it measures the missing rows, and the first one on another begins anew.
 """
 
 from __future__ import annotations
@@ -194,6 +196,20 @@ def least_regrets(worlds: dict[Fraction, World]) -> list[tuple[int, str, float]]
     return rows
 
 
+def started(earlier: dict, setting_now: dict) -> dict:
+    """Return the document to go on with: that of an earlier run on the same commit, else one without rows.
+
+    So all rows of a table are of one commit. Uncommitted changes are of none.
+    """
+    document = {"setting": setting_now, "goal": GOAL, "baseline_goal": BASELINE_GOAL, "limit": LIMIT}
+    document |= {"sends": MOST_SENDS, "rows": []}
+    before = earlier.get("setting", {})
+    committed = not before.get("changed") and not setting_now["changed"]
+    if committed and setting_now["commit"] and before.get("commit") == setting_now["commit"]:
+        document["rows"] = earlier["rows"]
+    return document
+
+
 KINDS = (*(f"× {factor}" for factor in FACTORS), "plan of × 1")
 
 
@@ -254,18 +270,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.choice", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT; others are kept")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "choice.json", metavar="FILE.json")
     given, _ = parser.parse_known_args(arguments)
-    before = json.loads(given.output.read_text(encoding="utf-8")) if given.output.exists() else {"rows": []}
+    earlier = json.loads(given.output.read_text(encoding="utf-8")) if given.output.exists() else {"rows": []}
     if given.table:
-        print(table(before))
+        print(table(earlier))
         return 0
-    rows = {(row["machine"], row["collective"]): row for row in before["rows"]}
-    document = {"setting": where(), "goal": GOAL, "baseline_goal": BASELINE_GOAL, "limit": LIMIT, "sends": MOST_SENDS}
+    document = started(earlier, where())
+    rows = {(row["machine"], row["collective"]): row for row in document["rows"]}
     for machine, collective in product(MACHINES, COLLECTIVES):
-        if given.only in f"{machine} {collective}":
+        if given.only in f"{machine} {collective}" and (machine, collective) not in rows:
             rows[machine, collective] = row = measured(machine, collective)
             greatest = max(r[2] for kind in KINDS[:-1] for r in row[kind])
             print(machine, collective, f"{100 * greatest:.2f}%", f"{row['cpu']:.0f} s", file=sys.stderr, flush=True)

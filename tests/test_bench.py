@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from bench import encodings, goals, measure, relabel, sweeps
+from bench import choice, encodings, goals, measure, relabel, sweeps
 from synth import api, bounds
 from synth.checker.schedule import replay
 from synth.model.collective import collective
@@ -168,3 +168,15 @@ def test_a_root_that_nobody_named_moves_with_its_rank():
         for p in (problem("dgx1", "broadcast", 13, 4, 4, seed=s) for s in range(6))
     }
     assert len(values) == 1, "the same problem in another order has the same bound"
+
+
+def test_rows_on_choice_are_of_one_commit():
+    here = {"commit": "a", "changed": False}
+    earlier = {"setting": here, "rows": [{"machine": "dgx1"}]}
+    assert choice.started(earlier, here)["rows"] == earlier["rows"]
+    others = [("b", False), ("a", True), ("", False)]
+    for commit, changed in others:
+        other = {"commit": commit, "changed": changed}
+        begun = choice.started(earlier, other)
+        assert begun["rows"] == [] and begun["setting"] == other
+    assert choice.started({"rows": []}, here)["rows"] == []
