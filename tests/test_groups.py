@@ -184,7 +184,13 @@ def test_the_joint_schedule_is_replayed_and_near_the_bound():
     assert Fraction(replay.rounds, replay.chunks) * found.task.unit / found.network.unit == found.seconds
 
 
-@pytest.mark.parametrize("collective", ["allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall"])
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "allgather", "reduce", "alltoall",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("reduce-scatter", "broadcast", "allreduce")),
+    ],
+)  # fmt: skip
 def test_each_collective_beside_an_allreduce(collective):
     root_ = 2 if collective in ("broadcast", "reduce") else None
     groups = [Group((0, 2, 5), collective, Fraction(3), root_), Group((1, 4, 7, 6), "allreduce", Fraction(1, 2))]

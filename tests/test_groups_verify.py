@@ -46,7 +46,7 @@ def test_what_groups_writes_is_verified(tmp_path):
         first.startswith("4 groups at once on ring:4: at least ")
         and alone == "bounds of 4 groups with the machine to itself: checked"
     )
-    assert schedule.startswith("schedule: C=") and last.endswith("verified")
+    assert schedule.startswith("schedule: C=") and last.endswith("verified: 4 groups on ring:4, 4 ranks")
     assert beside.startswith("assumed, not checked: that the machine has these links")
 
 

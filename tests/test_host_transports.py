@@ -54,7 +54,13 @@ def loaded(program, elements, kind="int32", **options):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kind", [kind.name for kind in DTYPES])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind.name, marks=pytest.mark.slow if kind.name in ("uint32", "int64", "float64") else ())
+        for kind in DTYPES
+    ],
+)
 def test_packets_of_every_type_and_operator(kind):
     for op in OPERATORS:
         both(ring_allreduce(3), sources.LL, kind=kind, op=op)

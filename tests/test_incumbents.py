@@ -95,7 +95,9 @@ SEVEN = Topology("seven", 7, tuple(Link(i, (i + k) % 7, Fraction(25)) for i in r
 
 
 @pytest.mark.parametrize("coll", ["allgather", "reduce", "allreduce", "alltoall", "scatter", "sendrecv", "scan"])
-@pytest.mark.parametrize("machine", ["dgx1", SEVEN, "dgx-a100*2", "random-regular:12"])
+@pytest.mark.parametrize(
+    "machine", ["dgx1", SEVEN, pytest.param("dgx-a100*2", marks=pytest.mark.slow), "random-regular:12"]
+)
 def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch):
     """A bound and a replayed schedule are announced before scale methods and exact synthesis begin."""
     events = []
@@ -213,7 +215,13 @@ def test_named_engines_are_not_helped():
 
 
 @pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES)
-@pytest.mark.parametrize("name", ["random-regular:66", pytest.param("dgx-a100*9", marks=pytest.mark.slow), "switch:66"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("random-regular:66", marks=pytest.mark.slow), pytest.param("dgx-a100*9", marks=pytest.mark.slow),
+        "switch:66",
+    ],
+)  # fmt: skip
 def test_rows_at_scale_come_before_long_searches(name, coll):
     """Above the ranks of exact synthesis, too: a checked bound, then replayed schedules, which the frontier keeps."""
     events = []

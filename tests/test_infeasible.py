@@ -48,7 +48,10 @@ def test_ranks_apart_leave_a_proof(command, name):
     assert doc["certificate"]["kind"] == "unreachable"
     assert "no schedule" in exact_frontier.document(doc)[0]
     outcome = CliRunner().invoke(root, ["verify", "proof.json"])
-    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, "proof.json: verified")
+    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (
+        0,
+        f"proof.json: verified: {name} on two pairs, 4 ranks",
+    )
 
 
 @pytest.mark.parametrize("name", ["allgather", "broadcast"])
@@ -118,4 +121,7 @@ def test_solve_leaves_the_proof_that_ranks_are_apart(name):
     assert str(path) in outcome.stderr
     assert json.loads(path.read_text())["certificate"]["kind"] == "unreachable"
     outcome = CliRunner().invoke(root, ["verify", str(path)])
-    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, f"{path}: verified")
+    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (
+        0,
+        f"{path}: verified: {name} on two pairs, 4 ranks",
+    )

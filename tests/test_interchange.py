@@ -41,12 +41,19 @@ def sends(schedule):
 CASES = [one for one in LIBRARY if one.collective in ("allgather", "allreduce", "alltoall", "reduce-scatter")]
 
 
+def slow_but_third(cases):
+    """Return parameters, of which the first and each third one after it are quick."""
+    return [pytest.param(*case, marks=pytest.mark.slow if place % 3 else ()) for place, case in enumerate(cases)]
+
+
 def identity(value):
     return value if isinstance(value, str) else f"{value.name}-{value.collective}"
 
 
 @pytest.mark.parametrize(
-    ("one", "in_place"), [*((one, "out") for one in CASES), *((one, "in") for one in CASES[::6])], ids=identity
+    ("one", "in_place"),
+    slow_but_third([*((one, "out") for one in CASES), *((one, "in") for one in CASES[::6])]),
+    ids=identity,
 )
 def test_a_schedule_comes_back_from_msccl_ir(one, in_place):
     machine = synth.topology("torus:2x4" if one.name.startswith("torus") else "fully-connected:8")
@@ -128,7 +135,9 @@ def test_a_wrong_program_is_refused_with_its_place():
 # ---------------------------------------------------------------- TE-CCL
 
 
-@pytest.mark.parametrize("one", [one for one in LIBRARY if one.collective in ("allgather", "alltoall")], ids=identity)
+@pytest.mark.parametrize(
+    "one", slow_but_third([(one,) for one in LIBRARY if one.collective in ("allgather", "alltoall")]), ids=identity
+)
 def test_a_schedule_comes_back_from_teccl(one):
     machine = synth.topology("fully-connected:8")
     try:

@@ -50,7 +50,10 @@ def test_good_programs_are_proved_in_both_modes(program):
     assert report.ok, list(report.lines())
     assert report.analysed == (("out", "in") if program.in_place == "both" else ("out",))
     assert report.outputs == sum(len(post) for post in program.collective.post) * program.chunks
-    assert "output chunks right" in list(report.lines())[-1]
+    *_, proved, judged = report.lines()
+    assert "output chunks right" in proved
+    assert program.collective is not None
+    assert judged == f"judged: {program.collective.name}, {program.ranks} ranks, program {program.name}"
 
 
 def test_a_dropped_dependency_is_a_race():
@@ -462,7 +465,8 @@ def test_what_is_not_known_is_said():
     report = lint.check(replace(programs.ring_allgather(3), collective=None, in_place="out"))
     assert report.ok
     assert rules(report, "warning") == {"collective-unknown"}
-    assert "outputs not compared" in list(report.lines())[-1]
+    *_, proved, judged = report.lines()
+    assert "outputs not compared" in proved and judged.startswith("judged: unknown collective, 3 ranks, ")
 
 
 def test_the_report_as_text_and_json():
@@ -480,7 +484,8 @@ def test_the_report_as_text_and_json():
         f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime msccl-executor, its default "
         f"buffer sizes)"
     )
-    assert list(report.lines())[-1] == message
+    assert list(report.lines())[-2] == message
+    assert (doc["collective"], doc["ranks"]) == ("allreduce", 4)
 
 
 def test_a_wrong_program_is_not_said_to_be_safe():

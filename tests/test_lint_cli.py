@@ -101,7 +101,7 @@ def test_msccl_ir_of_anyones(tmp_path):
     )
     out = synth("lint", "a.xml", "--runtime", "msccl-executor", code=5).stdout.splitlines()
     assert out[0] == "error: gpu 1: output 1 of rank 1 is never written; it must end with chunk 1 [wrong-output]"
-    assert len(out) == 2
+    assert len(out) == 3
 
 
 def test_what_cannot_be_read_is_no_finding(tmp_path):

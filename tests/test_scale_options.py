@@ -24,8 +24,21 @@ def synth(*words: str):
     return CliRunner().invoke(root, ["pareto", "--topo", MACHINE, "--coll", "allgather", *words])
 
 
-def test_steps_and_chunks_are_bounded():
-    whole = api.frontier(MACHINE, "allgather", engine="flow")
+@pytest.fixture(scope="module")
+def whole():
+    """The frontier of flow methods on `MACHINE`."""
+    return api.frontier(MACHINE, "allgather", engine="flow")
+
+
+@pytest.fixture
+def searched(whole, monkeypatch):
+    """The frontier `whole`, which searches by flow methods then return at once."""
+    monkeypatch.setattr(engine_choice, "synthesize_flow", lambda *_, **__: whole)
+    return whole
+
+
+def test_steps_and_chunks_are_bounded(searched):
+    whole = searched
     few = api.frontier(MACHINE, "allgather", engine="flow", max_steps=3)
     assert isinstance(whole, ScaleFrontier) and isinstance(few, ScaleFrontier)
     assert (
@@ -40,6 +53,7 @@ def test_steps_and_chunks_are_bounded():
     assert both.notes[-1] == "points of more than 9 steps or 13 chunks are left out, as was asked"
 
 
+@pytest.mark.usefixtures("searched")
 def test_the_point_advised_is_one_of_those_asked_for():
     shown = synth("--engine", "flow", "--max-steps", "2").stdout
     assert "at 128 MB take the 2-step point" in shown and "left out, as was asked" in shown
@@ -50,11 +64,9 @@ def test_fewer_steps_than_any_schedule_has():
         api.frontier("ring:8", "allgather", engine="flow", max_steps=3)
 
 
-def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
-    found = frontier(topology(MACHINE), "allgather")
-
+def test_what_ctrl_c_leaves_is_bounded_too(whole, monkeypatch):
     def stop(*_, **__):
-        raise SweepInterrupted(found, None)
+        raise SweepInterrupted(whole, None)
 
     monkeypatch.setattr(engine_choice, "synthesize_flow", stop)
     with pytest.raises(SweepInterrupted) as stopped:
@@ -113,6 +125,7 @@ def test_plots_of_unknown_formats_are_refused_before_anything_is_computed(monkey
     assert found.exit_code == 2 and "'.bmp'" in found.stderr, found.stderr
 
 
+@pytest.mark.usefixtures("searched")
 def test_a_frontier_of_flow_methods_is_drawn_above_its_bound():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; run: pip install 'ccl-synth[plot]'")
     found = api.frontier(MACHINE, "allgather", engine="flow", max_steps=3)

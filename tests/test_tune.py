@@ -534,7 +534,9 @@ class Clock:
         self.now += times * (given["time_limit"] or 0)
 
 
-@pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
+@pytest.mark.parametrize(
+    "collectives", [pytest.param(["allgather"], marks=pytest.mark.slow), ["allgather", "broadcast"]]
+)
 def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, no_list_schedules, collectives):
     clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))  # list schedules go by another clock
     api.tune("dgx1", collectives, SIZES[::6], protocols=["Simple"], dividing=True, time_limit=60)

@@ -3,6 +3,7 @@ injected."""
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 from synth import api
 from synth.api import synthesis, tuning_inputs
@@ -19,6 +20,7 @@ from synth.view import plans
 MACHINE = named_topology("dgx1")
 
 
+@cache
 def large() -> ScaleFrontier:
     found = frontier(MACHINE, "allgather")
     return replace(found, points=found.points[:3])

@@ -16,6 +16,7 @@ from synth.model.time_bound import TimeBound
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
+    from synth.model.documents.json_reader import Claims
     from synth.model.scale_frontier import ScaleFrontier
 
 
@@ -78,7 +79,7 @@ def save_schedules(
 @keywords_checked
 def verify(
     given: str | Path | dict | ParetoFrontier | SynchronousSchedule | TimeBound, proof: str | Path | None = None
-) -> list[str]:
+) -> Claims:
     """Replay the schedules and re-check the certificates of a value or a file.
 
     Parameters
@@ -88,7 +89,8 @@ def verify(
 
     Returns
     -------
-    A line for each claim that holds, and one for what is assumed.
+    A line for each claim that holds, and one for what is assumed; the attribute `subject` of the list is the
+    collective, the machine and the number of ranks.
 
     Raises
     ------

@@ -3,56 +3,94 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from synth.cli.framework.options import FILE
-from synth.cli.framework.output import note
+from synth.cli.framework.output import note, printable
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, UNDECIDED
-from synth.errors import FormatError, VerificationError
+from synth.errors import FormatError, UndecidedError, VerificationError
+from synth.model.documents.text_file import files_of
 from synth.model.rational import counted
+
+if TYPE_CHECKING:
+    from synth.model.documents.json_reader import Claims
+
+SUFFIXES = (".json", ".npz")  # of the documents in a folder
+GRAVITY = (0, UNDECIDED, 1, 5)  # exit codes, the gravest last
+CHECKED = (VerificationError, FormatError, UndecidedError)  # errors of a document, which end no other check
 
 
 @click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
-@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
 @click.option("--proof", type=FILE, metavar="DIR", help="The folder of the proof files that the documents name.")
 def verify(files: tuple[Path, ...], proof: Path | None) -> int:
-    """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver
-    is trusted.
+    """Replay the schedules and re-check the certificates of FILE (whatever synth wrote), or of each .json and .npz file
+    in DIR, by exact arithmetic; no solver is trusted.
 
-    A line for each claim. Lines that begin "not checked: " name claims that could not be checked: the exit code is 4
-    then, and 5 where something is wrong; of several files all are checked.
+    A line for each claim, and one that names the collective, the machine and the number of ranks; of the files in DIR
+    only that one. Lines that begin "not checked: " name claims that could not be checked: the exit code is 4 then, and
+    5 where something is wrong; of several files all are checked.
 
     \b
-    Example:
+    Examples:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth verify frontier.json
+      synth verify algorithms/frontiers
     """
-    from synth import api
-    from synth.model.documents.json_reader import Unchecked
-
-    code, wrong = 0, []
-    for file in files:
-        try:
-            with waiting(f"verifying {file}"):
-                lines = api.verify(file, proof)
-        except VerificationError as error:
-            wrong.append(error.within(str(file)))
+    codes, wrong = [0], []
+    for path in files:
+        if path.is_dir():
+            codes += [_in_folder(file, proof) for file in files_of([path], suffixes=SUFFIXES)]
             continue
-        except FormatError as error:
-            fault = error if error.file else FormatError(str(error), str(file))
-            if file.suffix.lower() == ".xml" and file.exists():
-                fault = FormatError("XML has no certificates to verify; `synth lint` checks MSCCL-IR", str(file))
-            wrong.append(fault)
+        try:
+            lines = _claims(path, proof)
+        except CHECKED as error:
+            wrong.append(error)
             continue
         for line in lines:
-            click.echo(line)
-        left = sum(isinstance(line, Unchecked) for line in lines)
-        click.echo(f"{file}: " + (f"verified but for {counted(left, 'claim')} not checked" if left else "verified"))
-        code = UNDECIDED if left else code
+            click.echo(printable(line))
+        codes.append(_closed(path, lines))
     if wrong:
-        *others, gravest = sorted(wrong, key=lambda error: (5, 1, 4).index(error.exit_code), reverse=True)
+        *others, gravest = sorted(wrong, key=lambda error: GRAVITY.index(error.exit_code))
         for error in others:
             note(f"error: {error}")
-        raise gravest
-    return code
+        if GRAVITY.index(gravest.exit_code) >= max(map(GRAVITY.index, codes)):
+            raise gravest
+        note(f"error: {gravest}")
+    return max(codes, key=GRAVITY.index)
+
+
+def _claims(file: Path, proof: Path | None) -> Claims:
+    """Return the lines on a file. Raises VerificationError, UndecidedError, and FormatError with the file's name."""
+    from synth import api
+
+    try:
+        with waiting(f"verifying {file}"):
+            return api.verify(file, proof)
+    except VerificationError as error:
+        raise error.within(str(file)) from None
+    except FormatError as error:
+        if file.suffix.lower() == ".xml" and file.exists():
+            raise FormatError("XML has no certificates to verify; `synth lint` checks MSCCL-IR", str(file)) from None
+        raise error if error.file else FormatError(str(error), str(file)) from None
+
+
+def _in_folder(file: Path, proof: Path | None) -> int:
+    """Print one line on a file of a folder. Return its exit code."""
+    try:
+        return _closed(file, _claims(file, proof))
+    except CHECKED as error:
+        click.echo(printable(f"not verified: {error}"))
+        return error.exit_code
+
+
+def _closed(file: Path, lines: Claims) -> int:
+    """Print what was verified. Return the exit code."""
+    from synth.model.documents.json_reader import Unchecked
+
+    left = sum(isinstance(line, Unchecked) for line in lines)
+    but = f" but for {counted(left, 'claim')} not checked" if left else ""
+    click.echo(printable(f"{file}: verified{but}: {lines.subject}"))
+    return UNDECIDED if left else 0

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from synth.checker.documents import exact_frontier, refutation
 from synth.errors import SynthError, UndecidedError, VerificationError, malformed
-from synth.model.documents.json_reader import ARCHIVED, MACHINE
+from synth.model.documents.json_reader import ARCHIVED, MACHINE, Claims
 from synth.model.gc_pause import collector_off
+from synth.model.rational import counted
 from synth.model.topology import Topology
 
 
@@ -26,8 +27,9 @@ def check_document(
     proof: Path | None,
     named_machine: Callable[[str], Topology | None],
     beside: Path = Path(),
-) -> list[str]:
-    """Check a document; return a line for each claim that holds, for each that is not checked, and for what is assumed.
+) -> Claims:
+    """Check a document; return a line for each claim that holds, for each that is not checked, and for what is assumed,
+    and as `Claims.subject` what the document is about.
 
     `source`: a file, or the JSON object. `proof`: the folder of proof files (None: that of the file). `named_machine`:
     returns the machine of a name, or None, for a frontier at scale that names its machine and does not list its links.
@@ -39,12 +41,14 @@ def check_document(
     if not isinstance(source, dict) and Path(source).suffix == ".npz":
         from synth.checker.documents import scale_frontier, schedule_archive  # these load numpy
 
-        return [scale_frontier.schedule(schedule_archive.load(Path(source))), ARCHIVED]
+        found = schedule_archive.load(Path(source))
+        subject = _subject(found.collective, found.topology.name, found.topology.ranks)
+        return Claims([scale_frontier.schedule(found), ARCHIVED], subject)
     # A document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time.
     with collector_off():
         doc = source if isinstance(source, dict) else exact_frontier.read(Path(source))
         try:
-            return _check(doc, folder, proof or folder, named_machine)
+            return Claims(_check(doc, folder, proof or folder, named_machine), _subject_of(doc))
         except SynthError:
             raise
         except MemoryError:
@@ -53,6 +57,22 @@ def check_document(
             ) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise VerificationError(malformed(error)) from None
+
+
+def _subject_of(doc: dict) -> str:
+    """Return the subject of a document that was checked."""
+    machine = doc["topology"]
+    if "groups" in doc:
+        task = counted(len(doc["groups"]), "group")
+    elif isinstance(doc["collective"], str):
+        task = doc["collective"]
+    else:
+        task = doc["collective"]["name"]
+    return _subject(task, machine["name"], machine["ranks"])
+
+
+def _subject(task: str, machine: str, ranks: int) -> str:
+    return f"{task} on {machine}, {counted(ranks, 'rank')}"
 
 
 def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], Topology | None]) -> list[str]:

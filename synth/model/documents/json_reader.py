@@ -6,7 +6,7 @@ Whatever is wrong raises `VerificationError` with the place in the document.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 from fractions import Fraction
 from typing import Any
 
@@ -111,6 +111,14 @@ def seconds(value: object, place: str) -> float:
 # Statements of a document's writer that no proof covers; each verification ends with them.
 MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
 ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # further statements of an archive
+
+
+class Claims(list[str]):
+    """The lines on a document that holds. `subject`: the collective, machine and number of ranks that it names."""
+
+    def __init__(self, lines: Iterable[str], subject: str) -> None:
+        super().__init__(lines)
+        self.subject = subject
 
 
 class Unchecked(str):

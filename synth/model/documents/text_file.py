@@ -12,8 +12,10 @@ SUFFIXES = (".json", ".xml")  # endings of the names of files that are read in a
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks: PowerShell's > writes UTF-16
 
 
-def files_of(paths: Iterable[Path], *, below: bool = False) -> list[Path]:
-    """Return the files of `paths`, and of its folders the .json and .xml files; `below`: of all folders in them, too.
+def files_of(
+    paths: Iterable[Path], *, below: bool = False, suffixes: tuple[str, str] = SUFFIXES
+) -> list[Path]:  # fmt: skip
+    """Return the files of `paths`, and of its folders those with `suffixes`; `below`: of all folders in them, too.
 
     Raises UsageError for a folder that has none.
     """
@@ -23,9 +25,9 @@ def files_of(paths: Iterable[Path], *, below: bool = False) -> list[Path]:
             files.append(path)
             continue
         names = path.glob("**/*" if below else "*")
-        inside = sorted(file for file in names if file.suffix in SUFFIXES and file.is_file())
+        inside = sorted(file for file in names if file.suffix in suffixes and file.is_file())
         if not inside:
-            raise UsageError(f"{path} has no .json and no .xml file")
+            raise UsageError(f"{path} has no {suffixes[0]} and no {suffixes[1]} file")
         files += inside
     return files
 

@@ -39,10 +39,15 @@ def check(program: Program, runtime: str | Runtime | None = None, in_place: InPl
     target = RUNTIMES[runtime or "synth"] if not isinstance(runtime, Runtime) else runtime
     faults = structure.faults(program)
     if faults:
-        return LintReport(program.name, target.name, tuple(faults), 0, (), 0, 0, _ops(program))
+        return LintReport(*_subject(program), target.name, tuple(faults), 0, (), 0, 0, _ops(program))
     if program.one_sided:
         return _one_sided(program, target, in_place)
     return _two_sided(program, target, in_place)
+
+
+def _subject(program: Program) -> tuple[str, str | None, int]:
+    """Return the name, the collective and the number of ranks of a report."""
+    return program.name, None if program.collective is None else program.collective.name, program.ranks
 
 
 def _ops(program: Program) -> int:
@@ -55,7 +60,7 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     hidden = unflagged(program)
     findings = [*rules.check(program, runtime), *hidden, *rules.unused_parts(program), *broken]
     if broken:
-        return LintReport(program.name, runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
+        return LintReport(*_subject(program), runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
     done, waits = _order(wired)
     if waits:
         findings.append(_deadlock(waits, "waits for ever, whatever the size"))
@@ -182,7 +187,7 @@ def _report(
     outputs = max(outcome.outputs for outcome in outcomes.values())
     accesses = sum(outcome.accesses for outcome in outcomes.values())
     analysed = tuple(outcomes) if complete else ()
-    return LintReport(program.name, runtime.name, tuple(findings), safe, analysed, outputs, accesses, program.ops)
+    return LintReport(*_subject(program), runtime.name, tuple(findings), safe, analysed, outputs, accesses, program.ops)
 
 
 def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[WaitingBlock]) -> Finding:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from synth.model.rational import counted
 from synth.program.analysis.finding import SEVERITIES, Finding
 
 SCHEMA = "synth.lint/1"
@@ -15,7 +16,7 @@ WORDS = {"out": "out of place", "in": "in place"}
 
 @dataclass(frozen=True)
 class LintReport:
-    """The results of one analysis.
+    """The results of one analysis of a program, of `collective` (None: the file names none) on `ranks` ranks.
 
     `safe`: the largest size in bytes at which no rank waits for ever, for default buffer sizes (None: any size, 0:
     none). It says nothing about other faults: see `ok`. `analysed`: the modes (``out``, ``in``) whose data flow was
@@ -24,6 +25,8 @@ class LintReport:
     """
 
     name: str
+    collective: str | None
+    ranks: int
     runtime: str
     findings: tuple[Finding, ...]
     safe: int | None
@@ -48,7 +51,7 @@ class LintReport:
         return sorted(self.findings, key=lambda f: SEVERITIES.index(f.severity))
 
     def lines(self) -> Iterator[str]:
-        """Yield the findings, worst first, then the safe sizes and the proved properties."""
+        """Yield the findings, worst first, then the safe sizes, the proved properties, and what was judged."""
         seen: Counter[str] = Counter()
         for finding in self.ranked:
             seen[finding.rule] += 1
@@ -72,12 +75,15 @@ class LintReport:
                 f"proved {modes}, in every order of execution of {self.ops} steps: {proved}, {self.accesses} "
                 f"accesses ordered"
             )
+        yield f"judged: {self.collective or 'unknown collective'}, {counted(self.ranks, 'rank')}, program {self.name}"
 
     def to_json(self) -> dict:
         """Return the document of ``--format json``."""
         return {
             "schema": SCHEMA,
             "name": self.name,
+            "collective": self.collective,
+            "ranks": self.ranks,
             "runtime": self.runtime,
             "ok": self.ok,
             "safe_bytes": self.safe if self.ok else 0,
