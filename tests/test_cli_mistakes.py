@@ -67,7 +67,7 @@ MISTAKES = [
     ("pareto dgx1 allgather", 2, "did you mean --topo dgx1 --coll allgather?"),
     ("pareto --topo ring:3 All_Gather", 2, "did you mean --coll All_Gather?"),
     ("bound dgx1 --coll allreduce", 2, "did you mean --topo dgx1?"),
-    ("pareto topo.txt allreduce", 2, "did you mean --topo-file topo.txt --coll allreduce?"),
+    ("pareto topo.txt allreduce", 2, "did you mean --topo topo.txt --coll allreduce?"),
     ("tune f.json", 2, "did you mean --from f.json?"),
     ("run s.json --size 1 MB", 2, "did you mean 1MB"),
     ("pareto --topo dgx1 dgx2 --coll allgather", 2, "extra argument (dgx2)"),

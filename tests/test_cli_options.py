@@ -194,3 +194,12 @@ def test_a_wrong_value_of_the_command_line_has_no_line_of_the_file(asked):
     asked.toml("jobs = 2\n")
     said = asked("--topo ring:4 --coll allgather --jobs many", code=2)
     assert said.startswith("synth: error: Invalid value for '--jobs'")
+
+
+@pytest.mark.parametrize("words", ["bound --coll allgather", "algorithms --coll allgather", "pareto --coll allgather"])
+def test_topo_takes_the_file_of_a_machine_as_its_older_name_does(words, tmp_path):
+    dump = tmp_path / "topo.txt"
+    dump.write_text("\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n")
+    new, old = (CliRunner().invoke(root, [*words.split(), name, str(dump)]) for name in ("--topo", "--topo-file"))
+    assert new.exit_code == old.exit_code == 0, new.output
+    assert new.stdout == old.stdout and "topo" in new.stdout

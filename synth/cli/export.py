@@ -116,11 +116,11 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @click.option(
     "--topo",
-    metavar="NAME",
-    shell_complete=names_of("topologies"),
+    metavar="NAME|FILE",
+    shell_complete=names_of("topologies", files=True),
     help="The target machine; by default the schedule's.",
 )
-@click.option("--topo-file", type=FILE, metavar="FILE", help="The target machine, as a topology file or a dump.")
+@click.option("--topo-file", type=FILE, metavar="FILE", hidden=True, help="An older name of --topo FILE.")
 @click.option("--rank-map", type=Ranks(), metavar="1,2,0", help="The machine's rank of each rank of the schedule.")
 @click.option("--assume-root", type=click.IntRange(0), metavar="R", help="Every call of the job has this root.")
 @click.option("--assume-nvlink", is_flag=True, help="All links are NVLink: LL128 is safe.")

@@ -94,7 +94,7 @@ def pareto(**flags: Any) -> int:
     Examples:
       synth pareto --topo dgx1 --coll allgather
       synth pareto --topo dgx1 --coll allgather --size 1MB
-      synth pareto --topo-file topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
+      synth pareto --topo topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api

@@ -127,7 +127,7 @@ def match(name: str, **flags: Any) -> None:
     machine = known_machine(topology)
     if machine is None:
         raise SynthError(
-            f"{name} is none of the known machines and families; it needs no name: --topo-file takes it as it is"
+            f"{name} is none of the known machines and families; it needs no name: --topo takes its file as it is"
         )
     document = {
         "schema": "synth.match/1", "topology": topology.name, "machine": machine.machine, "ranks": list(machine.ranks),

@@ -48,8 +48,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--collectives": ("--coll",),
     "--topology": ("--topo",),
     "--machine": ("--topo",),
-    "--topology-file": ("--topo-file",),
-    "--dump": ("--topo-file",),
+    "--topology-file": ("--topo",),
+    "--dump": ("--topo",),
     "--frontier": ("--from",),
     "--timeout": ("--time-limit",),
     "--limit": ("--time-limit",),
@@ -154,7 +154,7 @@ def _as_option(word: str, options: set[str]) -> str:
     if "--coll" in options and canonical_name(word) in COLLECTIVES:
         return f"--coll {word}"
     if Path(word).is_file():
-        option = next((name for name in ("--from", "--file", "--topo-file") if name in options), "")
+        option = next((name for name in ("--from", "--file", "--topo") if name in options), "")
         return f"{option} {word}" if option else ""
     if "--topo" not in options:
         return ""

@@ -190,15 +190,17 @@ _changes = (
 machine_options = _together(
     click.option(
         "--topo",
-        metavar="NAME",
-        shell_complete=names_of("topologies"),
-        help="A machine or family: dgx1, ring:8, torus:4x4, dgx1*2:cross=0+2 (`synth topo list`).",
+        metavar="NAME|FILE",
+        shell_complete=names_of("topologies", files=True),
+        help="A machine or family: dgx1, ring:8, torus:4x4 (`synth topo list`), or the file or dump of one "
+        "(`synth topo import -h`).",
     ),
     click.option(
         "--topo-file",
         type=FILE,
         metavar="FILE",
-        help="A topology file or a dump of a real machine (`synth topo import -h`).",
+        hidden=True,
+        help="An older name of --topo FILE.",
     ),
     *_changes,
 )
@@ -316,7 +318,7 @@ def chosen_machine(flags: dict[str, Any]) -> Topology:
 
     name, file = one_of("topo", "topo_file")
     if not name and file is None:
-        raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo-file FILE")
+        raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo FILE")
     if file is not None and not file.suffix and not file.exists():
         raise UsageError(f"--topo-file {file}: there is no such file; a machine's name goes with --topo")
     topology = api.topology(name or None, file=file, **changes(flags))
@@ -336,7 +338,7 @@ def machine_if_named(flags: dict[str, Any]) -> Topology | None:
     context = click.get_current_context()
     for name in changes(flags):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{name} changes a machine, and none is named; add --topo NAME or --topo-file FILE")
+            raise UsageError(f"--{name} changes a machine, and none is named; add --topo NAME or --topo FILE")
     return None
 
 
