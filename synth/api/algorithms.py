@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from synth.bounds.blame import Places
     from synth.language.algorithm import ChunkAlgorithm
     from synth.model.blame import Blame
+    from synth.model.compressed_schedule import CompressedSchedule
     from synth.model.frontier import LowerBound
 
 # Wall seconds after which `distance` is content with the bounds that it has.
@@ -67,7 +68,9 @@ def _text(value: Fraction | None) -> str | None:
 
 
 @keywords_checked
-def distance(schedule: Schedule, topology: TopologyLike, *, time_limit: float | None = None) -> Distance:
+def distance(
+    schedule: Schedule | CompressedSchedule, topology: TopologyLike, *, time_limit: float | None = None
+) -> Distance:
     """Return how far a schedule is from the certified lower bounds of its machine and collective.
 
     Parameters
@@ -89,7 +92,7 @@ def distance(schedule: Schedule, topology: TopologyLike, *, time_limit: float | 
 
 @keywords_checked
 def distances(
-    schedules: Sequence[Schedule], topology: TopologyLike, *, time_limit: float | None = None
+    schedules: Sequence[Schedule | CompressedSchedule], topology: TopologyLike, *, time_limit: float | None = None
 ) -> tuple[Distance, ...]:
     """Return how far schedules of one collective are from its lower bounds, which are computed once; as `distance`."""
     from synth.api.scale import scale_bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,11 +19,12 @@ from synth.cli.framework.options import (
     runtime_option,
     time_limit_option,
 )
-from synth.cli.framework.output import check_writable, emit, note, save
+from synth.cli.framework.output import check_writable, emit, note, save, wrote
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive, Ranks
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
+from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.language.algorithm import ChunkAlgorithm, Compiled
@@ -118,7 +120,7 @@ def compile_(source: str, **flags: Any) -> None:
     if flags["bounds"]:
         with waiting(f"bounds on {program.collective} on {machine.name}", flags["time_limit"]):
             distance = algorithms.distance(schedule, machine, time_limit=flags["time_limit"])
-            if distance.bound is not None:
+            if distance.bound is not None and isinstance(schedule, Schedule):
                 blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk sends): left out")
@@ -141,12 +143,19 @@ def _write(program: ChunkAlgorithm, compiled: Compiled, machine: Any, flags: dic
 
     from synth import api
 
+    if flags["to"] is None and not isinstance(compiled.schedule, Schedule):
+        if flags["output"] == "-":
+            raise UsageError("the schedule of a symmetric program on so many ranks is binary: name a file, -o FILE.npz")
+        compiled.schedule.save(Path(flags["output"]))
+        wrote(flags["output"], "the sends of one rank of each orbit, and the symmetries")
+        return
+    schedule = compiled.schedule.written_out()
     if flags["to"] is None:
-        text, what = json.dumps(compiled.schedule.to_json()) + "\n", ""
+        text, what = json.dumps(schedule.to_json()) + "\n", ""
     else:
         try:
             made = api.export_program(
-                compiled.schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
+                schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
                 protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"],
             )  # fmt: skip
         except UsageError:

@@ -55,6 +55,7 @@ class RecordedMoves:
             raise UsageError(f"{file} is for {task.ranks} ranks; {machine.name} has {machine.ranks}")
         self.task, self.chunks, self.machine, self.file = task, chunks, machine, file
         self._trace = AlgorithmTrace(task, None, RecordedMoves.__init__.__code__)
+        self._trace.begin()
         self._inputs: dict[tuple[int, int], int] = {}
         for number, value in enumerate(self._trace.values):
             self._inputs[value.unit, value.rank] = number

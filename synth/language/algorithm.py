@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synth.checker.schedule import replay
 from synth.errors import SynthError, UsageError
@@ -21,12 +21,14 @@ from synth.language.place import SourceLine, error_at, short_path
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, levelled, planned
-from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
+from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
 from synth.model.collective import Collective, canonical_name
-from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule, Send
 from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.model.compressed_schedule import CompressedSchedule
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Compiled:
     plan, multiple : the steps of the operations, and the chunks into which the schedule cuts each chunk of these.
     """
 
-    schedule: Schedule
+    schedule: Schedule | CompressedSchedule
     plan: StepPlan
     multiple: int = 1
 
@@ -68,8 +70,11 @@ class Compiled:
 
     @functools.cached_property
     def places(self) -> dict[tuple[int, int, int, int], SourceLine]:
-        """The line of each send between ranks, by (step from 1, chunk, source, destination)."""
-        return self.plan.places(self.multiple)
+        """The line of each send between ranks, by (step from 1, chunk, source, destination).
+
+        None for a symmetric program, whose lines make sends of several ranks.
+        """
+        return {} if self.plan.symmetry is not None else self.plan.places(self.multiple)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,8 @@ class ChunkAlgorithm:
 
     def __call__(self, group: RankGroup, held: Mapping[int, Data] | None = None, **parameters: Any) -> dict[int, Data]:
         """Do the algorithm's part on a group; `held[rank]` is what its rank begins with, by default its input."""
+        if held is None and not self._takes_held:
+            return self.function(group, **parameters)
         given = group.inputs() if held is None else dict(held)
         missing = [rank for rank in group.ranks if rank not in given]
         if missing:
@@ -130,7 +137,7 @@ class ChunkAlgorithm:
         program that makes no sense.
         """
         machine = _machine(topology)
-        task = collective or collective_named(self.collective, machine.ranks)
+        task = collective or LazyCollective(self.collective, machine.ranks)
         known = inspect.signature(self.function).parameters
         for key in parameters:
             if key not in known:
@@ -138,6 +145,7 @@ class ChunkAlgorithm:
                 raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
         trace = AlgorithmTrace(task, machine, _call.__code__)
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
+        trace.begin()
         return trace
 
     def compile(
@@ -150,7 +158,6 @@ class ChunkAlgorithm:
         chosen = options or CompileOptions()
         machine = _machine(topology)
         trace = self.trace(machine, collective, **(chosen.parameters or {}))
-        assert trace.network is not None
         mode = chosen.steps or self.steps
         _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
         chunks = _fewest_chunks(trace) * (chosen.multiple or 1)
@@ -162,8 +169,11 @@ class ChunkAlgorithm:
     def schedule(
         self, topology: Topology | str, collective: Collective | None = None, steps: str | None = None,
         chunks: int | None = None, **parameters: Any,
-    ) -> Schedule:  # fmt: skip
-        """Return the schedule on a machine, by its name or as a value. `chunks`: `CompileOptions.multiple`."""
+    ) -> Any:  # fmt: skip
+        """Return the `Schedule` on a machine, by its name or as a value. `chunks`: `CompileOptions.multiple`.
+
+        Of a symmetric program on more than 64 ranks it is a `CompressedSchedule`.
+        """
         return self.compile(topology, collective, CompileOptions(steps, chunks, parameters)).schedule
 
 
@@ -210,7 +220,8 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
         plan = levelled(trace, plan, mode, file)
         further = _multiple(plan)
     schedule = _schedule(plan, further)
-    replay.schedule(schedule)
+    if isinstance(schedule, Schedule):
+        replay.schedule(schedule)
     return Compiled(schedule, plan, further)
 
 
@@ -245,13 +256,23 @@ def _mode(text: str) -> tuple[str, int]:
 
 def _fewest_chunks(trace: AlgorithmTrace) -> int:
     denominators: set[int] = set()
+    if trace.symmetry is not None and trace.collective.name == "allreduce":
+        denominators.add(trace.ranks)  # symmetries move the part of each rank
     for value in trace.values:
         denominators |= {value.lo.denominator, value.hi.denominator}
     return lcm(*denominators)
 
 
-def _schedule(plan: StepPlan, multiple: int) -> Schedule:
-    """Return the schedule with each chunk cut into `multiple` chunks."""
+def _schedule(plan: StepPlan, multiple: int) -> Schedule | CompressedSchedule:
+    """Return the schedule with each chunk cut into `multiple` chunks, of a large symmetric program by its orbits."""
+    if plan.symmetry is not None:
+        from synth.checker.schedule import compressed_replay
+
+        compressed = plan.symmetry.compressed(plan.ops.collective.name, plan.sends, plan.ops.chunks, multiple)
+        compressed_replay.replay(compressed)
+        listed = compressed.sends <= SETTINGS.maximum_sends and plan.symmetry.topology.ranks <= SETTINGS.listed_ranks
+        return compressed.written_out() if listed else compressed
+    assert plan.network is not None
     routes = routes_by_pair(plan.network)
     steps = []
     for row in plan.sends:

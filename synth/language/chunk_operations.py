@@ -8,6 +8,7 @@ state before it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
     """
     ops = Operations(trace.collective, chunks, [])
     _add_rows(ops, trace)
-    candidates = _candidates(ops)
+    candidates = _candidates(ops, lambda unit: _written(trace, chunks, unit))
     _check_outputs(ops, candidates, trace, file)
     ops.outputs = {key: made[0] for key, made in candidates.items()}
     needed = _needed(ops)
@@ -114,9 +115,12 @@ def _add_rows(ops: Operations, trace: AlgorithmTrace) -> None:
             ops.rows.append(row)
 
 
-def _candidates(ops: Operations) -> dict[tuple[int, int], list[int]]:
-    """Return the operations that make each chunk of the postcondition, by (chunk, rank), in the program's order."""
-    task, chunks = ops.collective, ops.chunks
+def _candidates(ops: Operations, written: Callable[[int], Iterable[int]]) -> dict[tuple[int, int], list[int]]:
+    """Return the operations that make each chunk of the postcondition, by (chunk, rank), in the program's order.
+
+    `written`: the chunks of a unit that the program writes.
+    """
+    task = ops.collective
     made: dict[tuple[int, int], list[int]] = {}
     wanted: dict[tuple[int, int], int] = {}
     for unit, ranks in enumerate(task.post):
@@ -124,7 +128,7 @@ def _candidates(ops: Operations) -> dict[tuple[int, int], list[int]]:
             bits = 0
             if task.combining:
                 bits = sum(1 << contributor for contributor in task.wanted(unit, rank))
-            for chunk in range(unit * chunks, (unit + 1) * chunks):
+            for chunk in written(unit):
                 wanted[chunk, rank] = bits
                 made[chunk, rank] = []
     for i, row in enumerate(ops.rows):
@@ -132,6 +136,14 @@ def _candidates(ops: Operations) -> dict[tuple[int, int], list[int]]:
         if wanted.get(key) == row.contents:
             made[key].append(i)
     return made
+
+
+def _written(trace: AlgorithmTrace, chunks: int, unit: int) -> Iterable[int]:
+    """Return the chunks of a unit that the program writes: all, or in a symmetric allreduce the representatives'."""
+    if trace.symmetry is None or trace.collective.name != "allreduce":
+        return range(unit * chunks, (unit + 1) * chunks)
+    part = chunks // trace.ranks
+    return [rank * part + i for rank in trace.symmetry.representatives for i in range(part)]
 
 
 def _needed(ops: Operations) -> set[int]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
 
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace, Segments, fraction, pieces_text
@@ -70,17 +73,24 @@ class Data:
             raise error_at(place, "data are cut by fractions, such as data[0 : 1 / 2], or by part(i, n) and unit(u)")
         low = fraction(0 if part.start is None else part.start, place)
         high = fraction(1 if part.stop is None else part.stop, place)
-        length = sum((piece.hi - piece.lo for piece in self.segments), Fraction(0))
+        length = self._ends[-1] if self._ends else Fraction(0)
         return self._between(low * length, high * length)
 
+    @cached_property
+    def _ends(self) -> list[Fraction]:
+        """The end of each piece, where all pieces lie one after another."""
+        return list(accumulate(piece.hi - piece.lo for piece in self.segments))
+
     def _between(self, low: Fraction, high: Fraction) -> Data:
-        start, found = Fraction(0), []
-        for piece in self.segments:
-            end = start + piece.hi - piece.lo
-            lo, hi = max(low, start), min(high, end)
+        ends, found = self._ends, []
+        for i in range(bisect_right(ends, low), len(ends)):
+            piece = self.segments[i]
+            start = ends[i - 1] if i else Fraction(0)
+            if start >= high:
+                break
+            lo, hi = max(low, start), min(high, ends[i])
             if lo < hi:
                 found.append(piece._replace(lo=piece.lo + lo - start, hi=piece.lo + hi - start))
-            start = end
         return Data(self.rank, tuple(found), self.trace)
 
     def part(self, i: int, n: int) -> Data:

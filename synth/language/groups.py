@@ -80,7 +80,10 @@ class RankGroup:
 
     def input(self, rank: int) -> Data:
         """Return what the rank holds before the collective."""
-        return Data(self.trace.rank(rank), self.trace.input(rank), self.trace)
+        number, known = self.trace.rank(rank), self.trace.input_data
+        if number not in known:
+            known[number] = Data(number, self.trace.input(number), self.trace)
+        return known[number]
 
     def inputs(self) -> dict[int, Data]:
         """Return what each rank of the group holds before the collective."""
@@ -104,6 +107,45 @@ class RankGroup:
     def step(self) -> AbstractContextManager[None]:
         """Return a context: what is done inside is one synchronous step, behind the last one of this group."""
         return self.trace.step(self.ranks)
+
+    def symmetric(self, *turns: int | Sequence[int]) -> tuple[int, ...]:
+        """Let symmetries of the machine write the program of most ranks; return the ranks whose data the function is
+        to write.
+
+        What it does with the data of these ranks (their units; in an allreduce their parts of `size`) is done with
+        those of every image of them. `turns`: permutations of the ranks by their images, or k for rank r to
+        (r + k) % size. By default boxes are turned, and ranks within boxes; the sides of a torus; or all ranks.
+        Raises UsageError where they are no symmetries of the machine, or one of their products fixes some ranks only.
+        """
+        trace = self.trace
+        if self.ranks != tuple(range(trace.ranks)):
+            raise error_at(trace.place(), "a.symmetric is for the first handle, not for a group")
+        generators = []
+        for turn in turns or self._default_turns():
+            if isinstance(turn, int):
+                image = tuple((rank + turn) % self.size for rank in self.ranks)
+            else:
+                image = tuple(map(trace.rank, turn))
+            if sorted(image) != list(self.ranks):
+                raise error_at(trace.place(), f"a symmetry of {self.size} ranks has each of them once as an image")
+            generators.append(image)
+        trace.set_symmetry(generators)
+        assert trace.symmetry is not None
+        return trace.symmetry.representatives
+
+    def _default_turns(self) -> list[list[int]]:
+        if len(self.boxes) == 1:
+            groups = [self.torus(dimension) for dimension in range(len(self.sides))]
+        else:
+            groups = [self.rails, self.boxes]
+        turns = []
+        for cycles in groups:
+            image = list(self.ranks)
+            for cycle in (group.ranks for group in cycles):
+                for i, rank in enumerate(cycle):
+                    image[rank] = cycle[(i + 1) % len(cycle)]
+            turns.append(image)
+        return turns
 
     def apply(self, schedule: Schedule, held: Mapping[int, Data] | None = None) -> dict[int, Data]:
         """Do what a schedule does, its rank i on the i-th rank of the group; return what each rank ends with.

@@ -11,15 +11,22 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import cached_property
 from types import CodeType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from synth.errors import UsageError
 from synth.language.place import SourceLine, SourceLines, error_at
+from synth.language.symmetry import ProgramSymmetry
 from synth.model.collective import Collective
-from synth.model.topology import Topology
+from synth.model.collective import collective as collective_named
+from synth.model.topology import Network, Topology
+
+if TYPE_CHECKING:
+    from synth.language.data import Data
 
 # Numerators and denominators of a part of a unit are at most this. A schedule has at least as many chunks.
 MAX_CHUNKS = 4096
@@ -64,37 +71,92 @@ def rank_names(bits: int) -> str:
     return "{" + ", ".join(str(rank) for rank in range(bits.bit_length()) if bits >> rank & 1) + "}"
 
 
+class LazyCollective(NamedTuple):
+    """A collective by its name, made when it is looked at: of a thousand ranks alltoall has a million units."""
+
+    name: str
+    ranks: int
+
+    def made(self) -> Collective:
+        """Return the collective."""
+        return collective_named(self.name, self.ranks)
+
+
 class AlgorithmTrace:
     """The values of one call of an algorithm.
 
     Attributes
     ----------
-    collective, topology : of the call. Without a topology every rank may send to every other.
+    ranks, topology : of the call. Without a topology every rank may send to every other.
+    symmetry : the group that makes the operations of other ranks from those of the trace; None without `a.symmetric`.
+    input_data : of each rank the data that its handle returned, which are made once.
     values : all values, the inputs first.
     merged : numbers of copies that are added where they arrive; the sum takes the value from its source instead.
     steps : for each `with a.step()` block the ranks of its handle; blocks of one handle follow each other.
     """
 
-    def __init__(self, collective: Collective, topology: Topology | None, root: CodeType) -> None:
-        self.collective, self.topology = collective, topology
-        self.network = None if topology is None else topology.network()
+    def __init__(self, collective: Collective | LazyCollective, topology: Topology | None, root: CodeType) -> None:
+        self.ranks, self.topology = collective.ranks, topology
+        self.symmetry: ProgramSymmetry | None = None
+        self._collective = collective
         self.values: list[TracedValue] = []
         self.merged: set[int] = set()
         self.steps: list[tuple[int, ...]] = []
         self._places = SourceLines(root)
         self._step = -1
-        self._linked = set()
-        if self.network is not None:
-            self._linked = {(route.src, route.dst) for route in self.network.routes}
         self._arrived: dict[int, list[Segment]] = {}
         self._copies: Counter[tuple[int, int]] = Counter()
         self._inputs: dict[int, list[Segment]] = {}
-        for unit, ranks in enumerate(collective.pre):
+        self._begun = False
+        self.input_data: dict[int, Data] = {}
+
+    @cached_property
+    def collective(self) -> Collective:
+        """The collective of the call; with symmetries the units of their representatives alone."""
+        given = self._collective
+        if self.symmetry is not None:
+            return self.symmetry.units(given.name)
+        return given if isinstance(given, Collective) else given.made()
+
+    @cached_property
+    def network(self) -> Network | None:
+        """The machine's routes. None without a machine, or with symmetries, which take its links."""
+        return None if self.topology is None or self.symmetry is not None else self.topology.network()
+
+    @cached_property
+    def _linked(self) -> set[tuple[int, int]]:
+        if self.symmetry is not None:
+            return self.symmetry.linked
+        if self.network is None:
+            return set()
+        return {(route.src, route.dst) for route in self.network.routes}
+
+    def begin(self) -> None:
+        """Record the inputs, once: before the first other value."""
+        if self._begun:
+            return
+        self._begun = True
+        for unit, ranks in enumerate(self.collective.pre):
             for rank in sorted(ranks):
-                bits = 1 << rank if collective.combining else 0
+                bits = 1 << rank if self.collective.combining else 0
                 whole = Fraction(0), Fraction(1)
                 segment = self._append(TracedValue("input", rank, unit, *whole, -1, -1, bits, None, -1))
                 self._inputs.setdefault(rank, []).append(segment)
+
+    def set_symmetry(self, generators: Sequence[tuple[int, ...]]) -> None:
+        """Let permutations of the ranks make the operations of other ranks. Raises UsageError."""
+        try:
+            if self._begun or self.symmetry is not None:
+                raise UsageError("a.symmetric comes once, and before any data")
+            if self.topology is None:
+                raise UsageError("a.symmetric needs a machine")
+            symmetry = ProgramSymmetry.of(self.topology, generators)
+            symmetry.units(self._collective.name)
+        except UsageError as error:
+            raise error_at(self.place(), str(error)) from None
+        self.symmetry = symmetry
+        for name in ("collective", "network", "_linked"):
+            self.__dict__.pop(name, None)
 
     def place(self) -> SourceLine:
         """Return the place of the call that is being traced."""
@@ -102,10 +164,12 @@ class AlgorithmTrace:
 
     def input(self, rank: int) -> Segments:
         """Return what the rank holds before the collective."""
+        self.begin()
         return tuple(self._inputs.get(self.rank(rank), ()))
 
     def newest(self, rank: int) -> Segments:
         """Return the newest data on a rank, unit by unit."""
+        self.begin()
         rank = self.rank(rank)
         newest: list[Segment] = []
         for segment in self._arrived.get(rank, ()):
@@ -120,8 +184,8 @@ class AlgorithmTrace:
             number = operator.index(rank)  # type: ignore
         except TypeError:
             number = -1
-        if not 0 <= number < self.collective.ranks:
-            raise error_at(self.place(), f"{rank!r} is no rank; there are 0 to {self.collective.ranks - 1}")
+        if not 0 <= number < self.ranks:
+            raise error_at(self.place(), f"{rank!r} is no rank; there are 0 to {self.ranks - 1}")
         return number
 
     def copy(self, segments: Segments, src: int, dst: int) -> Segments:
@@ -187,8 +251,10 @@ class AlgorithmTrace:
 
         Raises UsageError where there is none.
         """
-        if self.network is None or (src, dst) in self._linked:
+        if self.topology is None or (src, dst) in self._linked:
             return [dst]
+        if self.network is None:
+            raise error_at(self.place(), f"no link {src} -> {dst}: in a symmetric program name the ranks of the path")
         distance = self.network.reversed().distances_from([dst])
         length = distance[src]
         if length is None:
@@ -204,10 +270,10 @@ class AlgorithmTrace:
         return {dst for src, dst in self._linked if src == rank}
 
     def _check_link(self, src: int, dst: int, place: SourceLine) -> None:
-        if self.network is None or (src, dst) in self._linked:
+        if self.topology is None or (src, dst) in self._linked:
             return
         between = sorted(rank for rank in self._neighbors(src) if (rank, dst) in self._linked)
-        message = f"{self.network.name} has no link {src} -> {dst}"
+        message = f"{self.topology.name} has no link {src} -> {dst}"
         if between:
             paths = ", ".join(f"{src}-{rank}-{dst}" for rank in between[:2])
             message += f'; two hops: {paths}: write .to({between[0]}, {dst}) or via="shortest"'

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from synth.model.schedule import Schedule
+
 if TYPE_CHECKING:
     from synth.api.algorithms import Distance
     from synth.model.blame import Blame
-    from synth.model.schedule import Schedule
+    from synth.model.compressed_schedule import CompressedSchedule
 
 RIGHT = "right: every rank ends with what it must (replayed)"
 
 
-def print_distance(name: str, schedule: Schedule, distance: Distance | None, blame: Blame | None) -> None:
+def print_distance(
+    name: str, schedule: Schedule | CompressedSchedule, distance: Distance | None, blame: Blame | None
+) -> None:
     """Print what a schedule takes, beside the bounds where they are known, and why it takes more."""
     from synth.model.rational import counted, factor_text, show
     from synth.view import blame_tables
@@ -20,7 +24,7 @@ def print_distance(name: str, schedule: Schedule, distance: Distance | None, bla
     from synth.view.tables import print_report, print_reports
 
     sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
-    title = f"{name}: {schedule.collective.name} on {schedule.network.name}: {sizes}, C={schedule.chunks}"
+    title = f"{name}: {' on '.join(_problem(schedule))}: {sizes}, C={schedule.chunks}"
     if distance is None:
         print_report(Report(title, (), (), (RIGHT,)))
         return
@@ -38,12 +42,20 @@ def print_distance(name: str, schedule: Schedule, distance: Distance | None, bla
     print_reports(tables)
 
 
+def _problem(schedule: Schedule | CompressedSchedule) -> tuple[str, str]:
+    """Return the names of the collective and of the machine."""
+    if isinstance(schedule, Schedule):
+        return schedule.collective.name, schedule.network.name
+    return schedule.collective, schedule.topology.name
+
+
 def distance_document(
-    name: str, schedule: Schedule, distance: Distance | None, blame: Blame | None
+    name: str, schedule: Schedule | CompressedSchedule, distance: Distance | None, blame: Blame | None
 ) -> dict[str, Any]:  # fmt: skip
     """Return the content of `print_distance`."""
+    collective, topology = _problem(schedule)
     return {
-        "algorithm": name, "collective": schedule.collective.name, "topology": schedule.network.name,
+        "algorithm": name, "collective": collective, "topology": topology,
         "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
         "distance": None if distance is None else distance.to_json(),
         "blame": None if blame is None else blame.to_json(),
