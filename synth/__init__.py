@@ -35,6 +35,7 @@ _HOME = {
     "Collective": "synth.model.collective",
     "Schedule": "synth.model.schedule",
     "Problem": "synth.model.schedule",
+    "Sketch": "synth.model.sketch",
     "Frontier": "synth.model.frontier",
     "Point": "synth.model.frontier",
     "SynthError": "synth.errors",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from synth.model.collective import Collective
     from synth.model.frontier import Frontier, Point
     from synth.model.schedule import Problem, Schedule
+    from synth.model.sketch import Sketch
     from synth.model.topology import Limit, Link, Network, Topology
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "Point",
     "Problem",
     "Schedule",
+    "Sketch",
     "SynthError",
     "Topology",
     "bound",

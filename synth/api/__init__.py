@@ -21,6 +21,7 @@ from synth.api.proofs import infeasible_document
 from synth.api.report_pages import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
+from synth.api.sketches import sketched_frontier
 from synth.api.synthesis import bound, frontier, solve
 from synth.api.tuning import import_plan, tune
 from synth.catalog.tuner.plan_bounds import plan_bounds
@@ -63,6 +64,7 @@ __all__ = [
     "report",
     "run",
     "scale_bound",
+    "sketched_frontier",
     "solve",
     "time_bound",
     "topology",

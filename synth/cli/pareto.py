@@ -25,7 +25,7 @@ from synth.cli.framework.options import (
     per_send_option,
 )
 from synth.cli.framework.output import check_writable, emit, note, save
-from synth.cli.framework.progress import progress
+from synth.cli.framework.progress import progress, waiting
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
@@ -35,6 +35,8 @@ from synth.program.message_cost import NO_COST
 
 if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier
+    from synth.model.sketch import Sketch
+    from synth.model.sketched_frontier import SketchedFrontier
     from synth.view.algorithm_times import AlgorithmTime
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
@@ -85,6 +87,12 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
     help="Keep results in FILE; by default a file in the cache directory.",
 )
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
+@click.option(
+    "--sketch",
+    type=FILE,
+    metavar="FILE.yaml",
+    help="Only schedules over the links that the rules in this file allow; prints the bounds without them, too.",
+)
 @multicast_option
 @output_options
 def pareto(**flags: Any) -> int:
@@ -95,6 +103,7 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather
       synth pareto --topo dgx1 --coll allgather --size 1MB
       synth pareto --topo topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
+      synth pareto --topo 'dgx-a100*2' --coll allgather --sketch rails.yaml
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
@@ -104,8 +113,11 @@ def pareto(**flags: Any) -> int:
     check_writable(flags["schedules"], folder=True)
     if flags["per_send"] is not None and not flags["size"]:
         raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
-    topology = chosen_machine(flags)
+    topology = machine = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
+    sketch = None
+    if flags["sketch"]:
+        sketch, topology = _under_sketch(machine, collective, flags)
     if flags["plot"]:
         from synth.view.plot import image_format
 
@@ -130,6 +142,7 @@ def pareto(**flags: Any) -> int:
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
+    sketched = None if sketch is None or interrupted else _compared(frontier, sketch, machine)
     saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
     code = code or saved.code
     if code == 0 and (frontier.unfinished or _stopped(frontier)):
@@ -138,8 +151,8 @@ def pareto(**flags: Any) -> int:
         size = flags["size"]
         rows = _times_at(frontier, flags) if size else None
         emit(
-            lambda: saved.document() if rows is None else _choice_document(frontier, size, rows),
-            lambda: _print(saved.frontier, topology, collective, size, rows or (), flags["overheads"]),
+            lambda: _document(saved.document(), sketched) if rows is None else _choice_document(frontier, size, rows),
+            lambda: _print_all(sketched, saved.frontier, topology, collective, size, rows or (), flags["overheads"]),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -149,6 +162,28 @@ def pareto(**flags: Any) -> int:
         outcome = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
         note(f"interrupted; {points}{outcome}")
     return code
+
+
+def _under_sketch(machine: Topology, collective: Collective | str, flags: dict[str, Any]) -> tuple[Sketch, Topology]:
+    """Return the sketch of `--sketch`, and the machine with its links alone. Raises UsageError above 64 ranks."""
+    from synth.frontiers.engine_choice import engine_of
+    from synth.topologies import sketch_files
+
+    if engine_of(flags["method"].lower(), machine, collective) == "flow":
+        raise UsageError("--sketch is for exact synthesis; add --engine exact, on a part of the machine (--ranks)")
+    sketch = sketch_files.load(flags["sketch"], machine)
+    return sketch, sketch.applied(machine)
+
+
+def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> SketchedFrontier:
+    from synth.api import sketches
+
+    with waiting(f"bounds without {sketch.name} on {machine.name}", sketches.FREE_SECONDS):
+        return sketches.compared(frontier, sketch, machine)
+
+
+def _document(document: dict, sketched: SketchedFrontier | None) -> dict:
+    return document if sketched is None else document | {"sketch": sketched.to_json()}
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:
@@ -211,6 +246,16 @@ def _print(
         from synth.view import algorithm_times
 
         tables.print_report(algorithm_times.report(rows, size))
+
+
+def _print_all(sketched: SketchedFrontier | None, *printed: Any) -> None:
+    """Print a frontier, and what its sketch costs where it has one. `printed`: the arguments of `_print`."""
+    _print(*printed)
+    if sketched is not None:
+        from synth.view import sketch_text, tables
+
+        print()
+        tables.print_report(sketch_text.report(sketched))
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from synth.checker.certificates import cuts
 from synth.checker.certificates.instance import Instance
+from synth.checker.documents.sketches import check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.errors import FormatError, VerificationError, json_kind, malformed
@@ -200,7 +201,7 @@ def frontier(doc: dict) -> list[str]:
 
     Raises VerificationError.
     """
-    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels", "multicast"})
+    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels", "multicast", "sketch"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
     try:
         verify.problem(doc["topology"], doc["collective"])
@@ -241,7 +242,25 @@ def _frontier(doc: dict) -> list[str]:
     if labels and (len(labels) != doc["topology"]["ranks"] or len(set(labels)) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
     said.append(_completeness(doc, points, bounds) if doc["complete"] else "not complete: there may be other points")
-    return [*said, *_with_multicast(doc)]
+    return [*said, *_with_multicast(doc), *_under_sketch(doc)]
+
+
+def _under_sketch(doc: dict) -> list[str]:
+    """Check what a document says of the sketch that its schedules keep, and the bounds without it; return its lines."""
+    if "sketch" not in doc:
+        return []
+    entry = json_reader.fields(doc["sketch"], "$.sketch", {"name", "rules", "topology", "nodes", "bounds"})
+    name = json_reader.text(entry["name"], "$.sketch.name")
+    verify.problem(entry["topology"], doc["collective"], "$.sketch")
+    kept, known = check_links(entry, doc["topology"], "$.sketch")
+    lines = [f"sketch {name}: its rules leave {kept} of {known} links, and every schedule keeps to them"]
+    free = {"topology": entry["topology"], "collective": doc["collective"]}
+    bounds = []
+    for i, row in enumerate(json_reader.items(entry["bounds"], "$.sketch.bounds")):
+        bounds.append(_in_words(*_bound(free, row, f"$.sketch.bounds[{i}]")))
+    if bounds:
+        lines.append(f"without the sketch: {'; '.join(bounds)}: {counted(len(bounds), 'certificate')} checked")
+    return lines
 
 
 def _answer(row: dict, place: str) -> None:

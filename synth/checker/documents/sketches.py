@@ -1,0 +1,62 @@
+"""Check of a sketch in a frontier's document: its links are those of the machine that the rules allow, no others.
+
+Every point was replayed on these links, so its schedule keeps the rules, and the bounds were proved for them. This
+shares no code with what applies sketches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synth.checker.fields import mapping, need
+from synth.errors import VerificationError
+from synth.model.documents import json_reader
+
+
+def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
+    """Check that `restricted`, a topology, is that of `entry` under its rules; return the numbers of their links.
+
+    `entry`: the object ``sketch`` of a document. Raises VerificationError.
+    """
+    machine, rules = entry["topology"], mapping(entry["rules"], f"{place}.rules")
+    unknown = rules.keys() - {"across", "inside", "without"}
+    need(not unknown, f"has the unknown rule {str(min(unknown, default=''))[:40]!r}", f"{place}.rules")
+    nodes = [json_reader.number(node, f"{place}.nodes", 0) for node in json_reader.items(entry["nodes"], "nodes")]
+    ranks = machine["ranks"]
+    need(len(nodes) in (0, ranks), f"names {len(nodes)} boxes for {ranks} ranks", f"{place}.nodes")
+    nodes = nodes or [0] * ranks
+    position = [nodes[:rank].count(node) for rank, node in enumerate(nodes)]
+    refused = _pairs(rules.get("without", []), f"{place}.rules.without")
+    near = _pairs(rules["inside"], f"{place}.rules.inside") if "inside" in rules else None
+    across: Any = rules.get("across")
+    far = None if across in (None, "rail") else _pairs(across, f"{place}.rules.across")
+
+    def allowed(src: int, dst: int) -> bool:
+        where = position[src], position[dst]
+        if nodes[src] != nodes[dst] and across == "rail" and where[0] != where[1]:
+            return False
+        listed = near if nodes[src] == nodes[dst] else far
+        return (src, dst) not in refused and (listed is None or where in listed)
+
+    need(all(len(link) == 3 for link in machine["links"]), "has paths through switches", f"{place}.topology.links")
+    expected = [link for link in machine["links"] if allowed(link[0], link[1])]
+    if restricted["links"] != expected:
+        raise VerificationError("are not the links that the rules of the sketch allow", "$.topology.links")
+    limits = []
+    for limit in machine["limits"]:
+        links = [link for link in limit["links"] if allowed(link[0], link[1])]
+        if links:
+            limits.append({"links": links, "units": limit["units"]})
+    if restricted["limits"] != limits:
+        raise VerificationError("are not what the sketch leaves of the machine's limits", "$.topology.limits")
+    need(restricted["unit_gbps"] == machine["unit_gbps"], "is not the machine's", "$.topology.unit_gbps")
+    need("wires" not in machine and "wires" not in restricted, "has wires", f"{place}.topology.wires")
+    return len(expected), len(machine["links"])
+
+
+def _pairs(value: object, place: str) -> set[tuple[int, int]]:
+    found = set()
+    for i, pair in enumerate(json_reader.items(value, place)):
+        a, b = json_reader.items(pair, f"{place}[{i}]")
+        found.add((json_reader.number(a, f"{place}[{i}]", 0), json_reader.number(b, f"{place}[{i}]", 0)))
+    return found

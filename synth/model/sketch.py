@@ -1,0 +1,136 @@
+"""Sketch: rules for the links that schedules may use, as TACCL's communication sketches have them.
+
+    Sketch  name across inside without
+
+A *place* is the position of a rank in its box, from 0. A sketch makes a smaller machine of a machine: the links that
+its rules allow, and what remains of the limits. Bounds, searches and checks on that machine are those under the sketch.
+
+Shah et al., "TACCL: Guiding Collective Algorithm Synthesis using Communication Sketches", NSDI 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from synth.errors import UsageError
+from synth.model.topology import Limit, Topology
+
+RAIL = "rail"
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Rules for the links that schedules may use. Links in no rule are allowed.
+
+    Parameters
+    ----------
+    name : of the sketch, in messages.
+    across : links between boxes that may be used: "rail" for those between ranks of the same place, or pairs
+        (place of the sender, place of the receiver). None: all.
+    inside : the same for links inside boxes, by pairs. None: all.
+    without : pairs of ranks (source, destination) whose links are not used.
+
+    Examples
+    --------
+    >>> import synth
+    >>> machine = synth.topology("dgx-a100*2")
+    >>> rails = synth.Sketch("rails", across="rail")
+    >>> len(machine.links), len(rails.applied(machine).links)
+    (240, 128)
+    """
+
+    name: str = "sketch"
+    across: str | tuple[Pair, ...] | None = None
+    inside: tuple[Pair, ...] | None = None
+    without: tuple[Pair, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.across, str) and self.across != RAIL:
+            raise UsageError(f"across={self.across!r}: {RAIL!r}, or pairs of places such as ((0, 1), (2, 3))")
+
+    @cached_property
+    def rules(self) -> dict[str, str | list[list[int]]]:
+        """The rules as a JSON document."""
+        found: dict[str, str | list[list[int]]] = {}
+        for key in ("across", "inside", "without"):
+            value = getattr(self, key)
+            if isinstance(value, str):
+                found[key] = value
+            elif value is not None and value != ():
+                found[key] = [list(pair) for pair in value]
+        return found
+
+    def allows(self, src: int, dst: int, boxes: Sequence[int], places: Sequence[int]) -> bool:
+        """Return True if a link from rank `src` to rank `dst` may be used.
+
+        `boxes`, `places` : of each rank its box and its place in it.
+        """
+        if (src, dst) in self.without:
+            return False
+        pair = places[src], places[dst]
+        if boxes[src] == boxes[dst]:
+            return self.inside is None or pair in self.inside
+        if isinstance(self.across, str):
+            return pair[0] == pair[1]
+        return self.across is None or pair in self.across
+
+    def applied(self, topology: Topology) -> Topology:
+        """Return the machine with the allowed links alone.
+
+        Raises UsageError for a machine with switches of its own, and for a rule that none of its links can meet; the
+        error's `rule` is its place in the sketch, such as ``without[2]``.
+        """
+        if topology.switches:
+            raise UsageError(f"{topology.name} has switches of its own; a sketch needs links between ranks")
+        boxes = topology.nodes or (0,) * topology.ranks
+        places = places_in(boxes)
+        self._check(topology, boxes, places)
+        kept = [i for i, link in enumerate(topology.links) if self.allows(link.src, link.dst, boxes, places)]
+        number = {link: i for i, link in enumerate(kept)}
+        limits = []
+        for limit in topology.limits:
+            inside = [number[link] for link in limit.links if link in number]
+            if inside:
+                limits.append(Limit(limit.name, inside, limit.bandwidth))
+        links = tuple(topology.links[i] for i in kept)
+        return replace(
+            topology, name=f"{topology.name} under {self.name}", links=links, limits=tuple(limits),
+            unit=topology.unit_bandwidth(), generators=(), multicast=(),
+        )  # fmt: skip
+
+    def _check(self, topology: Topology, boxes: Sequence[int], places: Sequence[int]) -> None:
+        """Raise RuleError for a rule about links that the machine has not."""
+        ranks, near, far = set[Pair](), set[Pair](), set[Pair]()
+        for link in topology.links:
+            ranks.add((link.src, link.dst))
+            pair = places[link.src], places[link.dst]
+            (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
+        if self.across is not None and not far:
+            raise RuleError("across", f"{topology.name} has no links between boxes")
+        rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),
+                ("without", self.without, ranks, "rank"))  # fmt: skip
+        for key, pairs, known, what in rows:
+            for i, (a, b) in enumerate(() if pairs is None or isinstance(pairs, str) else pairs):
+                if (a, b) not in known:
+                    raise RuleError(f"{key}[{i}]", f"{topology.name} has no such link from {what} {a} to {what} {b}")
+
+
+class RuleError(UsageError):
+    """A rule that does not fit the machine; `rule` is its place in the sketch."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(f"{rule}: {message}")
+        self.rule, self.message = rule, message
+
+
+def places_in(boxes: Sequence[int]) -> list[int]:
+    """Return the position of each rank among the ranks of its box."""
+    counts: dict[int, int] = {}
+    places = []
+    for box in boxes:
+        places.append(counts.get(box, 0))
+        counts[box] = places[-1] + 1
+    return places
