@@ -37,7 +37,7 @@ def sketched_frontier(
     >>> line = synth.Sketch("line", without=((0, 3), (3, 0)))
     >>> found = synth.api.sketched_frontier("ring:4", "broadcast", line, max_steps=3)
     >>> [(point.steps, str(point.rounds_per_chunk)) for point in found.frontier.points], str(found.free_bound(3))
-    ([(3, '1')], '1/2')
+    ([(3, '3')], '3/4')
     """
     from synth.api.synthesis import frontier
 
