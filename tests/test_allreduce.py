@@ -16,8 +16,11 @@ from synth.model.collective import collective
 from synth.model.dead_sends import prune
 from synth.model.frontier import Open, Point
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.symmetry.permutations import compose as compose_permutations
+from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Link, Topology
 from synth.pareto.combining import combining_frontier
+from synth.pareto.combining.attempts import Attempt, run_attempt
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
@@ -82,6 +85,33 @@ def test_later_points(name, steps, value):
     assert (str(found[steps].rounds_per_chunk), found[steps].status) == (value, "optimal")
 
 
+def test_classes_of_symmetries_decide_where_six_steps_meet_the_bound_of_a_torus():
+    """Of the candidates with a representative that four symmetries leave invariant, some have a schedule."""
+    candidates = []
+    for candidate in Candidates(net("torus:4x4"), collective("allreduce", 16)).meeting(6, Fraction(1, 2)):
+        if len(candidate.translation.stabilizer_group) == 3 and candidate.rounds == 8 and candidate.loads == 1:
+            candidates.append(candidate)
+    outcomes = [run_attempt(Attempt("direct", c.translation, 6, 8, 12_000)) for c in candidates]
+    assert {outcome.status for outcome in outcomes} >= {"sat", "unsat"}
+    values = {outcome.schedule.rounds_per_chunk for outcome in outcomes if outcome.schedule is not None}
+    assert values == {Fraction(1, 2)}
+
+
+@pytest.mark.parametrize("name", ["ring:6", "torus:4x4", "hypercube:16", "fully-connected:8"])
+def test_symmetry_candidates_are_pairs_of_groups(name):
+    """Translations carry a representative to distinct images, and only the identity of its stabilizer fixes a rank."""
+    network = net(name)
+    for candidate in symmetry_candidates(network, collective("allreduce", network.ranks)):
+        stabilizer = [tuple(range(network.ranks)), *(g.ranks for g in candidate.stabilizer_group)]
+        assert len(set(stabilizer)) == candidate.order
+        assert not any(image == rank for g in stabilizer[1:] for rank, image in enumerate(g))
+        images = {compose_permutations(k, t.ranks) for t in candidate.translations for k in stabilizer}
+        assert len(images) == candidate.order * len(candidate.translations) <= 64
+        routes = len(network.routes)
+        group = [t.routes for t in (*candidate.translations, *candidate.stabilizer_group)]
+        assert len(set(orbits(routes, group))) == candidate.orbits
+
+
 def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
     network = net(name)
     task = collective(coll, network.ranks)
@@ -140,7 +170,7 @@ def test_hub(name, moves, chunks, steps, rounds, possible):
 )
 def test_least_steps_of_hubs(name, steps):
     network = net(name)
-    assert Candidates(network, collective("allreduce", network.ranks), 0).hub_steps == steps
+    assert Candidates(network, collective("allreduce", network.ranks)).hub_steps == steps
 
 
 def ring_allgather(network, forward=1):
@@ -267,7 +297,7 @@ def test_a_budget_that_is_spent_leaves_open_intervals():
 
 def test_links_that_all_go_one_way_have_no_swap():
     oneway = Topology("oneway", 3, tuple(Link(r, (r + 1) % 3, Fraction(1)) for r in range(3))).network()
-    assert Candidates(oneway, collective("allreduce", 3), 0).hub_steps == 4
+    assert Candidates(oneway, collective("allreduce", 3)).hub_steps == 4
 
 
 def test_a_bound_of_more_representatives_than_are_usual_is_met_on_a_part_of_a_machine():

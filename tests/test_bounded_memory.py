@@ -33,7 +33,7 @@ def encoded(candidate):
 
 
 def test_formulas_that_count_too_many_rounds_are_not_asked_for():
-    some = Candidates(BRIDGES, ALLREDUCE, 0)
+    some = Candidates(BRIDGES, ALLREDUCE)
     frames = some.frames(3, FINE / 2)
     assert frames and all(c.fits for c in some.meeting(3, Fraction(1, 5)))
     asked = [c for f in frames for upper in (None, Fraction(1, 2)) if (c := f.next(upper)) is not None]
@@ -47,7 +47,7 @@ def test_formulas_that_count_too_many_rounds_are_not_asked_for():
 
 
 def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
-    asked = [c for f in Candidates(BRIDGES, ALLREDUCE, 0).frames(3, FINE / 2) if (c := f.next(None)) is not None]
+    asked = [c for f in Candidates(BRIDGES, ALLREDUCE).frames(3, FINE / 2) if (c := f.next(None)) is not None]
     for candidate in sorted(asked, key=lambda c: c.rounds)[:: max(1, len(asked) // 12)]:
         translation, steps, rounds = candidate.translation, candidate.steps, candidate.rounds
         said = candidates.estimate_clauses(translation.loads, 2 * len(translation.representatives), steps, rounds)

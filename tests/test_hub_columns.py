@@ -113,7 +113,7 @@ def test_a_frontier_of_an_odd_machine_is_proved():
 
 def test_no_more_rounds_are_asked_for_than_could_carry_everything():
     net = network("dgx1", [0, 1, 2, 3, 5, 6])
-    frame = Candidates(net, synth.collective("allreduce", 6), 0).frames(2, Fraction(2))[0]
+    frame = Candidates(net, synth.collective("allreduce", 6)).frames(2, Fraction(2))[0]
     first = frame.next(None)
     assert first is not None and first.rounds <= frame.most
     frame.least = frame.most + 1

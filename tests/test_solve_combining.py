@@ -53,7 +53,7 @@ def test_bounds_refute_first_and_then_the_complete_encoding() -> None:
 
 def test_only_what_sees_every_schedule_refutes() -> None:
     network, task = topology("dgx1").network(), collective("allreduce", 8)
-    made = Candidates(network, task, 0).exactly(3, 8, 4)
+    made = Candidates(network, task).exactly(3, 8, 4)
     whole = [c for c in made if c.complete]
     assert len(whole) == 1
     assert len(whole[0].translation.representatives) == 8

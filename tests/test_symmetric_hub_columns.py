@@ -120,7 +120,7 @@ def test_local_search_says_that_it_is_done_only_where_all_fits():
 
 def dgx1(steps, value):
     network = net("dgx1")
-    asked = Candidates(network, collective("allreduce", 8), 0).mixture(steps, value)
+    asked = Candidates(network, collective("allreduce", 8)).mixture(steps, value)
     assert asked is not None
     return asked
 
@@ -147,7 +147,7 @@ def test_too_few_steps_for_hubs():
     translation = TranslatedChunks(
         network,
         collective("allreduce", 8),
-        Candidates(network, collective("allreduce", 8), 0)._symmetries[0].translations,
+        Candidates(network, collective("allreduce", 8))._symmetries[0].translations,
         16,
     )
     assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.HubSearchResult(
@@ -174,7 +174,7 @@ def test_whole_chunks_that_fill_every_link_in_every_step(steps):
 def test_links_that_differ_from_one_way_to_the_other_are_not_read_backwards():
     one_way = [Route(a, b, 1 + (a < b)) for a in range(4) for b in range(4) if a != b]
     network = Network("uneven", 4, tuple(one_way))
-    asked = Candidates(network, collective("allreduce", 4), 0).mixture(3, Fraction(1))
+    asked = Candidates(network, collective("allreduce", 4)).mixture(3, Fraction(1))
     assert asked is not None
     found = symmetric_column_generation.solve(asked.translation, 3, asked.rounds, 2, 0)
     assert found.schedule is not None

@@ -81,9 +81,7 @@ def _direct(problem: Problem, seed: int) -> Verdict:
     from synth.model.outcome import Cost
     from synth.solvers.z3_sat import Z3Sat
 
-    candidates = Candidates(problem.network, problem.collective, seed).exactly(
-        problem.steps, problem.chunks, problem.rounds
-    )
+    candidates = Candidates(problem.network, problem.collective).exactly(problem.steps, problem.chunks, problem.rounds)
     complete = next(candidate for candidate in candidates if candidate.complete)
     model, decode = contributions.encode(complete.translation, problem.steps, complete.rounds, True)
     answer, cost = Z3Sat(seed).solve(model), Cost("direct/z3")

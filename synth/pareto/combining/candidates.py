@@ -121,8 +121,8 @@ class Candidates:
     Under a time limit (`synth.solvers.processes.deadline`) every method may raise TimeUp.
     """
 
-    def __init__(self, network: Network, collective: Collective, seed: int) -> None:
-        self.network, self.collective, self.seed = network, collective, seed
+    def __init__(self, network: Network, collective: Collective) -> None:
+        self.network, self.collective = network, collective
         self._singles: dict[tuple[int, bool], TranslatedChunks] = {}
 
     def meeting(self, steps: int, bound: Fraction) -> list[CombiningCandidate]:
@@ -262,7 +262,7 @@ class Candidates:
 
     @cached_property
     def _symmetries(self) -> tuple[SymmetryCandidate, ...]:
-        return symmetry_candidates(self.network, self.collective, self.seed)
+        return symmetry_candidates(self.network, self.collective)
 
     def _single(self, symmetry: SymmetryCandidate, stabilized: bool = False) -> TranslatedChunks:
         """Return the translated chunks with one per unit; with `stabilized`, invariant under the stabilizer group.

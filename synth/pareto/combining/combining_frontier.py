@@ -94,7 +94,7 @@ def points(
         followed = least + max(SETTINGS.steps_beyond, least + 1)
         end = max_steps or followed
         pool = AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory)
-        candidates = Candidates(network, collective, budget.seed)
+        candidates = Candidates(network, collective)
         context = SearchContext(budget, same_bits, progress, pool, candidates, constructions)
         searches = StepSearches(context, step_bounds, seconds)
         needed = single_chunk.steps(network, collective)

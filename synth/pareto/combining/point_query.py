@@ -52,7 +52,7 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
 
     if (planned := _planned(problem, budget.deadline)) is not None:
         return Sat(planned, cost("planned chunks"))
-    candidates = Candidates(problem.network, problem.collective, budget.seed)
+    candidates = Candidates(problem.network, problem.collective)
     constructions = Constructions(problem.network, problem.collective, budget)
     try:
         undecided = candidates.exactly(problem.steps, problem.chunks, problem.rounds)

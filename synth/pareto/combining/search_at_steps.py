@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeVar
 
 from synth.model.bitwise_equality import same_bits as ends_alike
 from synth.model.rational import show
@@ -27,8 +28,9 @@ class SearchSettings:
     """Efforts of the search at one S.
 
     Attributes:
-        few: Maximum number of candidates of one effort, the most promising ones. Half as many where each may
-            take long.
+        few: Maximum number of ranks (`CombiningCandidate.rank`) of the candidates of one effort and encoding, the
+            most promising ones. Half as many where each may take long. Candidates of one rank differ by the class of
+            their symmetries, which decides whether there is a schedule and how hard it is to find.
         first: Number of candidates that come before mixtures of hubs.
         mixtures: Number of attempts on a mixture of hubs, each with other starting points of its local search.
         mixture_starts: Number of starts of the local search of each such attempt.
@@ -40,7 +42,7 @@ class SearchSettings:
         sure: Relative tolerance for comparing floating-point R/C.
     """
 
-    few: int = 24
+    few: int = 12
     first: int = 4
     mixtures: int = 8
     mixture_starts: int = 8
@@ -53,6 +55,7 @@ class SearchSettings:
 
 SETTINGS = SearchSettings()
 Effort = tuple[str, float]  # kind, and its limit
+Item = TypeVar("Item")
 
 
 def efforts(hubs: bool) -> list[Effort]:
@@ -180,7 +183,7 @@ class SearchAtSteps:
             frames = self._frames()
             by_hubs = [f for f in frames if f.base.engine == "hub"]
             direct = [f for f in frames if f.base.engine == "direct"]
-            self._near([*by_hubs[:few], *direct[:few]], int(limit), seed)
+            self._near([*by_hubs[: 2 * few], *_leading(direct, few, lambda f: f.base.rank)], int(limit), seed)
         elif kind == "meet" or hubs:
             if kind == "mixture":
                 self._mixture(meet, int(limit), seed)
@@ -190,7 +193,7 @@ class SearchAtSteps:
             direct = [c for c in undecided if c.engine == "direct"]
             if kind == "first meet":
                 direct = [] if by_hubs else direct
-            self._meet([*by_hubs[:few], *direct[:few]], int(limit), seed)
+            self._meet([*by_hubs[: 2 * few], *_leading(direct, few, lambda c: c.rank)], int(limit), seed)
 
     @staticmethod
     def _candidate_limit(conflicts: int) -> int:
@@ -362,3 +365,15 @@ class SearchAtSteps:
             if self._done:
                 return
         self.constructed = True
+
+
+def _leading(items: Sequence[Item], limit: int, rank: Callable[[Item], object]) -> list[Item]:
+    """Return the first of `items`, which are sorted by rank: those of at most `limit` ranks."""
+    ranks: set[object] = set()
+    leading: list[Item] = []
+    for item in items:
+        ranks.add(rank(item))
+        if len(ranks) > limit:
+            break
+        leading.append(item)
+    return leading
