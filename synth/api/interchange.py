@@ -226,6 +226,28 @@ def astra_sim(
     return files(schedule, size_in_bytes(size), folder)
 
 
+@keywords_checked
+def python_source(
+    source: Schedule | str | Path, *, point: int | StepCount | None = None, topology: TopologyLike | None = None
+) -> str:
+    """Return a program of the chunk language that compiles to a schedule, with loops over its symmetries.
+
+    Parameters
+    ----------
+    source, point, topology : as in `astra_sim`.
+
+    Examples
+    --------
+    >>> import synth
+    >>> text = synth.api.python_source(synth.api.baseline("ring", "ring:4", "allgather"))
+    >>> text.count("with a.step():")
+    3
+    """
+    from synth.language.source import python_source
+
+    return python_source(source if isinstance(source, Schedule) else _schedule_of(Path(source), point, topology))
+
+
 def _schedule_of(path: Path, point: int | StepCount | None, topology: TopologyLike | None) -> Schedule:
     """Return the schedule of a file; of a frontier that of its point."""
     from synth.export import program_reader

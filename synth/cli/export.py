@@ -95,7 +95,8 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     metavar="FORMAT",
     shell_complete=names_of("formats"),
     callback=_format,
-    help="The format (`synth list exporters`; chakra: a folder for ASTRA-sim); by default msccl: msccl-xml, for a plan "
+    help="The format (`synth list exporters`; chakra: a folder for ASTRA-sim; python: a "
+    "program for `synth compile`); by default msccl: msccl-xml, for a plan "
     "msccl-dir.",
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
@@ -166,8 +167,9 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    if flags["to"] is not None and flags["to"].lower() == "chakra":
-        _chakra(file, flags)
+    written = {"chakra": _chakra, "python": _python}.get((flags["to"] or "").lower())
+    if written is not None:
+        written(file, flags)
         return
     from synth.api import programs
 
@@ -219,6 +221,23 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
     wrote(folder, f"{len(made.files)} files")
     for line in made.remarks:
         note(line)
+
+
+def _python(file: Path, flags: dict[str, Any]) -> None:
+    """Write a program of the chunk language."""
+    from synth import api
+
+    for option in _options_of((*NOT_OF_TRACES, "size")):
+        raise UsageError(f"{option} means nothing for a program of the chunk language; leave it out with --to python")
+    output = flags["output"]
+    check_writable(output)
+    machine = one_of("topo", "topo_file")
+    with waiting(f"exporting {file}"):
+        text = api.python_source(file, point=flags["point"], topology=machine[0] or machine[1])
+    if output in (None, "-"):
+        click.echo(text, nl=False)
+    else:
+        save(output, text)
 
 
 def _options_of(names: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
 CONFIG = Path("synth.toml")  # in the working directory
+ALIASES = {"lift": "import"}  # other names of commands
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "auto_envvar_prefix": "SYNTH",
@@ -55,7 +56,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command called `cmd_name`, in any case."""
-        target = self.lazy.get(cmd_name.lower())
+        name = cmd_name.lower()
+        target = self.lazy.get(ALIASES.get(name, name))
         if target is None:
             return None
         module, _, attr = target.partition(":")
