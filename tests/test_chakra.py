@@ -12,6 +12,7 @@ import synth
 from synth import api
 from synth.algorithms import LIBRARY, one_shot, recursive_doubling, ring, two_shot
 from synth.cli import root
+from synth.cli.lists import listed
 from synth.errors import UsageError
 from synth.export.chakra.astra_sim import shape_of
 
@@ -174,3 +175,7 @@ def test_traces_are_the_same_bytes():
     folder = api.astra_sim(ring.allreduce.schedule("ring:4"), "traces", size=4096)
     golden = Path(__file__).parent / "golden" / "chakra-ring4-allreduce.et"
     assert dict(folder.files)["collective.0.et"] == golden.read_bytes()
+
+
+def test_the_list_of_exporters_has_chakra():
+    assert "chakra" in [row[0] for row in listed("exporters")]

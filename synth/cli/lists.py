@@ -97,9 +97,10 @@ def _solvers() -> list[Row]:
 
 
 def _exporters() -> list[Row]:
-    from synth.export import EXPORTERS, SUMMARIES
+    from synth.export import EXPORTERS, FOLDERS, SUMMARIES
 
-    return [(name, SUMMARIES[name], "yes") for name in EXPORTERS]
+    rows = [(name, SUMMARIES[name]) for name in EXPORTERS]
+    return [(*row, "yes") for row in (*rows, *FOLDERS.items())]
 
 
 def _executors() -> list[Row]:
