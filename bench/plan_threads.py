@@ -12,6 +12,7 @@ change at random moments (Burckhardt et al., "A Randomized Scheduler with Probab
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ TO_PACKETS = ("ppkt", "rppkt", "cpkt", "gstorepkt")
 SUMS_OF_PACKETS = ("repkt", "respkt", "recpkt", "recspkt")
 
 Document = dict[str, Any]
+Steps = Iterator[tuple | None]
 Cell = tuple  # (rank, buffer, unit) or (rank, "packet", half, unit)
 
 
@@ -67,6 +69,11 @@ class Machine:
         self.semaphores: dict[tuple[int, int], int] = {}
         self.joined: dict[tuple, list[int]] = defaultdict(lambda: [0, 0])  # arrivals, generations
         self.launch = [0] * len(self.gpus)
+        self.running = [0] * len(self.gpus)  # threads of a rank that have not ended
+        self.position: dict[tuple, int] = {}  # thread or proxy → its place in the order in which they go
+        self.ready: list[tuple[int, tuple]] = []  # heap of those that may be able to go
+        self.waiters: dict[tuple, list[tuple]] = defaultdict(list)  # event → the others
+        self.parked: set[tuple] = set()
         self.channels = [self._channels(gpu) for gpu in self.gpus]
         for rank, gpu in enumerate(self.gpus):
             for number, semaphore in enumerate(gpu.get("semaphores", ())):
@@ -134,56 +141,83 @@ class Machine:
         tasks: dict[tuple, Iterator] = {}
         for rank in range(len(self.gpus)):
             self._enter(rank, tasks)
-        steps, done = 0, set()
-        order = self._priorities(tasks)
+        steps, done = 0, 0
+        self._set_priorities(tasks)
         changes = sorted(self.random.randrange(2000) for _ in range(CHANGES))
-        while len(done) < len(self.gpus):
+        while done < len(self.gpus):
             steps += 1
             if steps > MAX_STEPS:
                 raise Wrong("too many steps")
             if changes and steps > changes[0]:
                 changes.pop(0)
-                order = self._priorities(tasks)
-            moved = False
-            for key in [*order, *(key for key in [*tasks, *self.queues] if key not in order)]:
-                moved = self._advance(key, tasks)
-                if moved:
-                    for _ in range(self.random.randrange(BURST)):
-                        if not self._advance(key, tasks):
-                            break
-                    break
-            if not moved:
+                self._set_priorities(tasks)
+            if not self.ready:
                 raise Wrong(f"hangs: {sorted(tasks)[:4]}")
+            position, key = heapq.heappop(self.ready)
+            if not self._advance(key, tasks):
+                continue
+            for _ in range(self.random.randrange(BURST)):
+                if key not in self.position or not self._advance(key, tasks):
+                    break
+            if key in self.position and key not in self.parked:
+                heapq.heappush(self.ready, (position, key))
             rank = key[1]
-            if key[0] == "thread" and key not in tasks and not any(k[1] == rank for k in tasks if k[0] == "thread"):
+            if key[0] == "thread" and key not in tasks and not self.running[rank]:
                 self._leave(rank)
                 if self.launch[rank] + 1 < launches:
                     self.launch[rank] += 1
                     self._enter(rank, tasks)
-                    order = self._priorities(tasks)
+                    self._set_priorities(tasks)
                 else:
-                    done.add(rank)
+                    done += 1
 
-    def _priorities(self, tasks: dict) -> list:
+    def _set_priorities(self, tasks: dict) -> None:
+        """Give every thread and proxy a new random place in the order in which they go."""
         keys = [*tasks, *self.queues]
         groups = {key[:3]: self.random.random() for key in keys}  # threads of a block mostly go together
-        return sorted(keys, key=lambda key: groups[key[:3]] + 0.2 * self.random.random())
+        order = sorted(keys, key=lambda key: groups[key[:3]] + 0.2 * self.random.random())
+        self.position = {key: at for at, key in enumerate(order)}
+        self.waiters.clear()
+        self.parked.clear()
+        self.ready = list(enumerate(order))
+        self.places = len(order)
 
     def _advance(self, key: tuple, tasks: dict) -> bool:
-        """Let a thread or a proxy take one step; False if it waits."""
+        """Let a thread or a proxy take one step. False if it waits: `_happen` of what it waits for makes it ready."""
         if key[0] == "proxy":
             if not self.queues[key]:
-                return False
-            if self.queues[key][0]():
-                self.queues[key].popleft()
+                return self._park(key, key)
+            self.queues[key].popleft()()
+            if not self.queues[key]:
+                self._happen(("empty", key))
             return True
-        if key not in tasks:
-            return False
         try:
-            return bool(next(tasks[key]))
+            event = next(tasks[key])
         except StopIteration:
-            del tasks[key]
+            del tasks[key], self.position[key]
+            self.running[key[1]] -= 1
             return True
+        return True if event is None else self._park(key, event)
+
+    def _park(self, key: tuple, event: tuple) -> bool:
+        self.parked.add(key)
+        self.waiters[event].append(key)
+        return False
+
+    def _happen(self, event: tuple) -> None:
+        """Make all that wait for `event` ready; they look again."""
+        for key in self.waiters.pop(event, ()):
+            self.parked.discard(key)
+            heapq.heappush(self.ready, (self.position[key], key))
+
+    def _push(self, proxy: tuple, request: Callable[[], None]) -> None:
+        """Hand a request to the proxy of a port channel."""
+        if proxy not in self.queues:
+            self.position[proxy] = self.places  # after all others
+            heapq.heappush(self.ready, (self.places, proxy))
+            self.places += 1
+        self.queues[proxy].append(request)
+        self._happen(proxy)
 
     def _enter(self, rank: int, tasks: dict) -> None:
         gpu = self.gpus[rank]
@@ -197,6 +231,7 @@ class Machine:
         for block in gpu["threadblocks"]:
             for thread in range(THREADS):
                 tasks["thread", rank, block["id"], thread] = self._thread(rank, block, thread)
+                self.running[rank] += 1
 
     def _leave(self, rank: int) -> None:
         for unit in range(self.gpus[rank]["output_chunks"] * self.units):
@@ -216,8 +251,8 @@ class Machine:
                 for inner in op["ops"]:
                     yield {**inner, "turn": turn, "unit": unit}
 
-    def _thread(self, rank: int, block: Document, thread: int) -> Iterator[bool]:
-        """Run one thread of a block through a launch; yields True after a step, False where it waits."""
+    def _thread(self, rank: int, block: Document, thread: int) -> Steps:
+        """Run one thread of a block through a launch; yields None after a step, and the event for which it waits."""
         for number, op in enumerate(self._ops(block)):
             name = op["name"]
             if name == "nop":
@@ -231,57 +266,60 @@ class Machine:
             else:
                 yield from self._data(rank, block, op, thread, number)
 
-    def _join(self, key: tuple, members: int) -> Iterator[bool]:
+    def _join(self, key: tuple, members: int) -> Steps:
         state = self.joined[key]
         generation = state[1]
         state[0] += 1
         if state[0] == members:
             state[0], state[1] = 0, generation + 1
+            self._happen(key)
         while state[1] == generation:
-            yield False
-        yield True
+            yield key
+        yield None
 
-    def _semaphore(self, rank: int, op: Document, thread: int) -> Iterator[bool]:
+    def _semaphore(self, rank: int, op: Document, thread: int) -> Steps:
         if thread < len(op["semaphore_ids"]):
             key = rank, op["semaphore_ids"][thread]
             while op["name"] == "sem_acquire" and not self.semaphores[key]:
-                yield False
+                yield "semaphore", *key
             self.semaphores[key] += 1 if op["name"] == "sem_release" else -1
-            yield True
+            self._happen(("semaphore", *key))
+            yield None
 
     def _channel(self, rank: int, block: Document, op: Document, k: int) -> tuple:
         kind = op["channel_type"]
         ids = next(entry["channel_ids"] for entry in block["channels"] if entry["channel_type"] == kind)
         return self.channels[rank][kind][ids[op["channel_ids"][k]]]
 
-    def _sync(self, rank: int, block: Document, op: Document, thread: int) -> Iterator[bool]:
+    def _sync(self, rank: int, block: Document, op: Document, thread: int) -> Steps:
         count = len(op.get("dst_buff", ())) if op["name"] == "flush" else len(op["channel_ids"])
         for k in range(thread, count, THREADS):
             kind, peer, index = self._channel(rank, block, op, k)
             if op["name"] in ("signal", "rlxsignal"):
                 self._signal(rank, kind, peer, index)
             elif op["name"] == "flush":
-                while self.queues["proxy", rank, kind, peer, index]:
-                    yield False
+                proxy = "proxy", rank, kind, peer, index
+                while self.queues.get(proxy):
+                    yield "empty", proxy
             else:
                 while not self.signals[rank, kind, peer, index]:
-                    yield False
+                    yield "signal", rank, kind, peer, index
                 self.signals[rank, kind, peer, index] -= 1
-            yield True
+            yield None
 
     def _signal(self, rank: int, kind: str, peer: int, index: int) -> None:
-        def arrive() -> bool:
+        def arrive() -> None:
             self.signals[peer, kind, rank, index] += 1
-            return True
+            self._happen(("signal", peer, kind, rank, index))
 
         if kind == "port":
-            self.queues["proxy", rank, kind, peer, index].append(arrive)
+            self._push(("proxy", rank, kind, peer, index), arrive)
         else:
             arrive()
 
     # ------------------------------------------------------------ data
 
-    def _data(self, rank: int, block: Document, op: Document, thread: int, number: int) -> Iterator[bool]:
+    def _data(self, rank: int, block: Document, op: Document, thread: int, number: int) -> Steps:
         name, flag = op["name"], self.launch[rank] + 1
         port = op.get("channel_type") == "port"
         src, dst = [], []
@@ -303,19 +341,20 @@ class Machine:
             for cells in src:
                 if cells[element][1] == "packet":
                     while self.packets.get(cells[element], (0, None))[0] != flag:
-                        yield False
+                        yield cells[element]
                     values.append(self.packets[cells[element]][1])
                 else:
                     values.append(self.memory.get(cells[element]))
             total = values[0] if pairs or len(values) == 1 else self._sum(values)
-            yield True
+            yield None
             for k, cells in enumerate(dst):
                 value = values[k % len(values)] if pairs else total
                 if cells[element][1] == "packet":
                     self.packets[cells[element]] = (flag, value)
+                    self._happen(cells[element])
                 else:
                     self.memory[cells[element]] = value
-            yield True
+            yield None
 
     @staticmethod
     def _sum(values: list) -> Any:
@@ -327,32 +366,32 @@ class Machine:
             place, ranks = value[0], ranks | value[1]
         return place, ranks
 
-    def _port_put(self, rank: int, block: Document, op: Document, thread: int, spans: tuple) -> Iterator[bool]:
+    def _port_put(self, rank: int, block: Document, op: Document, thread: int, spans: tuple) -> Steps:
         src, dst = spans
         flag = self.launch[rank] + 1
         if op["name"] == "rppkt":
             for cells in src:
                 for element in range(thread, len(cells), THREADS):
                     while self.packets.get(cells[element], (0, None))[0] != flag:
-                        yield False
+                        yield cells[element]
             yield from self._join(("block", rank, block["id"]), THREADS)
         for k in range(thread, len(dst), THREADS):
             kind, peer, index = self._channel(rank, block, op, k)
-            queue = self.queues["proxy", rank, kind, peer, index]
+            proxy = "proxy", rank, kind, peer, index
             for source, target in zip(src[k % len(src)], dst[k], strict=True):
-                queue.append(self._carry(source, target))
+                self._push(proxy, self._carry(source, target))
             if op["name"] in ("pws", "pwsf"):
                 self._signal(rank, kind, peer, index)
-            yield True
-            while op["name"] == "pwsf" and queue:
-                yield False
+            yield None
+            while op["name"] == "pwsf" and self.queues[proxy]:
+                yield "empty", proxy
 
-    def _carry(self, source: Cell, target: Cell) -> Callable[[], bool]:
-        def move() -> bool:
+    def _carry(self, source: Cell, target: Cell) -> Callable[[], None]:
+        def move() -> None:
             if target[1] == "packet":
                 self.packets[target] = self.packets.get(source, (0, None))
+                self._happen(target)
             else:
                 self.memory[target] = self.memory.get(source)
-            return True
 
         return move
