@@ -249,6 +249,12 @@ def test_trees_are_schedules():
     assert (star.step_count, star.rounds_per_chunk) == (1, 1)
 
 
+def test_a_declaration_and_comments_may_stand_before_the_trees():
+    text = foreign_schedules.forest(STAR)
+    long = '<?xml version="1.0"?>\n<!-- ' + "trees " * 1000 + "-->\n" + text
+    assert api.import_schedule(written(long, "f.xml"), "fully-connected:4").schedule.step_count == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error", "text"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ from synth.model.topology import Topology
 from synth.program.analysis import check
 from synth.program.analysis.report import size_text
 from synth.program.program import Program
+
+# What may stand before the first element of XML: a declaration and comments.
+_PROLOG = re.compile(r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->)*")
 
 
 class Imported(NamedTuple):
@@ -59,13 +63,15 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
     """
     text = text_of(path, MAX_BYTES)
     head = text.lstrip()[:4096]
-    if head.startswith("<Algo"):
+    prolog = _PROLOG.match(text)
+    element = text[prolog.end() if prolog else 0 :][:16]
+    if element.startswith("<Algo"):
         return _finished(forestcoll.recorded(text, request.machine, str(path)), "ForestColl's trees", request)
     if head.startswith("{"):
         doc = json_reader.foreign(text, str(path))
         if isinstance(doc, dict) and teccl.is_schedule(doc):
             return _finished(teccl.recorded(doc, request.machine, str(path)), "TE-CCL's schedule", request)
-    if not head.startswith("<algo") and not head.startswith("<!--"):
+    if not element.startswith("<algo"):
         return _own(path, request)
     program = program_reader.load(path, request.task, request.root)
     assert isinstance(program, Program)

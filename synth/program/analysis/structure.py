@@ -50,6 +50,7 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
 }
 MAX_CELLS = 1 << 24  # chunks of all buffers of a program that is analysed; each takes memory for its value and clocks
 MAX_BLOCKS = 1 << 15  # thread blocks of a program that is analysed; each takes a row of clocks
+MAX_TOUCHED = 1 << 24  # chunks that all ops together read or write; each takes some microseconds
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
@@ -80,9 +81,33 @@ def faults(program: Program) -> list[Finding]:
             found += _block(program, gpu, b, block)
             if block.loops:
                 found += _loops(gpu, b, block)
+    if not found:
+        found += _too_long(program)
     if not found and not program.straight:
         found += _written_out(program)
     return found
+
+
+def _touched(program: Program) -> int:
+    """Return the number of chunks that all ops read or write, each as often as an op does."""
+    ops = [op for gpu in program.gpus for block in gpu.blocks for op in block.ops]
+    return sum(op.count * (len(op.src) + len(op.dst)) for op in ops)
+
+
+def _too_long(program: Program) -> Iterator[Finding]:
+    """Yield the finding that the ops together touch too many chunks, at the op that touches most."""
+    touched = _touched(program)
+    if touched <= MAX_TOUCHED:
+        return
+    most, place = 0, (0, 0, 0)
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                size = op.count * (len(op.src) + len(op.dst))
+                if size > most:
+                    most, place = size, (gpu.rank, b, i)
+    text = f"touches {most} chunks, and all steps {touched} together; at most {MAX_TOUCHED} are analysed"
+    yield error("too-large", place, text)
 
 
 def _written_out(program: Program) -> Iterator[Finding]:
@@ -93,6 +118,12 @@ def _written_out(program: Program) -> Iterator[Finding]:
     if program.scratch_bytes is not None and stride is None:
         return
     written, ops = written_size(program)
+    chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    touched = _touched(program) * written // max(1, chunks)
+    if touched > MAX_TOUCHED:
+        text = f"its parts and pipelines make steps that touch {touched} chunks together: not analysed"
+        yield error("too-large", (None, None, None), text)
+        return
     if written > MAX_CELLS or ops > MAX_WRITTEN_OPS or (stride is not None and cells > stride):
         text = f"its parts and pipelines make {written} pieces of chunks, {ops} steps: not analysed"
         yield error("too-large", (None, None, None), text)

@@ -23,6 +23,7 @@ from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
 from synth.runtime.host.executor import Host
 from synth.runtime.kernel import build_host, sources
+from synth.runtime.slicing import written_out
 
 FLAGS = ("-fsanitize=thread", "-g", "-O1")
 KIND = "int32"
@@ -32,7 +33,7 @@ _SAFE = "int main() { return 0; }\n"
 
 class RaceReport(NamedTuple):
     """The result of a run: `races` reported (a summary of each), `stuck`: blocks waited for ever, `right`: all outputs
-    were right."""
+    of all launches were right."""
 
     races: tuple[str, ...]
     stuck: bool
@@ -66,12 +67,12 @@ def _still() -> tuple[str, ...]:
     return ("setarch", "-R") if done.returncode == 0 else ()
 
 
-def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER) -> Path:
+def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER, flags: tuple[str, ...] = FLAGS) -> Path:
     """Return the executable built from the kernel's files in `folder`, cached if possible. Raises SynthError."""
     source = SOURCE.format(feature.upper() or 0)
-    target = build_host.cache_directory() / f"race-{sources.fingerprint(source, *FLAGS, folder=folder)}"
+    target = build_host.cache_directory() / f"race-{sources.fingerprint(source, *flags, folder=folder)}"
     if not target.exists():
-        build_host.build(source, target, FLAGS, folder)
+        build_host.build(source, target, flags, folder)
     return target
 
 
@@ -81,21 +82,28 @@ def find_races(
     threads: int,
     elements: int = 9,
     launches: int = 1,
+    in_place: bool = False,
+    watch: bool = True,
     folder: Path = sources.FOLDER,
     limit: float = 300.0,
     **options: Any,
 ) -> RaceReport:
-    """Run `program` on int32 under ThreadSanitizer, out of place, and return the races that it reports.
+    """Run `program` on int32 under ThreadSanitizer, and return the races that it reports.
 
-    `threads`: of each block. `elements`: of a chunk. `launches`: runs one after the other. `options`: those of `Host`
-    (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's files. A run longer than `limit` seconds
-    counts as stuck. Raises SynthError where the program cannot run.
+    `threads`: of each block. `elements`: of a chunk. `launches`: runs one after the other, each with data of its own,
+    all of whose outputs are compared. `watch`: with ThreadSanitizer; without it launches are faster, and no race is
+    reported. `options`: those of `Host` (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's
+    files. A run longer than `limit` seconds counts as stuck. Raises SynthError where the program cannot run.
     """
-    layout, kind = Layout(program.collective, program.chunks) if program.collective else None, dtype(KIND)
-    if layout is None:
+    collective = program.collective
+    if collective is None:
         raise SynthError(f"{program.name} does not say which collective it computes")
+    kind, chunks = dtype(KIND), program.chunks
+    program = written_out(program, elements * kind.size * chunks)
+    elements = -(-elements * chunks // program.chunks)
+    layout = Layout(collective, program.chunks)
     machine, arena = Host(**{"threads": threads, "timeout": 5.0} | options).load(
-        program, elements, kind, in_place=False
+        program, elements, kind, in_place=in_place
     )
     given = reference_data.random_inputs(layout, elements, kind, "sum", 0)
     arena.fill(given, layout, len(machine.cut.bounds))
@@ -105,6 +113,11 @@ def find_races(
         for r, m in enumerate(memory)
         for b in "ios"
     ]
+    width = memory[0].shape[1] if memory else 0  # elements of a chunk
+    crews = []
+    for launch in machine.launches:
+        ranks = (0, len(memory)) if launch.rank is None else (launch.rank, 1)
+        crews.append((launch.first, launch.count, *ranks))
     image = np.zeros(0, np.uint8) if machine.clock is None else machine.clock.image(0, kind.size)
     sizes = [
         len(tables.ops), len(tables.acts), len(tables.terms), len(tables.deps), len(machine.conns),
@@ -120,14 +133,22 @@ def find_races(
         machine.deps,
         np.array([m.nbytes for m in memory], np.int64),
         np.array(starts, np.int64),
-        np.array([(launch.first, launch.count) for launch in machine.launches], np.int64),
+        np.array([(len(i) * width, len(o) * width) for i, o in zip(layout.inputs, layout.outputs, strict=True)]),
+        np.array(crews, np.int64),
         image,
         *memory,
     ]
     with tempfile.TemporaryDirectory() as work:
         dump, out = Path(work) / "dump", Path(work) / "out"
         dump.write_bytes(b"".join(part.tobytes() for part in parts))
-        command = [*_still(), str(build(machine.feature, folder)), str(dump), str(out), str(threads), str(launches)]
+        command = [
+            *_still(),
+            str(build(machine.feature, folder, FLAGS if watch else ())),
+            str(dump),
+            str(out),
+            str(threads),
+            str(launches),
+        ]
         code, said = _done(command, limit)
         races = tuple(line.split("SUMMARY: ThreadSanitizer: ")[1] for line in said if "SUMMARY: ThreadSan" in line)
         if code not in (0, 4, 66) or (code == 66 and not races):
@@ -140,7 +161,7 @@ def find_races(
                 m[...] = np.frombuffer(found[at : at + m.nbytes], m.dtype).reshape(m.shape)
                 at += m.nbytes
             outputs = [arena.view(r, "o", len(wanted)) for r, wanted in enumerate(layout.outputs)]
-            right = _right(layout, given, outputs)
+            right = _right(layout, given, outputs) and not any(line.startswith("wrong in launch") for line in said)
         return RaceReport(races, "stuck" in said, right)
 
 
