@@ -16,7 +16,7 @@ from synth.export.mscclpp.read import read
 from synth.program import analysis
 from synth.program.program import Program
 from synth.runtime.host import thread_sanitizer
-from synth.runtime.host.thread_sanitizer import RaceReport, find_races
+from synth.runtime.host.thread_sanitizer import Executable, RaceReport, find_races
 from synth.runtime.kernel import sources
 from tests.test_foreign_plans import dealt_out, gpu, packet_allreduce, pipelined, plan, put_with_signal, swap
 
@@ -43,7 +43,7 @@ def launched(program: Program, **options: Any) -> RaceReport:
 def test_plans_of_every_form(name):
     chosen = read(json.dumps(PLANS[name]))
     assert launched(chosen, threads=4, elements=96, launches=3) == SILENT
-    assert launched(chosen, threads=1, elements=96, launches=100, watch=False) == SILENT
+    assert launched(chosen, threads=1, elements=96, launches=100, executable=Executable(watch=False)) == SILENT
 
 
 def broken(original: Program) -> list[tuple[str, Program]]:
@@ -96,7 +96,7 @@ def test_outputs_of_every_launch_are_compared(tmp_path, monkeypatch):
     assert text.count("if (act.kind == MOVES) {") == 1
     (folder / "ports.cuh").write_text(text.replace("if (act.kind == MOVES) {", "if (act.kind == MOVES && run != 1) {"))
     chosen = read(json.dumps(PLANS["group"]))
-    options: dict[str, Any] = {"threads": 1, "elements": 9, "watch": False, "folder": folder}
+    options: dict[str, Any] = {"threads": 1, "elements": 9, "executable": Executable(folder, watch=False)}
     assert launched(chosen, launches=1, **options) == SILENT
     assert not launched(chosen, launches=2, **options).right
 
@@ -111,4 +111,7 @@ def test_plans_of_others_a_thousand_times(path):
     long = any(block.loops for one in chosen.gpus for block in one.blocks)
     elements = 1 << 16 if long else 9
     assert launched(chosen, threads=1, launches=3, elements=elements) == SILENT
-    assert launched(chosen, threads=1, launches=1000, elements=elements, watch=False, limit=600) == SILENT
+    assert (
+        launched(chosen, threads=1, launches=1000, elements=elements, executable=Executable(watch=False, limit=600))
+        == SILENT
+    )

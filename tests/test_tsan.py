@@ -10,6 +10,7 @@ from synth import api
 from synth.program import direct_writes
 from synth.program.program import Op, Span
 from synth.runtime.host import thread_sanitizer
+from synth.runtime.host.thread_sanitizer import Executable
 from synth.runtime.kernel import sources, transports
 
 pytestmark = pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing()))
@@ -185,7 +186,7 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     # is tried again
     tries = (
         thread_sanitizer.find_races(
-            program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options
+            program, threads=threads, launches=4, elements=40, executable=Executable(folder, limit=20), **options
         )
         for _ in range(5)
     )
@@ -205,7 +206,7 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     assert text.count(old) == 2  # of CPU threads, and of GPUs
     (folder / "wrap.cuh").write_text(text.replace(old, new, 1))
     found = thread_sanitizer.find_races(
-        ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS
+        ring_allreduce(4), threads=2, launches=2, timeout=0.5, executable=Executable(folder, limit=20), **PACKETS
     )
     assert found.stuck or not found.right
 
@@ -214,4 +215,6 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
-    assert thread_sanitizer.find_races(recursive_doubling_allreduce(4), threads=1, folder=folder, timeout=0.5).stuck
+    assert thread_sanitizer.find_races(
+        recursive_doubling_allreduce(4), threads=1, executable=Executable(folder), timeout=0.5
+    ).stuck

@@ -40,6 +40,17 @@ class RaceReport(NamedTuple):
     right: bool
 
 
+class Executable(NamedTuple):
+    """How programs are run: the `folder` of the kernel's files; with ThreadSanitizer (`watch`) or, faster, without it.
+
+    A run longer than `limit` seconds counts as stuck.
+    """
+
+    folder: Path = sources.FOLDER
+    watch: bool = True
+    limit: float = 300.0
+
+
 @cache
 def missing() -> str | None:
     """Return None where programs can be built and run with ThreadSanitizer, else the reason."""
@@ -76,6 +87,9 @@ def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER, flags: tu
     return target
 
 
+WATCHED = Executable()
+
+
 def find_races(
     program: Program,
     *,
@@ -83,17 +97,14 @@ def find_races(
     elements: int = 9,
     launches: int = 1,
     in_place: bool = False,
-    watch: bool = True,
-    folder: Path = sources.FOLDER,
-    limit: float = 300.0,
+    executable: Executable = WATCHED,
     **options: Any,
 ) -> RaceReport:
     """Run `program` on int32 under ThreadSanitizer, and return the races that it reports.
 
     `threads`: of each block. `elements`: of a chunk. `launches`: runs one after the other, each with data of its own,
-    all of whose outputs are compared. `watch`: with ThreadSanitizer; without it launches are faster, and no race is
-    reported. `options`: those of `Host` (protocol LL for packets, direct, clock, ranks_on). `folder`: the kernel's
-    files. A run longer than `limit` seconds counts as stuck. Raises SynthError where the program cannot run.
+    all of whose outputs are compared. `options`: those of `Host` (protocol LL for packets, direct, clock, ranks_on).
+    Without ThreadSanitizer in `executable` no race is reported. Raises SynthError where the program cannot run.
     """
     collective = program.collective
     if collective is None:
@@ -143,13 +154,13 @@ def find_races(
         dump.write_bytes(b"".join(part.tobytes() for part in parts))
         command = [
             *_still(),
-            str(build(machine.feature, folder, FLAGS if watch else ())),
+            str(build(machine.feature, executable.folder, FLAGS if executable.watch else ())),
             str(dump),
             str(out),
             str(threads),
             str(launches),
         ]
-        code, said = _done(command, limit)
+        code, said = _done(command, executable.limit)
         races = tuple(line.split("SUMMARY: ThreadSanitizer: ")[1] for line in said if "SUMMARY: ThreadSan" in line)
         if code not in (0, 4, 66) or (code == 66 and not races):
             raise SynthError(f"ThreadSanitizer ended with {code}: {(said or ['no message'])[0]}")
