@@ -41,7 +41,7 @@ class RaceReport(NamedTuple):
 
 
 class Executable(NamedTuple):
-    """How programs are run: the `folder` of the kernel's files; with ThreadSanitizer (`watch`) or, faster, without it.
+    """A way to run programs: the `folder` of the kernel's files; with ThreadSanitizer (`watch`) or, faster, without it.
 
     A run longer than `limit` seconds counts as stuck.
     """
@@ -125,10 +125,10 @@ def find_races(
         for b in "ios"
     ]
     width = memory[0].shape[1] if memory else 0  # elements of a chunk
-    crews = []
+    launch_rows = []
     for launch in machine.launches:
         ranks = (0, len(memory)) if launch.rank is None else (launch.rank, 1)
-        crews.append((launch.first, launch.count, *ranks))
+        launch_rows.append((launch.first, launch.count, *ranks))
     image = np.zeros(0, np.uint8) if machine.clock is None else machine.clock.image(0, kind.size)
     sizes = [
         len(tables.ops), len(tables.acts), len(tables.terms), len(tables.deps), len(machine.conns),
@@ -145,7 +145,7 @@ def find_races(
         np.array([m.nbytes for m in memory], np.int64),
         np.array(starts, np.int64),
         np.array([(len(i) * width, len(o) * width) for i, o in zip(layout.inputs, layout.outputs, strict=True)]),
-        np.array(crews, np.int64),
+        np.array(launch_rows, np.int64),
         image,
         *memory,
     ]
