@@ -7,6 +7,7 @@ their own, to links of equal bandwidth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -82,7 +83,11 @@ class _Edges:
         names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
         self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))
         self.table = self._table()
-        self.links = self._linked(np.arange(fabric.nodes)) if self.table is None else None
+
+    @cached_property
+    def links(self) -> np.ndarray:
+        """The ends and bandwidths of all links of gadgets, as sorted integers."""
+        return self._linked(np.arange(self.fabric.nodes))
 
     def _linked(self, permutation: np.ndarray) -> np.ndarray:
         """Return the ends and bandwidths of the images of all links of gadgets, as sorted integers."""
