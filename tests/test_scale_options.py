@@ -59,6 +59,13 @@ def test_the_point_advised_is_one_of_those_asked_for():
     assert "at 128 MB take the 2-step point" in shown and "left out, as was asked" in shown
 
 
+@pytest.mark.usefixtures("searched")
+def test_flow_methods_on_few_ranks_say_how_to_get_exact_synthesis():
+    assert "--engine exact" in api.frontier("mi300x*3", "allgather").notes[-1]
+    assert engine_choice.FINE_GRAINED not in api.frontier("mi300x*3", "allgather", engine="flow").notes
+    assert engine_choice.FINE_GRAINED not in api.frontier("mi300x*9", "allgather").notes
+
+
 def test_fewer_steps_than_any_schedule_has():
     with pytest.raises(InfeasibleError, match="needs at least 4 steps, at most 3 were allowed"):
         api.frontier("ring:8", "allgather", engine="flow", max_steps=3)

@@ -8,9 +8,10 @@ import pytest
 
 import synth
 from synth import api
-from synth.checker.documents import exact_frontier
+from synth.checker.documents import exact_frontier, sketches
 from synth.cli.root import root
 from synth.errors import FormatError, InfeasibleError, UsageError, VerificationError
+from synth.frontiers import engine_choice
 from synth.topologies import sketch_files
 
 PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
@@ -136,12 +137,39 @@ def forged(change):
         (lambda sketch: sketch["topology"].update(unit_gbps="1/7"), "is not the machine's"),
         (lambda sketch: sketch["bounds"][-1].update(value="9"), "the certificate proves"),
         (lambda sketch: sketch.pop("bounds"), "bounds"),
+        (lambda sketch: sketch["rules"].update(without=[[0]]), "expected a pair"),
     ],
 )
 def test_forged_documents_are_refused(document, change, says):
     with pytest.raises(VerificationError) as error:
         exact_frontier.document(forged(change)(document))
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["wires", "multicast"])
+def test_switches_are_no_part_of_a_sketch(document, key):
+    sketch, topology = document["sketch"], document["topology"]
+    assert sketches.check_links(sketch, topology, "$.sketch") == (17, 18)
+    with pytest.raises(VerificationError, match=f"has {key}"):
+        sketches.check_links(sketch, topology | {key: []}, "$.sketch")
+    with pytest.raises(VerificationError, match=f"has {key}"):
+        sketches.check_links(sketch | {"topology": sketch["topology"] | {key: []}}, topology, "$.sketch")
+
+
+def test_sketches_keep_exact_synthesis_where_auto_means_flow_methods(tmp_path, monkeypatch):
+    file = tmp_path / "rails.yaml"
+    file.write_text("across: rail\n")
+    asked = []
+
+    def search(topology, collective, *, engine, **_):
+        asked.append((topology.name, engine, engine_choice.engine_of_frontier(topology, collective)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "frontier", search)
+    for machine in ("mi300x*3", "dgx-a100*3"):
+        with pytest.raises((SystemExit, KeyboardInterrupt)):
+            root.main(["pareto", "--topo", machine, "--coll", "allgather", "--sketch", str(file)])
+    assert asked == [("mi300x*3 under rails", "exact", "flow"), ("dgx-a100*3 under rails", "auto", "exact")]
 
 
 def test_large_machines_are_refused(tmp_path, capsys):

@@ -148,7 +148,7 @@ def frontier(
         "cross-check": cross_check,
     }
     wrong = [f"--{name}" for name, given in own.items() if given]
-    chosen = engine_choice.engine_of(engine, machine, collective)
+    chosen = by_ranks = engine_choice.engine_of(engine, machine, collective)
     if engine == "auto" and not wrong and log is None and sizes is None:
         chosen = engine_choice.engine_of_frontier(machine, collective, roots)
     if chosen == "flow":
@@ -160,6 +160,8 @@ def frontier(
             )
         name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
         large = _flow(machine, (name, root), on_event, time_limit, max_steps, max_chunks)
+        if chosen != by_ranks:
+            large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
         limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
         if not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
             return large

@@ -107,6 +107,7 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
+    from synth.frontiers import engine_choice
     from synth.pareto.events import SweepInterrupted
 
     check_writable(flags["output"], flags["plot"])
@@ -115,9 +116,12 @@ def pareto(**flags: Any) -> int:
         raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
     topology = machine = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
-    sketch = None
+    sketch, engine = None, flags["method"].lower()
     if flags["sketch"]:
-        sketch, topology = _under_sketch(machine, collective, flags)
+        sketch = _sketch(flags["sketch"], engine, machine, collective)
+        topology = sketch.applied(machine)
+        if engine_choice.engine_of_frontier(topology, collective) == "flow":
+            engine = "exact"
     if flags["plot"]:
         from synth.view.plot import image_format
 
@@ -137,7 +141,7 @@ def pareto(**flags: Any) -> int:
                 "multicast": flags["multicast"],
                 "sweep": flags["sweep"].lower(),
                 "on_event": listen,
-                "engine": flags["method"].lower(),
+                "engine": engine,
             }
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
@@ -164,15 +168,14 @@ def pareto(**flags: Any) -> int:
     return code
 
 
-def _under_sketch(machine: Topology, collective: Collective | str, flags: dict[str, Any]) -> tuple[Sketch, Topology]:
-    """Return the sketch of `--sketch`, and the machine with its links alone. Raises UsageError above 64 ranks."""
+def _sketch(file: Path, engine: str, machine: Topology, collective: Collective | str) -> Sketch:
+    """Return the sketch in a file. Raises UsageError where `engine` means flow methods for machines of this size."""
     from synth.frontiers.engine_choice import engine_of
     from synth.topologies import sketch_files
 
-    if engine_of(flags["method"].lower(), machine, collective) == "flow":
+    if engine_of(engine, machine, collective) == "flow":
         raise UsageError("--sketch is for exact synthesis; add --engine exact, on a part of the machine (--ranks)")
-    sketch = sketch_files.load(flags["sketch"], machine)
-    return sketch, sketch.applied(machine)
+    return sketch_files.load(file, machine)
 
 
 def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> SketchedFrontier:

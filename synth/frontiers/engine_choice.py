@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
 
 ENGINES = ("auto", "exact", "flow")
+# Said of a frontier for which "auto" meant flow methods on fewer ranks than `exact_ranks`.
+FINE_GRAINED = (
+    "a round carries so many chunks here that auto took flow methods, with one bound for any number of steps; "
+    "exact synthesis (--engine exact) has a bound at each number of steps"
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Check of a sketch in a frontier's document: its links are those of the machine that the rules allow, no others.
 
 Every point was replayed on these links, so its schedule keeps the rules, and the bounds were proved for them. This
-shares no code with what applies sketches.
+shares no code with what applies sketches. The boxes of the ranks are taken from the document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     machine, rules = entry["topology"], mapping(entry["rules"], f"{place}.rules")
     unknown = rules.keys() - {"across", "inside", "without"}
     need(not unknown, f"has the unknown rule {str(min(unknown, default=''))[:40]!r}", f"{place}.rules")
-    nodes = [json_reader.number(node, f"{place}.nodes", 0) for node in json_reader.items(entry["nodes"], "nodes")]
+    nodes = [
+        json_reader.number(node, f"{place}.nodes", 0) for node in json_reader.items(entry["nodes"], f"{place}.nodes")
+    ]
     ranks = machine["ranks"]
     need(len(nodes) in (0, ranks), f"names {len(nodes)} boxes for {ranks} ranks", f"{place}.nodes")
     nodes = nodes or [0] * ranks
@@ -50,13 +52,15 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     if restricted["limits"] != limits:
         raise VerificationError("are not what the sketch leaves of the machine's limits", "$.topology.limits")
     need(restricted["unit_gbps"] == machine["unit_gbps"], "is not the machine's", "$.topology.unit_gbps")
-    need("wires" not in machine and "wires" not in restricted, "has wires", f"{place}.topology.wires")
+    for key in ("wires", "multicast"):
+        need(key not in machine and key not in restricted, f"has {key}", f"{place}.topology.{key}")
     return len(expected), len(machine["links"])
 
 
 def _pairs(value: object, place: str) -> set[tuple[int, int]]:
     found = set()
     for i, pair in enumerate(json_reader.items(value, place)):
-        a, b = json_reader.items(pair, f"{place}[{i}]")
+        need(len(json_reader.items(pair, f"{place}[{i}]")) == 2, "expected a pair", f"{place}[{i}]")
+        a, b = pair
         found.add((json_reader.number(a, f"{place}[{i}]", 0), json_reader.number(b, f"{place}[{i}]", 0)))
     return found
