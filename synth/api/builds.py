@@ -305,9 +305,9 @@ def _planned(
 
 
 def _save_frontier(found: ParetoFrontier, document: Path) -> None:
+    """Write a frontier, and its schedules beside it where they are files of their own, in place of earlier ones."""
     from synth.api.frontier_files import frontier_document, save_schedules
 
-    """Write a frontier, and its schedules beside it where they are files of their own, in place of earlier ones."""
     files: dict[int, str] = {}
     beside = document.with_suffix(".schedules")
     shutil.rmtree(beside, ignore_errors=True)

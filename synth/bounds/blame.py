@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from synth.checker.certificates.cuts import BoundPrices, prices
 from synth.model.blame import Blame, IdleLink, LineParts, RoundParts
+from synth.model.documents.int_ranges import runs
 from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule, Send
 from synth.model.topology import Network
@@ -173,13 +174,7 @@ def _limit_name(network: Network, k: int) -> str:
 
 def _ranks(ranks: list[int]) -> str:
     """Return ranks as text: ``0-3,8``."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
     texts = []
-    for first, last in runs:
+    for first, last in runs(ranks):
         texts.append(str(first) if first == last else f"{first}-{last}")
     return ",".join(texts)
