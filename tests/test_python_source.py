@@ -134,3 +134,9 @@ def test_lift_and_export_on_the_command_line(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as refused:
         root(["export", "s.json", "--to", "python", "--size", "1MB"])
     assert refused.value.code == 2
+
+
+def test_all_roots_are_named():
+    found = api.frontier("ring:4", "multi-scatter", roots=(0, 2), max_steps=2)
+    text = api.python_source(found.points[0].schedule)
+    assert "Compile it with `synth compile` and --root 0,2.\n" in text

@@ -73,7 +73,7 @@ def python_source(schedule: Schedule) -> str:
     group = _free_group(schedule)
     sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
     rows = [f"    ({_tuple(one.ranks)}, {_tuple(one.chunks)}),\n" for one in group]
-    options = f" and --root {task.roots[0]}" if task.roots else ""
+    options = f" and --root {','.join(map(str, task.roots))}" if task.roots else ""
     title = f"{task.name} on {counted(task.ranks, 'rank')}: {sizes}, C={schedule.chunks}."
     text = _HEAD.format(
         title=title, options=options, chunks=schedule.chunks, symmetries="".join(rows), collective=task.name
