@@ -397,13 +397,13 @@ def test_symmetry_changes_no_bound() -> None:
 def test_the_search_for_a_single_cut_ends_at_the_deadline(monkeypatch):
     """The first cut that data cross is a bound, whose certificate is checked as ever."""
     tried = []
-    prices_into = single_cut._prices_into
+    parted = single_cut._Demands.parted
 
-    def counted(network, ranks):
+    def counted(self, ranks):
         tried.append(ranks)
-        return prices_into(network, ranks)
+        return parted(self, ranks)
 
-    monkeypatch.setattr(single_cut, "_prices_into", counted)
+    monkeypatch.setattr(single_cut._Demands, "parted", counted)
     network = topology("ring:6").network()
     task = collective("gather", 6)
     whole = single_cut.single_cut_bound(network, task)
@@ -411,4 +411,19 @@ def test_the_search_for_a_single_cut_ends_at_the_deadline(monkeypatch):
     tried.clear()
     with time_limited(Deadline(0.0)):
         cut_short = single_cut.single_cut_bound(network, task)
-    assert len(tried) == 1 and 0 < cut_short.value <= whole.value
+    assert len(tried) == 2  # one cut, and once more for its certificate
+    assert 0 < cut_short.value <= whole.value
+
+
+@pytest.mark.parametrize(
+    "name", ["dgx1*3", "dgx-a100*2", "mi250*2", "pcie-4x2", "dragonfly:4x4", "random-regular:16", "dgx-h100"]
+)
+def test_no_priced_cut_has_less_than_the_least_capacity(name):
+    """A set is left out only where its best cut cannot be better."""
+    machine, draws = topology(name), random.Random(5)
+    for network in (machine.network(), machine.multicast_network()):
+        least = single_cut._LeastCapacity(network)
+        for _ in range(60):
+            ranks = frozenset(draws.sample(range(network.ranks), draws.randint(1, network.ranks - 1)))
+            capacity = single_cut._capacity(single_cut._prices_into(network, ranks))
+            assert 0 < least.into(ranks) <= capacity * (1 + Fraction(single_cut.TOLERANCE) * 2)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 
+import numpy as np
+
 from synth.bounds.demands import sends_of_a_chunk
 from synth.bounds.distance import steps
 from synth.bounds.dual_rounding import price_rows
@@ -25,6 +27,7 @@ from synth.model.topology import Network
 from synth.solvers.processes.deadline import current_deadline
 
 Ranks = frozenset[int]
+TOLERANCE = 1e-9  # relative; capacities are ratios of small integers, which differ by more
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
 
 
@@ -42,9 +45,10 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
     prices = route_prices(network, set(range(len(network.routes))))
     best, deadline = Fraction(counted) / _capacity(prices), current_deadline()
+    least_capacity = _LeastCapacity(network)
     for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
-        if sends:
+        if sends > best * least_capacity.into(ranks):
             prices_into = _prices_into(network, ranks)
             value = Fraction(sends) / _capacity(prices_into)
             if value > best:
@@ -193,6 +197,39 @@ def route_prices(network: Network, routes: set[int]) -> Prices:
         else:
             prices["limit", k] = network.caps[k].units, Fraction(1, times[k])
     return prices | {("link", i): (network.routes[i].units, Fraction(1)) for i in sorted(unpaid)}
+
+
+class _LeastCapacity:
+    """Lower bounds on the capacity that `_prices_into` pays for, by which sets without a better cut are left out.
+
+    Each link gets its units times the least share of them that fits into one of its limits: a solution of the linear
+    program dual to the choice of prices, so that no choice is below its sum.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._ranks = network.ranks
+        self._sources = np.array([route.src for route in network.routes], dtype=np.intp)
+        self._ends = np.array([route.dst for route in network.routes], dtype=np.intp)
+        self._units = np.array([route.units for route in network.routes], dtype=float)
+        most = [max(Counter(cap.routes).values(), default=1) for cap in network.caps]
+        self._room = np.array([cap.units / times for cap, times in zip(network.caps, most, strict=True)], dtype=float)
+        pairs = {(i, k) for k, cap in enumerate(network.caps) for i in cap.routes}
+        self._routes, self._limits = np.array(sorted(pairs), dtype=np.intp).reshape(-1, 2).T
+
+    def into(self, ranks: Ranks) -> Fraction:
+        """Return a number that is at most the capacity of any prices that pay for each send into `ranks`.
+
+        It is a part in 10^9 higher than the sum of rounded numbers, so that a cut as good as the best one is left out.
+        """
+        inside = np.zeros(self._ranks, dtype=bool)
+        inside[list(ranks)] = True
+        entering = inside[self._ends] & ~inside[self._sources]
+        used = entering[self._routes]
+        routes, limits = self._routes[used], self._limits[used]
+        load = np.bincount(limits, weights=self._units[routes], minlength=len(self._room))
+        share = np.ones(len(self._units))
+        np.minimum.at(share, routes, self._room[limits] / load[limits])
+        return Fraction(float((self._units * share)[entering].sum()) * (1 + TOLERANCE))
 
 
 class _Demands:

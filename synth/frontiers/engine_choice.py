@@ -21,7 +21,6 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth import bounds
 from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
 from synth.frontiers.settings import SETTINGS
@@ -158,7 +157,6 @@ def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, lis
     Raises InfeasibleError where no schedule exists, and SweepInterrupted with the incumbents on Ctrl-C.
     """
     network, task = query.network, query.collective
-    bounds.steps(network, task)  # before any search
     latest: Incumbents | None = None
     try:
         with time_limited(deadline):
