@@ -113,6 +113,11 @@ def test_the_document_is_verified(document):
     lines = exact_frontier.document(document)
     assert "sketch rails: its rules leave 17 of 18 links, and every schedule keeps to them" in lines
     assert any(line.startswith("without the sketch: ") for line in lines)
+    stated = "boxes of the sketch, which the document states and nothing here can check: "
+    assert stated + "2 boxes of 3 ranks" in lines
+    odd = {"topology": {"ranks": 3}, "rules": {"across": "rail"}, "nodes": [0, 1, 0]}
+    assert sketches.boxes_stated(odd, "$") == stated + "by rank 0 1 0"
+    assert not sketches.boxes_stated(odd | {"rules": {"without": [[0, 1]]}}, "$")
 
 
 def forged(change):
@@ -132,6 +137,8 @@ def forged(change):
         (lambda sketch: sketch["rules"].update(fan=2), "unknown rule 'fan'"),
         (lambda sketch: sketch["rules"].update(across="rails"), "expected a list, found text"),
         (lambda sketch: sketch.update(nodes=[0, 0, 0, 0, 1, 1]), "links that the rules"),
+        (lambda sketch: sketch.update(nodes=[]), "puts no link between two boxes"),
+        (lambda sketch: sketch.update(nodes=[4] * 6), "puts no link between two boxes"),
         (lambda sketch: sketch.update(nodes=[0, 1]), "names 2 boxes for 6 ranks"),
         (lambda sketch: sketch["topology"]["links"].pop(), ""),
         (lambda sketch: sketch["topology"].update(unit_gbps="1/7"), "is not the machine's"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from synth.checker.certificates import cuts
 from synth.checker.certificates.instance import Instance
-from synth.checker.documents.sketches import check_links
+from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.errors import FormatError, VerificationError, json_kind, malformed
@@ -260,7 +260,8 @@ def _under_sketch(doc: dict) -> list[str]:
         bounds.append(_in_words(*_bound(free, row, f"$.sketch.bounds[{i}]")))
     if bounds:
         lines.append(f"without the sketch: {'; '.join(bounds)}: {counted(len(bounds), 'certificate')} checked")
-    return lines
+    boxes = boxes_stated(entry, "$.sketch")
+    return [*lines, boxes] if boxes else lines
 
 
 def _answer(row: dict, place: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from synth.checker.fields import mapping, need
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
+from synth.model.rational import counted
 
 
 def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
@@ -21,12 +22,10 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     machine, rules = entry["topology"], mapping(entry["rules"], f"{place}.rules")
     unknown = rules.keys() - {"across", "inside", "without"}
     need(not unknown, f"has the unknown rule {str(min(unknown, default=''))[:40]!r}", f"{place}.rules")
-    nodes = [
-        json_reader.number(node, f"{place}.nodes", 0) for node in json_reader.items(entry["nodes"], f"{place}.nodes")
-    ]
-    ranks = machine["ranks"]
-    need(len(nodes) in (0, ranks), f"names {len(nodes)} boxes for {ranks} ranks", f"{place}.nodes")
-    nodes = nodes or [0] * ranks
+    nodes = _boxes(entry, place)
+    if "across" in rules:
+        joined = any(nodes[link[0]] != nodes[link[1]] for link in machine["links"])
+        need(joined, "puts no link between two boxes, of which the rule `across` speaks", f"{place}.nodes")
     position = [nodes[:rank].count(node) for rank, node in enumerate(nodes)]
     refused = _pairs(rules.get("without", []), f"{place}.rules.without")
     near = _pairs(rules["inside"], f"{place}.rules.inside") if "inside" in rules else None
@@ -55,6 +54,31 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     for key in ("wires", "multicast"):
         need(key not in machine and key not in restricted, f"has {key}", f"{place}.topology.{key}")
     return len(expected), len(machine["links"])
+
+
+def boxes_stated(entry: dict, place: str) -> str:
+    """Return a line on the boxes that the rules were judged by; "" for rules that speak of ranks alone.
+
+    A frontier has no other record of the boxes, so they are the document's own statement.
+    """
+    if not {"across", "inside"} & entry["rules"].keys():
+        return ""
+    nodes = _boxes(entry, place)
+    size = nodes.count(nodes[0])
+    if nodes == [at // size for at in range(len(nodes))]:
+        boxes = f"{counted(len(nodes) // size, 'box')} of {counted(size, 'rank')}"
+    else:
+        boxes = f"by rank {' '.join(map(str, nodes))}"
+    return f"boxes of the sketch, which the document states and nothing here can check: {boxes}"
+
+
+def _boxes(entry: dict, place: str) -> list[int]:
+    """Return the box of each rank; one box where the document names none."""
+    ranks, nodes = entry["topology"]["ranks"], list[int]()
+    for node in json_reader.items(entry["nodes"], f"{place}.nodes"):
+        nodes.append(json_reader.number(node, f"{place}.nodes", 0))
+    need(len(nodes) in (0, ranks), f"names {len(nodes)} boxes for {ranks} ranks", f"{place}.nodes")
+    return nodes or [0] * ranks
 
 
 def _pairs(value: object, place: str) -> set[tuple[int, int]]:
