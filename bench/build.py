@@ -36,7 +36,6 @@ def measure(machine: str, runtime: str, again: bool) -> dict:
     """Build for a machine, and with `again` for the same dump under another name. Return the row."""
     with tempfile.TemporaryDirectory(prefix="synth-build-") as work:
         folder = Path(work)
-        os.environ["SYNTH_CACHE"] = str(folder / "cache")
         row, files = _built(machine, folder / "algorithms", runtime)
         if again and row["code"] == 0:
             other = folder / f"other{Path(machine).suffix}"
@@ -50,7 +49,7 @@ def _built(machine: str, folder: Path, runtime: str) -> tuple[dict, dict[str, by
     """Return the row of one build, and the files of the runtime."""
     choice = ["--for", runtime] if runtime else []
     load = os.getloadavg()[0]
-    done = synth("build", machine, "-o", str(folder), "-q", *choice, timeout=LIMIT)
+    done = synth("build", machine, "-o", str(folder), "-q", *choice, timeout=LIMIT, cache=folder.with_name("cache"))
     row: dict = {"name": Path(machine).name, "load": load, "code": done.code, "wall": done.wall, "cpu": done.cpu}
     if done.code != 0:
         return row | {"wrong": True, "says": done.stderr.strip().splitlines()[-1:]}, {}

@@ -70,16 +70,19 @@ class Run:
     cpu: float
 
 
-def command(arguments: Sequence[str], timeout: float | None = None) -> Run:
-    """Runs a command with nothing remembered from earlier ones. Exit code -1 means that it was stopped at `timeout`."""
-    with tempfile.TemporaryDirectory(prefix="synth-bench-") as cache:
+def command(arguments: Sequence[str], timeout: float | None = None, cache: Path | None = None) -> Run:
+    """Runs a command with nothing remembered from earlier ones, or with the cache directory `cache`.
+
+    Exit code -1 means that it was stopped at `timeout`.
+    """
+    with tempfile.TemporaryDirectory(prefix="synth-bench-") as empty:
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         process = subprocess.Popen(
             arguments,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "SYNTH_CACHE": cache},
+            env={**os.environ, "SYNTH_CACHE": str(cache or empty)},
             cwd=ROOT,
         )
         try:
@@ -102,9 +105,9 @@ def _interrupted(process: subprocess.Popen) -> tuple[str, str]:
         return process.communicate()
 
 
-def synth(*arguments: str, timeout: float | None = None) -> Run:
-    """Runs the command line of this environment."""
-    return command([str(Path(sys.executable).with_name("synth")), *arguments], timeout)
+def synth(*arguments: str, timeout: float | None = None, cache: Path | None = None) -> Run:
+    """Runs the command line of this environment, with the cache directory `cache`, by default an empty one."""
+    return command([str(Path(sys.executable).with_name("synth")), *arguments], timeout, cache)
 
 
 def median(values: Iterable[float]) -> float:
