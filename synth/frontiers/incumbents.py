@@ -219,10 +219,12 @@ def _schedules(
 
             yield from superposed_schedules(machine, network, task)
         if task.name == "scan":
-            from synth.frontiers.box_scan import box_scans
+            from synth.frontiers.pipelined_scans import box_scans, chain_scans
 
             for schedule in box_scans(network, task, machine.nodes):
                 yield "prefixes over boxes", schedule
+            for schedule in chain_scans(network, task):
+                yield "prefixes along a chain", schedule
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 

@@ -1,6 +1,7 @@
-"""Scans over boxes: prefixes inside each box, the sums of boxes from one to the next over all NICs, pipelined.
+"""Pipelined scans: along a chain of all ranks, and over boxes.
 
-Each box has two hubs for a chunk, which follow the chunks round its ranks, so that all NICs carry equally much:
+Over boxes there are prefixes inside each box, and the sums of boxes go from one to the next over all NICs. Each box
+has two hubs for a chunk, which follow the chunks round its ranks, so that all NICs carry equally much:
 
     chain      the other ranks of each box add up prefixes of their own box, one after the other
     total      one hub gets the sum of its box
@@ -30,8 +31,8 @@ Box = Sequence[int]
 
 
 @dataclass(frozen=True)
-class BoxScanSettings:
-    """Limits of scans over boxes.
+class ScanSettings:
+    """Limits of pipelined scans.
 
     Attributes:
         most_sends: Maximum number of sends, which are written out and replayed in a second.
@@ -44,7 +45,7 @@ class BoxScanSettings:
     worth: Fraction = Fraction(1, 5)
 
 
-SETTINGS = BoxScanSettings()
+SETTINGS = ScanSettings()
 
 
 def box_scans(network: Network, task: Collective, nodes: Sequence[int]) -> Iterator[Schedule]:
@@ -59,7 +60,25 @@ def box_scans(network: Network, task: Collective, nodes: Sequence[int]) -> Itera
     if boxes is None or task != collective("scan", network.ranks):
         return
     routes = _first_routes(network)
-    lanes = [_lane(boxes, k) for k in range(max(map(len, boxes)))]
+    yield from _scans(network, task, [_lane(boxes, k) for k in range(max(map(len, boxes)))], routes)
+
+
+def chain_scans(network: Network, task: Collective) -> Iterator[Schedule]:
+    """Yield replayed scans in which each rank adds its own data and sends the prefix to the next rank, pipelined.
+
+    They are in the order of `box_scans`. Nothing is yielded for other collectives, and where a rank has no route to
+    the next.
+    """
+    if task != collective("scan", network.ranks) or network.ranks < 2:
+        return
+    chain = [[Send(0, rank, rank + 1, "reduce")] for rank in range(network.ranks - 1)]
+    yield from _scans(network, task, [chain], _first_routes(network))
+
+
+def _scans(
+    network: Network, task: Collective, lanes: list[list[list[Send]]], routes: dict[tuple[int, int], int]
+) -> Iterator[Schedule]:
+    """Yield the replayed schedules of the best numbers of chunks and groups; none where a send has no route."""
     ends = {(send.src, send.dst) for lane in lanes for step in lane for send in step if not send.local}
     if not ends <= routes.keys():
         return
@@ -169,7 +188,7 @@ def _options(
         while sends * copies * groups <= SETTINGS.most_sends:
             steps = np.arange(depth + groups - 1)
             carried = before[np.minimum(steps + 1, depth)] - before[np.maximum(0, steps + 1 - groups)]
-            rounds = np.maximum(1, -(-copies * carried // units).max(axis=1))
+            rounds = np.maximum(1, (-(-copies * carried // units)).max(axis=1))
             rate = Fraction(int(rounds.sum()), len(lanes) * copies * groups)
             yield len(steps), rate, copies, groups
             groups *= 2

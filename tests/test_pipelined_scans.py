@@ -1,0 +1,98 @@
+"""Pipelined scans: along a chain of all ranks, and over boxes with all their NICs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+
+from synth.bounds.single_cut import single_cut_bound
+from synth.checker.schedule import replay
+from synth.frontiers import pipelined_scans
+from synth.frontiers.pipelined_scans import _first_routes, _options, _pipelined, box_scans, chain_scans
+from synth.model.collective import collective
+from synth.model.schedule import Send
+from synth.topologies import topology
+
+
+def scans(name):
+    machine = topology(name)
+    network = machine.network()
+    found = box_scans(network, collective("scan", network.ranks), machine.nodes)
+    return network, sorted(found, key=lambda schedule: len(schedule.steps))
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*2", "rail:3x4", "rail:4x2", "switch:7", "fully-connected:9"])
+def test_they_are_right_and_improve_with_steps(name, monkeypatch):
+    monkeypatch.setattr(pipelined_scans, "SETTINGS", replace(pipelined_scans.SETTINGS, most_sends=5_000))
+    _, found = scans(name)
+    assert found
+    for schedule in found:
+        assert replay.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk
+    assert all(len(a.steps) < len(b.steps) and a.rounds_per_chunk > b.rounds_per_chunk for a, b in pairwise(found))
+
+
+def test_they_use_all_nics():
+    network, found = scans("dgx-a100*2")
+    bound = single_cut_bound(network, collective("scan", network.ranks)).value
+    assert found[-1].rounds_per_chunk <= 2 * bound
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2, 4), (5, 2), (2, 2, 2, 2), (4, 6)])
+def test_boxes_of_unequal_sizes(sizes):
+    machine = topology(f"switch:{sum(sizes)}")
+    network = machine.network()
+    nodes = [box for box, size in enumerate(sizes) for _ in range(size)]
+    for schedule in box_scans(network, collective("scan", network.ranks), nodes):
+        replay.schedule(schedule)
+        break
+    else:
+        pytest.fail("none was found")
+
+
+def test_nothing_is_found_where_boxes_mix_or_links_are_missing():
+    for name, nodes in [
+        ("switch:8", [0, 1] * 4),
+        ("ring:9", [0] * 9),
+        ("switch:3", [0] * 3),
+        ("switch:4", [0, 1, 1, 1]),
+    ]:
+        network = topology(name).network()
+        assert not list(box_scans(network, collective("scan", network.ranks), nodes))
+    network = topology("switch:8").network()
+    assert not list(box_scans(network, collective("allreduce", 8), [0] * 4 + [1] * 4))
+
+
+@pytest.mark.parametrize("name", ["ring:2", "ring:9", "line:5", "switch:7"])
+def test_chains_are_right_and_improve_with_steps(name, monkeypatch):
+    monkeypatch.setattr(pipelined_scans, "SETTINGS", replace(pipelined_scans.SETTINGS, most_sends=2_000))
+    network = topology(name).network()
+    found = sorted(chain_scans(network, collective("scan", network.ranks)), key=lambda schedule: len(schedule.steps))
+    assert len(found[0].steps) == network.ranks - 1
+    for schedule in found:
+        assert replay.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk
+    assert all(len(a.steps) < len(b.steps) and a.rounds_per_chunk > b.rounds_per_chunk for a, b in pairwise(found))
+
+
+def test_a_long_chain_comes_near_the_bound():
+    network = topology("ring:32").network()
+    task = collective("scan", network.ranks)
+    best = min(schedule.rounds_per_chunk for schedule in chain_scans(network, task))
+    assert best <= Fraction(5, 2) * single_cut_bound(network, task).value
+
+
+def test_no_chain_where_a_rank_has_no_route_to_the_next():
+    for name, task in [("hypercube:8", "scan"), ("ring:8", "allgather")]:
+        assert not list(chain_scans(topology(name).network(), collective(task, 8)))
+
+
+@pytest.mark.parametrize("name", ["ring:6", "switch:5"])
+def test_rounds_are_predicted(name):
+    """The choice of chunks and groups rests on the greatest load of a step."""
+    network = topology(name).network()
+    chain, routes = [[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)], _first_routes(network)
+    for steps, rate, copies, groups in list(_options(network, [chain], routes))[:12]:
+        made = _pipelined(network, collective("scan", network.ranks), [chain] * copies, groups, routes)
+        assert (len(made.steps), made.rounds_per_chunk) == (steps, rate)
