@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -93,6 +94,12 @@ def test_machines_that_no_sketch_fits():
         synth.Sketch().applied(synth.topology("fat-tree:4"))
     with pytest.raises(UsageError, match="across='rails'"):
         synth.Sketch(across="rails")
+    alone = replace(MACHINE, nodes=(0, 1, 2, 3))
+    with pytest.raises(UsageError, match="across: each rank of two boxes is a box of its own"):
+        synth.Sketch(across="rail").applied(alone)
+    with pytest.raises(UsageError, match="inside: each rank"):
+        synth.Sketch(inside=((0, 1),)).applied(alone)
+    assert synth.Sketch(without=((0, 1),)).applied(alone)
     with pytest.raises(UsageError, match="has no links between boxes"):
         synth.Sketch(across="rail").applied(synth.topology("ring:4"))
 
@@ -139,6 +146,8 @@ def forged(change):
         (lambda sketch: sketch.update(nodes=[0, 0, 0, 0, 1, 1]), "links that the rules"),
         (lambda sketch: sketch.update(nodes=[]), "puts no link between two boxes"),
         (lambda sketch: sketch.update(nodes=[4] * 6), "puts no link between two boxes"),
+        (lambda sketch: sketch.update(nodes=list(range(6))), "a box of its own"),
+        (lambda sketch: sketch.update(nodes=list(range(6)), rules={"inside": [[0, 1]]}), "a box of its own"),
         (lambda sketch: sketch.update(nodes=[0, 1]), "names 2 boxes for 6 ranks"),
         (lambda sketch: sketch["topology"]["links"].pop(), ""),
         (lambda sketch: sketch["topology"].update(unit_gbps="1/7"), "is not the machine's"),

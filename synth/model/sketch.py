@@ -108,6 +108,9 @@ class Sketch:
             ranks.add((link.src, link.dst))
             pair = places[link.src], places[link.dst]
             (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
+        if len(set(boxes)) == len(boxes) and (self.across is not None or self.inside is not None):
+            rule = "inside" if self.across is None else "across"
+            raise RuleError(rule, f"each rank of {topology.name} is a box of its own, so there is one place alone")
         if self.across is not None and not far:
             raise RuleError("across", f"{topology.name} has no links between boxes")
         rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),

@@ -23,6 +23,12 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     unknown = rules.keys() - {"across", "inside", "without"}
     need(not unknown, f"has the unknown rule {str(min(unknown, default=''))[:40]!r}", f"{place}.rules")
     nodes = _boxes(entry, place)
+    if {"across", "inside"} & rules.keys():
+        need(
+            len(set(nodes)) < len(nodes),
+            "gives each rank a box of its own, where rules for places say nothing",
+            f"{place}.nodes",
+        )
     if "across" in rules:
         joined = any(nodes[link[0]] != nodes[link[1]] for link in machine["links"])
         need(joined, "puts no link between two boxes, of which the rule `across` speaks", f"{place}.nodes")
