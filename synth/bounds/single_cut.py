@@ -27,8 +27,8 @@ from synth.model.topology import Network
 from synth.solvers.processes.deadline import current_deadline
 
 Ranks = frozenset[int]
-TOLERANCE = 1e-9  # relative; capacities are ratios of small integers, which differ by more
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
+TOLERANCE = 1e-9  # relative; capacities are ratios of small integers, which differ by more
 
 
 def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] | None = None) -> LowerBound:
@@ -217,9 +217,9 @@ class _LeastCapacity:
         self._routes, self._limits = np.array(sorted(pairs), dtype=np.intp).reshape(-1, 2).T
 
     def into(self, ranks: Ranks) -> Fraction:
-        """Return a number that is at most the capacity of any prices that pay for each send into `ranks`.
+        """Return a lower bound, times 1 + `TOLERANCE`, on the capacity of prices that pay for each send into `ranks`.
 
-        It is a part in 10^9 higher than the sum of rounded numbers, so that a cut as good as the best one is left out.
+        The bound is a rounded sum. The margin leaves out cuts that are as good as the best one, which are the most.
         """
         inside = np.zeros(self._ranks, dtype=bool)
         inside[list(ranks)] = True
@@ -233,7 +233,7 @@ class _LeastCapacity:
 
 
 class _Demands:
-    """The units that must enter a set of ranks: the first `most` of them."""
+    """The units that must enter a set of ranks; of many, the first `most`, which is what the checker takes."""
 
     def __init__(self, collective: Collective, most: int) -> None:
         self.collective, self.most = collective, most
