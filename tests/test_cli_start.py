@@ -50,7 +50,7 @@ def test_the_package_runs_as_the_command_does() -> None:
     assert "did you mean pareto" in wrong.stderr
 
 
-def test_verify_loads_no_solver_and_no_numerical_library(tmp_path) -> None:
+def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> None:
     file = tmp_path / "frontier.json"
     made = subprocess.run(
         [sys.executable, "-m", "synth", "pareto", "--topo", "ring:3", "--coll", "allgather", "-o", str(file)],
@@ -68,3 +68,11 @@ def test_verify_loads_no_solver_and_no_numerical_library(tmp_path) -> None:
     loaded = set(printed.splitlines()[-1].split())
     assert "synth.checker.schedule.replay" in loaded
     assert not loaded & {"numpy", "scipy", "networkx", "z3", "pysat", "ortools"}
+    # the checker, values, and the command line with the names that its options take: no engine, search or deadline
+    packages = {name.split(".")[1] for name in loaded if name.startswith("synth.")}
+    assert packages == {"checker", "cli", "errors", "model", "program"}
+    assert not {name for name in loaded if name.startswith(("synth.model.symmetry", "synth.program."))} - {
+        "synth.program.message_cost",
+        "synth.program.plan_limits",
+        "synth.program.program",
+    }

@@ -3,13 +3,14 @@
 from collections import Counter
 
 import pytest
+from click.testing import CliRunner
 
-import synth
+from synth.cli.root import root
 from synth.model.collective import Collective
 from synth.model.topology import Network
 
 
-def test_a_synthesis_builds_each_document_once_and_parses_none(tmp_path, monkeypatch):
+def test_synth_pareto_builds_each_document_once_and_parses_none(tmp_path, monkeypatch):
     built: Counter = Counter()
     for cls in (Network, Collective):
         document = vars(cls)["document"]
@@ -23,6 +24,9 @@ def test_a_synthesis_builds_each_document_once_and_parses_none(tmp_path, monkeyp
 
         monkeypatch.setattr(document, "func", count)
         monkeypatch.setattr(cls, "from_json", refuse)
-    found = synth.frontier("ring:4", "allgather", engine="exact", log=tmp_path / "log.jsonl", fresh=True)
-    assert found.complete
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
+    run = CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "-o", str(tmp_path / "f.json")])
+    assert run.exit_code == 0, run.output
+    assert "complete" in run.output
     assert {type(value) for value in built} == {Network, Collective} and set(built.values()) == {1}
+    print({f"{type(value).__name__} {value.name}": times for value, times in built.items()})

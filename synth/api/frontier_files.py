@@ -42,13 +42,9 @@ def _is_known(frontier: ScaleFrontier) -> bool:
 
 
 def _named_machine(name: str) -> Topology | None:
-    """Return the machine or family of that name; None for other names and for files."""
-    from synth import topologies
+    from synth.topologies import topology_or_none  # loaded for the frontiers that name their machine alone
 
-    try:
-        return topologies.topology(name)
-    except SynthError:
-        return None
+    return topology_or_none(name)
 
 
 def save_schedules(

@@ -17,6 +17,7 @@ from synth.model.rational import counted
 
 if TYPE_CHECKING:
     from synth.model.documents.json_reader import Claims
+    from synth.model.topology import Topology
 
 SUFFIXES = (".json", ".npz")  # of the documents in a folder
 GRAVITY = (0, UNDECIDED, 1, 5)  # exit codes, the gravest last
@@ -64,17 +65,23 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
 
 def _claims(file: Path, proof: Path | None) -> Claims:
     """Return the lines on a file. Raises VerificationError, UndecidedError, and FormatError with the file's name."""
-    from synth import api
+    from synth.checker.documents.dispatch import check_document  # not through the API, which loads engines
 
     try:
         with waiting(f"verifying {file}"):
-            return api.verify(file, proof)
+            return check_document(file, proof, _named_machine)
     except VerificationError as error:
         raise error.within(str(file)) from None
     except FormatError as error:
         if file.suffix.lower() == ".xml" and file.exists():
             raise FormatError("XML has no certificates to verify; `synth lint` checks MSCCL-IR", str(file)) from None
         raise error if error.file else FormatError(str(error), str(file)) from None
+
+
+def _named_machine(name: str) -> Topology | None:
+    from synth.topologies import topology_or_none
+
+    return topology_or_none(name)
 
 
 def _in_folder(file: Path, proof: Path | None) -> int:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from synth.topologies.families import FAMILIES
 from synth.topologies.machines import MACHINES
-from synth.topologies.name_grammar import ALIASES, summaries, topology
+from synth.topologies.name_grammar import ALIASES, summaries, topology, topology_or_none
 
-__all__ = ["ALIASES", "FAMILIES", "MACHINES", "summaries", "topology"]
+__all__ = ["ALIASES", "FAMILIES", "MACHINES", "summaries", "topology", "topology_or_none"]

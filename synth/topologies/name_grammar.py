@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.errors import UsageError, unknown
+from synth.errors import SynthError, UsageError, unknown
 from synth.model.topology import Topology
 from synth.topologies.builders import Nic, TopologyBuilder
 from synth.topologies.clusters import OPTIONS, cluster
@@ -105,6 +105,14 @@ def topology(name: str) -> Topology:
     if boxes == 1 and not across:
         return replace(box, name=full)
     return cluster(box, boxes, entry.nic, across, full)
+
+
+def topology_or_none(name: str) -> Topology | None:
+    """Return the machine or family of that name; None for other names and for files."""
+    try:
+        return topology(name)
+    except SynthError:
+        return None
 
 
 def summaries() -> list[tuple[str, str]]:
