@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import synth
+from synth.api import builds
+from synth.cli.build import RUNTIMES
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.topologies.topology_files import dump as document
@@ -97,6 +99,16 @@ def test_the_folder_has_what_a_job_needs(built):
     page = (built[1] / "README.txt").read_text()
     assert "torchrun" in page and "all_gather_perf" in page
     assert json.loads((built[1] / "build.json").read_text())["schema"] == "synth.build/1"
+
+
+@pytest.mark.parametrize("runtime", builds.TUNERS)
+def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path, runtime):
+    """The search is that of `built`, from the cache."""
+    result = synth.build("ring:3", output=tmp_path / "a", runtime=runtime, **SMALL)
+    assert result.files == (f"{runtime}/tuner.csv",)
+    variable = {"nccl-tuner": "NCCL_TUNER_CONFIG_FILE", "ncclx-tuner": "NCCLX_TUNER_CONFIG_FILE"}[runtime]
+    assert f'export {variable}="$here/{runtime}/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
+    assert set(builds.RUNTIMES) == set(RUNTIMES)
 
 
 def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):

@@ -47,7 +47,10 @@ RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "rccl": ("msccl-dir", "rccl", ()),
     "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
     "nccl-tuner": ("nccl-tuner-csv", "", ()),
+    "ncclx-tuner": ("ncclx-tuner-csv", "", ()),
 }
+# The runtimes that take a file of rules instead of algorithms.
+TUNERS = ("nccl-tuner", "ncclx-tuner")
 # Name of the summary in the folder of a build.
 SUMMARY = "build.json"
 
@@ -88,8 +91,8 @@ def build(
         None: this machine.
     collective : the name of one collective, or of several.
     output : the folder, new, empty, or of an earlier build.
-    runtime : msccl-executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else
-        msccl-executor.
+    runtime : msccl-executor, msccl, rccl, mscclpp, nccl-tuner or ncclx-tuner. None: rccl on a machine with xGMI
+        links, else msccl-executor.
     sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
@@ -363,7 +366,7 @@ def _exported(
     notes, files, target = [], [], folder / runtime
     registrations: tuple[PlanRegistration, ...] = ()
     names: dict[int, tuple[str, ...]] = {}
-    if runtime == "nccl-tuner":
+    if runtime in TUNERS:
         made = plan_export.export_request(plan, request)
         target.mkdir(exist_ok=True)
         write(target / "tuner.csv", made.files[0][1])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synth.export.request import Target
     from synth.program.program import InPlace
 
-FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "json", "mcrdl-csv")
+FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "ncclx-tuner-csv", "json", "mcrdl-csv")
 FOLDERS = ("msccl-dir", "mscclpp-dir")
 
 
@@ -84,6 +84,10 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
         from synth.export.plans.nccl_tuner_csv import csv
 
         return csv(plan, _nodes(plan, targets))
+    if kind == "ncclx-tuner-csv":
+        from synth.export.plans import ncclx_tuner_csv
+
+        return ncclx_tuner_csv.csv(plan, _nodes(plan, targets))
     if kind == "mscclpp-dir":
         from synth.export.plans import mscclpp_folder
 

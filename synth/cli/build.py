@@ -22,7 +22,7 @@ from synth.cli.framework.sizes import Sizes
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
 
-RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
+RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner", "ncclx-tuner"]
 
 
 class RuntimeChoice(click.Choice[str]):
@@ -90,7 +90,7 @@ def build(topology: str | None, **flags: Any) -> int:
         return INTERRUPTED
     print_reports(view.reports(result))
     folder = Path(result.folder)
-    checked = "" if result.runtime == "nccl-tuner" else ", all linted and run,"
+    checked = "" if result.runtime.endswith("-tuner") else ", all linted and run,"
     files = counted(len(result.files), "file")
     wrote(f"{files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
     return 0

@@ -88,7 +88,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     "--plan",
     type=FILE,
     metavar="FILE",
-    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, json or mcrdl-csv.",
+    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, ncclx-tuner-csv, json or mcrdl-csv.",
 )
 @click.option(
     "--to",

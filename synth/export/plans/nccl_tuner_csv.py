@@ -7,6 +7,9 @@ characters are cut. So only known names are written, and comments are short.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import span
 from synth.export.plans.programs import NCCL
@@ -22,13 +25,38 @@ ALGORITHMS = {
     for name in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 }
 PROTOCOLS = ("ll", "ll128", "simple")
+# Options of an algorithm that are numbers: their texts where the plan does not say them, and what is allowed.
+NUMBERS = {
+    "channels": ("-1", range(-1, 65)), "pipeops": ("-1", range(-1, 1 << 20)), "regbuff": ("-1", range(-1, 2)),
+    "chunksize": ("0", range(1 << 40)),
+}  # fmt: skip
 ENDLESS = (1 << 64) - 1  # the largest size in bytes of a range without an end
 LINE = 255  # characters of a line that the plugin reads
 HEAD = (
     "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff",
     "For NCCL's example tuner plugin: NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>",
     "The published plugin asks for 1 channel where a line says -1 or no line matches: let it set nChannels to 0 there.",
+    "RCCL of ROCm 7.13 and later reads this file without a plugin: NCCL_TUNER_CONFIG_FILE=<this file>",
 )
+
+
+class Rule(NamedTuple):
+    """An algorithm of NCCL's that is preferred for sizes of `low` to `high` bytes (None: no end) of a collective.
+
+    Names as tuners spell them; numbers as texts, "-1" where NCCL chooses or anything matches. `chunk_size`: bytes, "0"
+    where NCCL chooses.
+    """
+
+    collective: str
+    ranks: int
+    low: int
+    high: int | None
+    algorithm: str
+    protocol: str
+    channels: str
+    pipe_ops: str
+    registered: str
+    chunk_size: str
 
 
 def csv(plan: Plan, nodes: int = -1) -> ExportResult:
@@ -36,19 +64,39 @@ def csv(plan: Plan, nodes: int = -1) -> ExportResult:
 
     `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any).
     """
-    rows: list[str] = []
-    said: list[str] = []
-    for table in plan.tables:
-        found, why = _table(plan, table, nodes)
-        rows += found
-        said += why
+    found, said = rules(plan)
+    rows = []
+    for rule in found:
+        high = ENDLESS if rule.high is None else rule.high
+        fields = [
+            rule.collective, rule.low, high, rule.algorithm, rule.protocol, rule.channels, nodes, rule.ranks,
+            rule.pipe_ops, rule.registered,
+        ]  # fmt: skip
+        rows.append(",".join(map(str, fields)))
+    return file_of(plan, HEAD, rows, said)
+
+
+def file_of(plan: Plan, head: Sequence[str], rows: Sequence[str], said: Sequence[str]) -> ExportResult:
+    """Return the file of `rows` below its comments: `head`, the source of the times, and the remarks `said`."""
+    said = list(said)
     if not rows:
         said.append("no range of the plan prefers an algorithm of NCCL's that a tuner can name: the file has no line")
-    notes = [f"# {line}"[: LINE - 1] for line in (*HEAD, f"times: {plan.source}", *said)]
+    notes = [f"# {line}"[: LINE - 1] for line in (*head, f"times: {plan.source}", *said)]
     return ExportResult((("", "\n".join([*notes, *rows]) + "\n"),), ".csv", tuple(said))
 
 
-def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
+def rules(plan: Plan) -> tuple[list[Rule], list[str]]:
+    """Return the ranges of `plan` that prefer an algorithm of NCCL, and a remark on each that no rule can name."""
+    found: list[Rule] = []
+    said: list[str] = []
+    for table in plan.tables:
+        some, why = _table(plan, table)
+        found += some
+        said += why
+    return found, said
+
+
+def _table(plan: Plan, table: Table) -> tuple[list[Rule], list[str]]:
     known = [i for row in table.ranges for i in row.order]
     offers = {
         i: Offer(0, None, plan.algorithms[i].divisor * table.element)
@@ -56,7 +104,7 @@ def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
         if plan.algorithms[i].backend in (NCCL, "synth")
     }
     refused = {i: f"{plan.algorithms[i].backend} is none of NCCL's" for i in known if i not in offers}
-    rows, said = [], []
+    found, said = [], []
     for share in shares(table, offers, refused).shares:
         where = f"{table.collective} on {table.ranks} ranks, {span(share.low, share.high)}"
         if share.choice is None:
@@ -65,11 +113,11 @@ def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
         algorithm = plan.algorithms[share.choice]
         if algorithm.backend != NCCL:
             continue
-        row = _row(algorithm, table, share, nodes)
-        if row is None:
-            said.append(f"{where}: left to NCCL, as {_lack(algorithm, table)}")
+        lack = _lack(algorithm, table)
+        if lack:
+            said.append(f"{where}: left to NCCL, as {lack}")
         else:
-            rows.append(row)
+            found.append(_rule(algorithm, table, share))
     for row in table.ranges:
         first = plan.algorithms[row.order[0]]
         if first.backend not in (NCCL, "synth"):
@@ -77,19 +125,15 @@ def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
                 f"{table.collective} on {table.ranks} ranks, {span(*row[:2])}: {first.label} is preferred, which no "
                 f"tuner can name"
             )
-    return rows, said
+    return found, said
 
 
-def _row(algorithm: Algorithm, table: Table, share: SizeShare, nodes: int) -> str | None:
-    if _lack(algorithm, table):
-        return None
+def _rule(algorithm: Algorithm, table: Table, share: SizeShare) -> Rule:
     options = _options(algorithm)
-    high = ENDLESS if share.high is None else share.high
-    fields = [
-        COLLECTIVES[table.collective], share.low, high, ALGORITHMS[options["algorithm"]], options["protocol"],
-        options.get("channels", "-1"), nodes, table.ranks, options.get("pipeops", "-1"), options.get("regbuff", "-1"),
-    ]  # fmt: skip
-    return ",".join(map(str, fields))
+    return Rule(
+        COLLECTIVES[table.collective], table.ranks, share.low, share.high, ALGORITHMS[options["algorithm"]],
+        options["protocol"], *(options.get(key, default) for key, (default, _) in NUMBERS.items()),
+    )  # fmt: skip
 
 
 def _lack(algorithm: Algorithm, table: Table) -> str:
@@ -101,8 +145,8 @@ def _lack(algorithm: Algorithm, table: Table) -> str:
         return f"the plan does not say which algorithm of NCCL's {algorithm.label} is ({' '.join(ALGORITHMS.values())})"
     if options.get("protocol") not in PROTOCOLS:
         return f"the plan does not say which protocol of NCCL's {algorithm.label} is ({' '.join(PROTOCOLS)})"
-    for key, allowed in (("channels", range(-1, 65)), ("pipeops", range(-1, 1 << 20)), ("regbuff", range(-1, 2))):
-        text = options.get(key, "-1")
+    for key, (default, allowed) in NUMBERS.items():
+        text = options.get(key, default)
         if not text.lstrip("-").isdigit() or int(text) not in allowed or (key == "channels" and text == "0"):
             return f"{key} of {algorithm.label} is {text!r}"
     return ""
