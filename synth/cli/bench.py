@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
 from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
+    baselines_option,
     coll_option,
     data_root_option,
     dtype_option,
@@ -26,12 +26,12 @@ from synth.cli.framework.options import (
     point_option,
     protocol_option,
     ranks_on_option,
+    sizes_option,
     threads_option,
     timeout_option,
 )
 from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
 
@@ -39,16 +39,8 @@ from synth.cli.root import CONTEXT
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
 @click.argument("file", type=FILE, required=False)
 @executor_option("The executor that is timed (`synth list executors`).")
-@click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
-              help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
-@click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=names_of("baselines"),
-    help="Time this too: ring, tree, .. on the same links; copy, nccl on GPUs.",
-)
+@sizes_option("LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.", "1KiB:256MiB:x4")
+@baselines_option("Time this too: ring, tree, .. on the same links; copy, nccl on GPUs.")
 @point_option("Only the N-th point of a frontier; by default all points.")
 @multicast_points_option
 @search_limit_option

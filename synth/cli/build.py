@@ -11,14 +11,13 @@ from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     change_options,
     changes,
-    dtype_option,
     jobs_option,
+    machine_job_options,
     quiet_option,
     time_limit_option,
 )
 from synth.cli.framework.output import note, wrote
 from synth.cli.framework.progress import progress
-from synth.cli.framework.sizes import Sizes
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
 
@@ -35,20 +34,10 @@ class RuntimeChoice(click.Choice[str]):
 
 @click.command(context_settings=CONTEXT, short_help="Build a folder of algorithms for a machine, in one command.")
 @click.argument("topology", required=False, metavar="[NAME|FILE]", shell_complete=names_of("topologies", files=True))
-@click.option(
-    "--coll",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="Collectives, with commas or repeated; by default allreduce,allgather.",
-)
 @click.option("-o", "--output", default="algorithms", show_default=True, metavar="DIR", help="The folder to write.")
 @click.option("--for", "runtime", type=RuntimeChoice(RUNTIMES, case_sensitive=False),
               help="Runtime that loads the files; by default rccl with xGMI links, else msccl-executor.")  # fmt: skip
-@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
-              help="Sizes to compare algorithms at, as nccl-tests counts.")  # fmt: skip
-@click.option("--root", type=int, metavar="0", help="The root of rooted collectives; the job must use no other.")
-@dtype_option("Type of the elements.")
+@machine_job_options
 @time_limit_option("Wall time of all searches; by default 36 s.")
 @jobs_option("Processes of a search; by default the number of cores.")
 @click.option("--fresh", is_flag=True, help="Search anew, whatever earlier builds of this machine have found.")
@@ -76,10 +65,9 @@ def build(topology: str | None, **flags: Any) -> int:
         from synth.topologies.this_machine import this_machine
 
         machine = api.topology(this_machine() if topology is None else topology, **given)
-    names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
     options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs", "fresh")}
-    if names:
-        options["collective"] = names
+    if flags["coll"]:
+        options["collective"] = flags["coll"]
     if flags["time_limit"] is not None:
         options["time_limit"] = flags["time_limit"]
     try:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
 from synth.cli.framework.frontier_source import file_or_frontier
 from synth.cli.framework.options import (
     FILE,
+    baselines_option,
     executor_option,
     instances_option,
     multicast_points_option,
@@ -19,12 +19,12 @@ from synth.cli.framework.options import (
     per_send_option,
     point_option,
     protocol_option,
+    sizes_option,
     threads_option,
     timeout_option,
 )
 from synth.cli.framework.output import check_writable, emit, note
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Stretches
 from synth.cli.root import CONTEXT
 from synth.errors import VerificationError
@@ -33,16 +33,8 @@ from synth.errors import VerificationError
 @click.command(context_settings=CONTEXT, short_help="Compare predicted and emulated times of a frontier's points.")
 @click.argument("file", type=FILE)
 @executor_option("reference, host or cuda.")
-@click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
-              help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
-@click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=names_of("baselines"),
-    help="Emulate this too; by default ring, or direct where there is no ring.",
-)
+@sizes_option("LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.", "64KiB:256MiB:x4")
+@baselines_option("Emulate this too; by default ring, or direct where there is no ring.")
 @point_option("Only the N-th point of the frontier; by default all points.")
 @protocol_option("Simple, LL or LL128.", default="Simple", show_default=True)
 @instances_option("Copies of each program side by side.", default=1)

@@ -9,15 +9,14 @@ import click
 
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
-    dtype_option,
     jobs_option,
+    machine_job_options,
     plan_version_option,
     quiet_option,
     time_limit_option,
 )
 from synth.cli.framework.output import note, wrote
 from synth.cli.framework.progress import progress
-from synth.cli.framework.sizes import Sizes
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.errors import UsageError
 from synth.model.rational import counted
@@ -45,18 +44,8 @@ class Numbers(click.ParamType):
 @click.option("--boxes", type=Numbers(), metavar="1,2,4", help="Numbers of boxes; by default 1, with --gpus none.")
 @click.option("--gpus", type=Numbers(), default=(), metavar="6,12",
               help="Numbers of GPUs, too: the first of each box, in the fewest equal boxes.")  # fmt: skip
-@click.option(
-    "--coll",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=names_of("collectives"),
-    help="Collectives, with commas or repeated; by default allreduce,allgather.",
-)
 @click.option("-o", "--output", default="plans", show_default=True, metavar="DIR", help="The folder to write.")
-@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
-              help="Sizes to compare algorithms at, as nccl-tests counts.")  # fmt: skip
-@click.option("--root", type=int, metavar="0", help="The root of rooted collectives; the job must use no other.")
-@dtype_option("Type of the elements.")
+@machine_job_options
 @plan_version_option
 @time_limit_option("Wall time of all searches; by default 36 s for each number of ranks.")
 @jobs_option("Processes of a search; by default the number of cores.")
@@ -80,9 +69,8 @@ def plans(machine: str | None, **flags: Any) -> int:
         raise UsageError("name one box with --machine, such as --machine dgx-a100")
     options = {key: flags[key] for key in ("gpus", "sizes", "root", "dtype", "plan_version", "time_limit", "jobs")}
     options["boxes"] = flags["boxes"] or (() if flags["gpus"] else (1,))
-    names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
-    if names:
-        options["collective"] = names
+    if flags["coll"]:
+        options["collective"] = flags["coll"]
     try:
         with progress(f"plans for {machine}") as listen:
             result = api.plans(machine, output=flags["output"], on_event=listen, **options)

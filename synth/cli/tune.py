@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
+    baselines_option,
+    collectives_option,
     dtype_option,
     instances_option,
     jobs_option,
@@ -19,11 +20,11 @@ from synth.cli.framework.options import (
     overheads_option,
     per_send_option,
     protocol_option,
+    sizes_option,
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import progress
-from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
 from synth.errors import UsageError
@@ -79,16 +80,9 @@ class Percentage(click.ParamType):
 
 @click.command(context_settings=CONTEXT, short_help="Choose an algorithm for each message size: a plan.")
 @machine_options
-@click.option(
-    "--coll",
-    multiple=True,
-    metavar="NAME",
-    help="A collective (repeatable, or with commas): one plan for all.",
-    shell_complete=names_of("collectives"),
-)
+@collectives_option("A collective (repeatable, or with commas): one plan for all.")
 @click.option("--root", type=int, metavar="0", help="The root of a rooted collective; by default rank 0.")
-@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
-              help="Judged sizes: LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
+@sizes_option("Judged sizes: LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.", factor=2)
 @click.option(
     "--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable)."
 )
@@ -99,14 +93,7 @@ class Percentage(click.ParamType):
 @click.option("--log", "logs", type=LogFile(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
-@click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=names_of("baselines"),
-    help="A further candidate: ring, tree, ... (repeatable).",
-)
+@baselines_option("A further candidate: ring, tree, ... (repeatable).")
 @protocol_option("Only Simple, LL or LL128 (repeatable).", "protocols", multiple=True)
 @instances_option("Copies of a program to try (repeatable).", multiple=True)
 @per_send_option
@@ -174,7 +161,7 @@ def _tuned(flags: dict[str, Any]) -> Any:
     from synth.catalog.tuner.request import TuningRequest
 
     machine = machine_if_named(flags)
-    names = [name.strip() for value in flags["coll"] for name in value.split(",") if name.strip()]
+    names = flags["coll"]
     request = TuningRequest(
         topology=machine,
         collective=names,

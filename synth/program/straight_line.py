@@ -84,6 +84,29 @@ def even_cells(program: Program) -> int:
     return cells
 
 
+def loop_unit(program: Program) -> int | None:
+    """Return the greatest number of bytes that divides the unit of every loop; None of a program without loops."""
+    units = [loop.unit for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
+    return math.gcd(*units) if units else None
+
+
+def loop_cells(unit: int, even: int, chunk_bytes: int) -> tuple[int, int]:
+    """Return the number of cells of a chunk of `chunk_bytes` bytes of a program with loops, and the bytes of a cell.
+
+    `unit`: its `loop_unit`, which `even`, its `even_cells`, divides.
+    """
+    return -(-chunk_bytes // unit) * even, unit // even
+
+
+def written_ops(program: Program, chunk_bytes: int) -> int:
+    """Return the number of ops of `program` written out for chunks of `chunk_bytes` bytes."""
+    ops = program.ops
+    for gpu in program.gpus:
+        for block in gpu.blocks:
+            ops += sum((loop.end - loop.first) * (turns(loop, chunk_bytes) - 1) for loop in block.loops)
+    return ops
+
+
 def straight_line(program: Program, cells: int, cell_bytes: int) -> StraightLine:
     """Return `program` for a call whose chunks have `cells` cells of `cell_bytes` bytes each.
 

@@ -6,7 +6,6 @@ operation, so an op of `count` chunks is divided into ceil(count / m) parts of a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,11 +13,20 @@ from typing import NamedTuple
 from synth.errors import SynthError, UsageError, unknown
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
-from synth.program.straight_line import UNIT, even_cells, scratch_stride, straight_line, turns
+from synth.program.straight_line import (
+    UNIT,
+    even_cells,
+    loop_cells,
+    loop_unit,
+    scratch_stride,
+    straight_line,
+    turns,
+    written_ops,
+)
 from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
 
-MAX_WRITTEN_OPS = 1 << 21  # instructions of a program whose pipelines are written out
+MAX_RUN_OPS = 1 << 21  # ops of a program written out for a run, which takes about a kilobyte for each
 
 
 class IndivisibleError(SynthError):
@@ -75,24 +83,24 @@ def written_out(program: Program, unit_bytes: int) -> Program:
     if program.straight:
         return program
     chunk_bytes = max(1, -(-unit_bytes // program.chunks))
-    loops = [loop for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
-    cells, cell_bytes = even_cells(program), -(-chunk_bytes // UNIT) * UNIT
-    if loops:
-        unit = math.gcd(*(loop.unit for loop in loops))
+    cells, unit = even_cells(program), loop_unit(program)
+    cell_bytes = -(-chunk_bytes // UNIT) * UNIT
+    if unit is not None:
         if unit % cells:
             raise SynthError(
                 f"{program.name}: its pipelines move {unit} bytes, which {cells} equal shares do not divide"
             )
-        cell_bytes, cells = unit // cells, -(-chunk_bytes // unit) * cells
-        rounds = max(turns(loop, chunk_bytes) for loop in loops)
-        if rounds * program.ops > MAX_WRITTEN_OPS:
+        cells, cell_bytes = loop_cells(unit, cells, chunk_bytes)
+        if written_ops(program, chunk_bytes) > MAX_RUN_OPS:
+            loops = [loop for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
+            rounds = max(turns(loop, chunk_bytes) for loop in loops)
             raise SynthError(f"{program.name}: a pipeline has {rounds} turns in this call; choose a smaller size")
     stride = scratch_stride(program)
     if stride is not None and chunk_bytes <= stride:
         program = replace(program, scratch_bytes=None)
     elif stride is not None and stride < cell_bytes:
         raise SynthError(f"{program.name}: a chunk of {chunk_bytes} bytes, its scratch has {stride} for each")
-    return straight_line(program, cells, cell_bytes if loops else 1).program
+    return straight_line(program, cells, 1 if unit is None else cell_bytes).program
 
 
 def padding(program: Program, size: int, kind: Dtype) -> Padding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.output import QUIET, note
+from synth.cli.framework.sizes import Sizes
 from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
@@ -139,6 +140,43 @@ def dtype_option(help: str = "float64 .. float16, bfloat16, int8 .. uint64.") ->
     return click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help=help)
 
 
+def sizes_option(help: str, default: str = "1KiB:1GiB", factor: int = 4) -> Callable[[Function], Function]:
+    """Return --sizes, a row of sizes in bytes, each `factor` times the one before unless the value says a factor."""
+    return click.option(
+        "--sizes", type=Sizes(factor), default=default, show_default=True, metavar="LOW:HIGH[:xF]", help=help
+    )
+
+
+def baselines_option(help: str) -> Callable[[Function], Function]:
+    """Return --baseline, names of known algorithms, as the parameter `baselines`."""
+    return click.option(
+        "--baseline", "baselines", multiple=True, metavar="NAME", help=help, shell_complete=names_of("baselines")
+    )
+
+
+def _split_names(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def collectives_option(help: str) -> Callable[[Function], Function]:
+    """Return --coll, the names of several collectives, repeated or with commas."""
+    return click.option(
+        "--coll",
+        multiple=True,
+        metavar="NAME",
+        callback=_split_names,
+        help=help,
+        shell_complete=names_of("collectives"),
+    )
+
+
+# Collectives and sizes of the commands that write algorithms for a machine.
+machine_job_options = _together(
+    collectives_option("Collectives, with commas or repeated; by default allreduce,allgather."),
+    sizes_option("Sizes to compare algorithms at, as nccl-tests counts.", factor=2),
+    click.option("--root", type=int, metavar="0", help="The root of rooted collectives; the job must use no other."),
+    dtype_option("Type of the elements."),
+)
 plan_version_option = click.option(
     "--plan-version",
     type=click.Choice(VERSIONS),

@@ -14,7 +14,6 @@ pair turn by turn, and loops over several chunks that share only some, are refus
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,14 +24,17 @@ from synth.program.straight_line import (
     UNIT,
     StraightLine,
     even_cells,
+    loop_cells,
+    loop_unit,
     scratch_stride,
     size_limit,
     straight_line,
     turns,
+    written_ops,
 )
 
 WRITTEN_TURNS = 128  # turns of a loop that are written out: round a scratch of 64 MiB in pieces of 512 KiB
-MAX_WRITTEN_OPS = 1 << 20  # ops of a program that is written out, which are lists of this size in memory
+MAX_ANALYSED_OPS = 1 << 20  # ops of a program written out for analysis, which has values and clocks for each
 
 
 class SizeLimit(NamedTuple):
@@ -58,9 +60,9 @@ def call_sizes(program: Program) -> CallSizes:
     """Return the calls to analyse of a `program` without structural faults."""
     if program.straight:
         return CallSizes((StraightLine(program),))
-    cells = even_cells(program)
-    if any(block.loops for _, block in _blocks(program)):
-        return _with_loops(program, cells)
+    cells, unit = even_cells(program), loop_unit(program)
+    if unit is not None:
+        return _with_loops(program, unit, cells)
     lines = [straight_line(program, cells, 1)]
     lines += [straight_line(program, units, UNIT) for units in _sizes_with_empty_packets(program)]
     return CallSizes(tuple(lines), _scratch_limit(program))
@@ -72,28 +74,17 @@ def written_size(program: Program) -> tuple[int, int]:
     Of a program without loops, the cells of all calls together.
     """
     chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
-    cells = even_cells(program)
-    if not any(block.loops for _, block in _blocks(program)):
+    cells, unit = even_cells(program), loop_unit(program)
+    if unit is None:
         return chunks * (cells + sum(_sizes_with_empty_packets(program))), program.ops
     size = _least_chunk(program)
-    unit = math.gcd(*(loop.unit for _, block in _blocks(program) for loop in block.loops))
-    return chunks * -(-size // unit) * cells, _ops_of_chunk(program, size)
+    return chunks * loop_cells(unit, cells, size)[0], written_ops(program, size)
 
 
 def _least_chunk(program: Program) -> int:
     """Return the bytes of a chunk with which every loop has two turns, and as many more as an op can wait back."""
     piece = max(loop.unit for _, block in _blocks(program) for loop in block.loops)
     return piece * (2 + _turns_back(program))
-
-
-def _ops_of_chunk(program: Program, size: int) -> int:
-    """Return the number of ops of a call whose chunks have `size` bytes."""
-    ops = 0
-    for _, block in _blocks(program):
-        ops += len(block.ops)
-        for loop in block.loops:
-            ops += (loop.end - loop.first) * (turns(loop, size) - 1)
-    return ops
 
 
 def _turns_back(program: Program) -> int:
@@ -138,27 +129,21 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
     )
 
 
-def _with_loops(program: Program, even: int) -> CallSizes:
+def _with_loops(program: Program, unit: int, even: int) -> CallSizes:
     loops = [loop for _, block in _blocks(program) for loop in block.loops]
-    cell = math.gcd(*(loop.unit for loop in loops))
     limit, stride = _scratch_limit(program), scratch_stride(program)
-
-    def line(size: int) -> StraightLine:
-        """Return the program written out for chunks of `size` bytes."""
-        return straight_line(program, -(-size // cell) * even, cell // even)
-
     unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
-    first = (straight_line(unbounded, _least_chunk(program) // cell * even, cell // even),)
+    first = (straight_line(unbounded, *loop_cells(unit, even, _least_chunk(program))),)
     top = size_limit(unbounded)
     ends = None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns")
     if limit is None or stride is None or (ends is not None and ends.size <= limit.size):
         return CallSizes(first, ends)
     size = stride + _least_chunk(program)
     unlike = len({gpu.scratch for gpu in program.gpus}) > 1  # ranks count each other's chunks by their own
-    long = max(turns(loop, size) for loop in loops) > WRITTEN_TURNS or _ops_of_chunk(program, size) > MAX_WRITTEN_OPS
+    long = max(turns(loop, size) for loop in loops) > WRITTEN_TURNS or written_ops(program, size) > MAX_ANALYSED_OPS
     if any(stride % loop.unit for loop in loops) or long or unlike or ends or _scratch_outside_loops(program):
         return CallSizes(first, limit)
-    return CallSizes(first, limit, line(size))
+    return CallSizes(first, limit, straight_line(program, *loop_cells(unit, even, size)))
 
 
 def _touches_scratch(op: Op) -> bool:

@@ -5,10 +5,9 @@ A program with a structural fault is not analysed further, because its behaviour
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
-from synth.program.analysis.call_sizes import MAX_WRITTEN_OPS, written_size
+from synth.program.analysis.call_sizes import MAX_ANALYSED_OPS, written_size
 from synth.program.analysis.finding import Finding, error
 from synth.program.buffer_layout import Layout
 from synth.program.program import (
@@ -26,7 +25,7 @@ from synth.program.program import (
     checked_loops,
     owners,
 )
-from synth.program.straight_line import even_cells, scratch_stride
+from synth.program.straight_line import even_cells, loop_unit, scratch_stride
 
 # code → (source spans, destination spans), None: one or more
 SHAPES: dict[str, tuple[int | None, int | None]] = {
@@ -112,8 +111,7 @@ def _too_long(program: Program) -> Iterator[Finding]:
 
 def _written_out(program: Program) -> Iterator[Finding]:
     """Yield errors where the calls to analyse are too large, or shares have no common ends at all sizes."""
-    cells = even_cells(program)
-    loops = [loop for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
+    cells, unit = even_cells(program), loop_unit(program)
     stride = scratch_stride(program)
     if program.scratch_bytes is not None and stride is None:
         return
@@ -124,14 +122,12 @@ def _written_out(program: Program) -> Iterator[Finding]:
         text = f"its parts and pipelines make steps that touch {touched} chunks together: not analysed"
         yield error("too-large", (None, None, None), text)
         return
-    if written > MAX_CELLS or ops > MAX_WRITTEN_OPS or (stride is not None and cells > stride):
+    if written > MAX_CELLS or ops > MAX_ANALYSED_OPS or (stride is not None and cells > stride):
         text = f"its parts and pipelines make {written} pieces of chunks, {ops} steps: not analysed"
         yield error("too-large", (None, None, None), text)
         return
-    if loops and math.gcd(*(loop.unit for loop in loops)) % cells:
-        text = (
-            f"its pipelines move units of {loops[0].unit} bytes, which {cells} equal shares do not divide: not analysed"
-        )
+    if unit is not None and unit % cells:
+        text = f"its pipelines move units of {unit} bytes, which {cells} equal shares do not divide: not analysed"
         yield error("loop", (None, None, None), text)
     yield from _unlike_parts(program)
     yield from _unlike_loops(program)
