@@ -63,9 +63,8 @@ def test_each_class_counts_its_members():
 
 def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
     made = next(a for a in allocations.allocation_classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
-    schedule = spanning_tree_packing.schedule(
-        spanning_tree_packing.forest(made.network), collective("allreduce", 4), 64
-    )
+    packing = spanning_tree_packing.forest(made.network)
+    schedule = spanning_tree_packing.schedule(packing, collective("allreduce", 4), 64 * len(packing.trees))
     replay.schedule(schedule)
     rates = allocations.optimal_rates(made.network, ("allreduce",))
     assert 1 / schedule.rounds_per_chunk > rates.composed * Fraction(12, 10)

@@ -75,12 +75,24 @@ def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipe
     rate, part = graph_strength.tree_rate(network)
     assert rate == made.rate == spanning_tree_packing.partition_rate(network, part)
     assert all(part[p] == p for p in part)
-    schedule = spanning_tree_packing.schedule(made, collective("allreduce", network.ranks), pipeline)
+    chunks = made.rate.numerator * pipeline
+    schedule = spanning_tree_packing.schedule(made, collective("allreduce", network.ranks), chunks)
     found = replay.schedule(schedule)
     assert found.steps == 2 * made.height + pipeline - 1
-    assert found.chunks == made.rate.numerator * pipeline
+    assert found.chunks == chunks
     assert found.rounds_per_chunk <= Fraction(found.steps, pipeline) / made.rate
     assert same_bits(schedule)
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), st.integers(1, 40))
+def test_any_number_of_chunks_is_dealt_out_to_the_trees(network, chunks):
+    made = spanning_tree_packing.forest(network)
+    found = replay.schedule(spanning_tree_packing.schedule(made, collective("allreduce", network.ranks), chunks))
+    share = -(-chunks // len(made.trees))
+    assert found.chunks == chunks
+    assert found.steps <= 2 * made.height + share - 1
+    assert found.rounds_per_chunk <= Fraction(found.steps * made.rate.denominator, chunks)
 
 
 def test_one_way_links_are_refused():
@@ -99,6 +111,6 @@ def test_edges_that_lead_through_switches_are_sent_along_their_routes():
     links = [Link(*ends, Fraction(n)) for a, b, n in pairs for ends in ((a, b), (b, a))]
     made = spanning_tree_packing.forest(Topology("made", 3, links, switches=("s0", "s1", "s2")).network())
     assert made.rate == Fraction(5, 2)
-    found = spanning_tree_packing.schedule(made, collective("allreduce", 3), 3)
+    found = spanning_tree_packing.schedule(made, collective("allreduce", 3), 3 * len(made.trees))
     replay.schedule(found)
     assert found.rounds_per_chunk == Fraction(len(found.steps), 3) / made.rate

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from synth import api
 from synth.api import synthesis, tuning, tuning_inputs
 from synth.catalog.tuner.request import SIZES, TuningRequest
+from synth.checker.schedule import replay
 from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
+from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
@@ -553,6 +555,16 @@ def test_schedules_that_the_time_did_not_allow_are_named(monkeypatch):
     monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
     plan = api.tune("dgx1", "allgather", SIZES, dividing=True, time_limit=60)
     assert any("the time limit ended the search for schedules that divide every size" in note for note in plan.notes)
+
+
+def test_allreduces_on_spanning_trees_have_chunks_that_divide_every_size():
+    """Three trees span a DGX-1 without a rank: 32 chunks tend to 11/32 rounds per chunk, and the bound is 1/3."""
+    network = api.topology("dgx1", ranks="0-6").network()
+    found = Frontier(network, collective("allreduce", 7), ())
+    made = tuning_inputs._on_trees(found, (1, 2, 4, 8, 16, 32))
+    assert [schedule.chunks for schedule in made] == [1, 2, 8, 32]
+    assert all(replay.schedule(schedule).chunks == schedule.chunks for schedule in made)
+    assert tuning_inputs._on_trees(replace(found, collective=collective("allgather", 7)), (1, 2)) == []
 
 
 def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from synth.api import synthesis
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
+from synth.encodings import spanning_tree_packing
 from synth.errors import TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier, Point
@@ -39,6 +40,8 @@ class TuningInputSettings:
         for_times: Fraction of a time limit for the predicted times of candidates, which come after all frontiers.
         for_frontiers: Fraction of the rest for frontiers, where dividing schedules are looked for too.
         flows_add: Fraction that flow methods add, about, to the time of a frontier.
+        tree_ranks: Maximum number of ranks for which spanning trees are packed: within a second or two.
+        tree_worth: Least fraction by which more chunks on spanning trees lower the rounds per chunk.
         after: Time of a frontier's baselines and predictions, about, over the time to write it out.
     """
 
@@ -49,6 +52,8 @@ class TuningInputSettings:
     for_times: float = 0.25
     for_frontiers: float = 0.6
     flows_add: float = 0.1
+    tree_ranks: int = 16
+    tree_worth: Fraction = Fraction(1, 50)
     after: float = 3.0
 
 
@@ -302,15 +307,16 @@ def dividing(
     """Search for schedules whose chunks divide every one of `sizes`, at most `SETTINGS.most_chunks` of a unit.
 
     At each number of steps whose point does not divide them, a schedule of about the point's rounds per chunk is
-    sought, if it is better than those of fewer steps. Returns the schedules, and the numbers of steps at which the time
-    was over first. `to_come`: the number of frontiers that share the remaining time.
+    sought, if it is better than those of fewer steps. For large sizes there are allreduces on spanning trees. Returns
+    the schedules, and the numbers of steps at which the time was over first. `to_come`: the number of frontiers that
+    share the remaining time.
     """
     count = 0
     if all(size % element == 0 for size in sizes):
         count = gcd(*sizes) // element
     units = found.collective.buffer_units
     able = [c for c in range(1, SETTINGS.most_chunks + 1) if count and count % (c * units) == 0]
-    made: list[Schedule] = []
+    made = _on_trees(found, able)
     late: list[int] = []
     best = None
     for place, point in enumerate(found.points):
@@ -334,3 +340,26 @@ def dividing(
                 best = rate
                 break
     return made, late
+
+
+def _on_trees(found: Frontier, able: Sequence[int]) -> list[Schedule]:
+    """Return allreduces on packed spanning trees in numbers of chunks of `able`, for sizes that fill the pipeline.
+
+    A program goes through its chunks piece by piece, so that C chunks on p trees, of which q share a round, tend to
+    ceil(C / p) * q / C rounds per chunk. Each schedule has fewer than all points with chunks of `able`, and than those
+    on trees with fewer chunks.
+    """
+    network = found.network
+    if found.collective.name != "allreduce" or network.ranks > SETTINGS.tree_ranks:
+        return []
+    if not spanning_tree_packing.applies(network):
+        return []
+    packing = spanning_tree_packing.forest(network)
+    best = min((point.rounds_per_chunk for point in found.points if point.chunks in able), default=None)
+    made = []
+    for chunks in able:
+        rate = Fraction(ceil(Fraction(chunks, len(packing.trees))) * packing.rate.denominator, chunks)
+        if best is None or rate <= best * (1 - SETTINGS.tree_worth):
+            best = rate
+            made.append(spanning_tree_packing.schedule(packing, found.collective, chunks))
+    return made

@@ -115,27 +115,33 @@ def forest(network: Network) -> SpanningTreePacking:
         partition = packed.tight_partition()
 
 
-def schedule(packing: SpanningTreePacking, collective: Collective, pipeline: int) -> Schedule:
-    """Return the forest's allreduce with `pipeline` chunks a tree.
+def schedule(packing: SpanningTreePacking, collective: Collective, chunks: int) -> Schedule:
+    """Return the forest's allreduce with C = `chunks`, dealt out to the trees as evenly as they go, one step apart.
 
-    It has S = 2 * height + pipeline - 1, R = q * S, C = p * pipeline. All ranks end with the same bits: each total is
-    formed once, at its root.
+    Trees of the least height carry one more where C is no multiple of p. With C = p * m it has S = 2 * height + m - 1.
+    R = q * S. All ranks end with the same bits: each total is formed once, at its root.
     """
-    length = 2 * packing.height + pipeline - 1
+    count = len(packing.trees)
+    shares = [chunks // count] * count
+    for k in sorted(range(count), key=lambda k: packing.trees[k].height)[: chunks % count]:
+        shares[k] += 1
+    used = [(tree, share) for tree, share in zip(packing.trees, shares, strict=True) if share]
+    length = max(2 * tree.height + share - 1 for tree, share in used)
     steps: list[list[Send]] = [[] for _ in range(length)]
     routes = _routes_of_pairs(packing)
-    for k, tree in enumerate(packing.trees):
+    first = 0
+    for tree, share in used:
         for n, parent in enumerate(tree.parents):
             if n == tree.root:
                 continue
             up, down = tree.height - tree.depth(n), tree.height + tree.depth(parent)
             there, back = next(routes[n, parent]), next(routes[parent, n])
-            for i in range(pipeline):
-                chunk = k * pipeline + i
-                steps[up + i].append(Send(chunk, n, parent, "reduce", there))
-                steps[down + i].append(Send(chunk, parent, n, "copy", back))
+            for i in range(share):
+                steps[up + i].append(Send(first + i, n, parent, "reduce", there))
+                steps[down + i].append(Send(first + i, parent, n, "copy", back))
+        first += share
     rows = tuple(Step(packing.rate.denominator, tuple(sorted(sends))) for sends in steps)
-    return prune(Schedule(packing.network, collective, packing.rate.numerator * pipeline, rows))
+    return prune(Schedule(packing.network, collective, chunks, rows))
 
 
 def _routes_of_pairs(packing: SpanningTreePacking) -> dict[Edge, Iterator[tuple[str, ...]]]:

@@ -159,7 +159,8 @@ def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
     forest, allreduce = spanning_tree_packing.forest(network), collective("allreduce", network.ranks)
     for depth in SETTINGS.depths[: SETTINGS.few_depths]:
         check_deadline()
-        schedule = compressed(graph.topology, spanning_tree_packing.schedule(forest, allreduce, depth))
+        packed = spanning_tree_packing.schedule(forest, allreduce, len(forest.trees) * depth)
+        schedule = compressed(graph.topology, packed)
         yield _point(f"spanning trees x {depth}", schedule)
 
 

@@ -88,7 +88,8 @@ class Constructions:
         """
         forest = self.forest
         if forest is not None and steps >= 2 * forest.height:
-            schedule = spanning_tree_packing.schedule(forest, self.collective, steps - 2 * forest.height + 1)
+            chunks = len(forest.trees) * (steps - 2 * forest.height + 1)
+            schedule = spanning_tree_packing.schedule(forest, self.collective, chunks)
             upper = schedule.rounds_per_chunk if upper is None else min(upper, schedule.rounds_per_chunk)
             yield schedule, "spanning-tree packing"
         composed = self._composed(steps, upper, deadline if self.budget.deadline.limited else NEVER)
