@@ -40,7 +40,7 @@ HEAD = (
 )
 
 
-class Rule(NamedTuple):
+class TunerRule(NamedTuple):
     """An algorithm of NCCL's that is preferred for sizes of `low` to `high` bytes (None: no end) of a collective.
 
     Names as tuners spell them; numbers as texts, "-1" where NCCL chooses or anything matches. `chunk_size`: bytes, "0"
@@ -85,9 +85,9 @@ def file_of(plan: Plan, head: Sequence[str], rows: Sequence[str], said: Sequence
     return ExportResult((("", "\n".join([*notes, *rows]) + "\n"),), ".csv", tuple(said))
 
 
-def rules(plan: Plan) -> tuple[list[Rule], list[str]]:
+def rules(plan: Plan) -> tuple[list[TunerRule], list[str]]:
     """Return the ranges of `plan` that prefer an algorithm of NCCL, and a remark on each that no rule can name."""
-    found: list[Rule] = []
+    found: list[TunerRule] = []
     said: list[str] = []
     for table in plan.tables:
         some, why = _table(plan, table)
@@ -96,7 +96,7 @@ def rules(plan: Plan) -> tuple[list[Rule], list[str]]:
     return found, said
 
 
-def _table(plan: Plan, table: Table) -> tuple[list[Rule], list[str]]:
+def _table(plan: Plan, table: Table) -> tuple[list[TunerRule], list[str]]:
     known = [i for row in table.ranges for i in row.order]
     offers = {
         i: Offer(0, None, plan.algorithms[i].divisor * table.element)
@@ -128,9 +128,9 @@ def _table(plan: Plan, table: Table) -> tuple[list[Rule], list[str]]:
     return found, said
 
 
-def _rule(algorithm: Algorithm, table: Table, share: SizeShare) -> Rule:
+def _rule(algorithm: Algorithm, table: Table, share: SizeShare) -> TunerRule:
     options = _options(algorithm)
-    return Rule(
+    return TunerRule(
         COLLECTIVES[table.collective], table.ranks, share.low, share.high, ALGORITHMS[options["algorithm"]],
         options["protocol"], *(options.get(key, default) for key, (default, _) in NUMBERS.items()),
     )  # fmt: skip

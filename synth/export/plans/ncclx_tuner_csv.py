@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import span
-from synth.export.plans.nccl_tuner_csv import Rule, file_of, rules
+from synth.export.plans.nccl_tuner_csv import TunerRule, file_of, rules
 from synth.model.tuning_plan import Plan
 
 HEAD = (
@@ -48,7 +48,7 @@ def _boxes(ranks: int, nodes: int) -> list[int]:
     return [count for count in allowed if ranks % count == 0]
 
 
-def _row(rule: Rule, sizes: tuple[int, int | None], boxes: int) -> str:
+def _row(rule: TunerRule, sizes: tuple[int, int | None], boxes: int) -> str:
     """Return the line of a rule. `sizes`: the first bytes for each rank, and the first beyond (None: no end)."""
     first, end = sizes
     interval = f"[{first},{'' if end is None else end})"
