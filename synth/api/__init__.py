@@ -12,7 +12,7 @@ from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
-from synth.api.interchange import astra_sim, audit, import_schedule, python_source
+from synth.api.interchange import astra_sim, audit, forest_xml, import_schedule, python_source
 from synth.api.multicast import multicast_bounds
 from synth.api.plan_export import export_plan, load_plan
 from synth.api.plan_sets import plans
@@ -44,6 +44,7 @@ __all__ = [
     "explain",
     "export_plan",
     "export_program",
+    "forest_xml",
     "frontier",
     "frontier_document",
     "groups",

@@ -95,9 +95,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     metavar="FORMAT",
     shell_complete=names_of("formats"),
     callback=_format,
-    help="The format (`synth list exporters`; chakra: a folder for ASTRA-sim; python: a "
-    "program for `synth compile`); by default msccl: msccl-xml, for a plan "
-    "msccl-dir.",
+    help="The format (`synth list exporters`); by default msccl: msccl-xml, for a plan msccl-dir.",
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
@@ -167,7 +165,7 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    written = {"chakra": _chakra, "python": _python}.get((flags["to"] or "").lower())
+    written = {"chakra": _chakra, "python": _python, "forestcoll": _forestcoll}.get((flags["to"] or "").lower())
     if written is not None:
         written(file, flags)
         return
@@ -238,6 +236,21 @@ def _python(file: Path, flags: dict[str, Any]) -> None:
         click.echo(text, nl=False)
     else:
         save(output, text)
+
+
+def _forestcoll(file: Path, flags: dict[str, Any]) -> None:
+    """Write the trees of a forest."""
+    from synth import api
+
+    for option in _options_of((*NOT_OF_TRACES, "size")):
+        raise UsageError(f"{option} means nothing for trees; leave it out with --to forestcoll")
+    check_writable(flags["output"])
+    machine = one_of("topo", "topo_file")
+    with waiting(f"exporting {file}"):
+        made = api.forest_xml(file, point=flags["point"], topology=machine[0] or machine[1])
+    _write(flags["output"], made)
+    for line in made.remarks:
+        note(line)
 
 
 def _options_of(names: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from synth.errors import FormatError
 @click.command("import", context_settings=CONTEXT, short_help="Read another program's schedule, and replay it.")
 @click.argument("file", type=FILE)
 @machine_options
-@coll_option("The collective of MSCCL-IR that does not name it.")
+@coll_option("The collective of a file that does not name it (MSCCL-IR, ForestColl's trees).")
 @click.option("--root", type=Ranks(), metavar="0", help="The root of a rooted collective.")
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is stdout.")
 @quiet_option

@@ -97,10 +97,10 @@ def _solvers() -> list[Row]:
 
 
 def _exporters() -> list[Row]:
-    from synth.export import EXPORTERS, FOLDERS, SUMMARIES
+    from synth.export import EXPORTERS, OF_SCHEDULES, SUMMARIES
 
     rows = [(name, SUMMARIES[name]) for name in EXPORTERS]
-    return [(*row, "yes") for row in (*rows, *FOLDERS.items())]
+    return [(*row, "yes") for row in (*rows, *OF_SCHEDULES.items())]
 
 
 def _executors() -> list[Row]:

@@ -2,21 +2,23 @@
 
 Format: liangyuRain/ForestColl. ``<Algo nchunkspernode="k">`` has ``<tree root index nchunks height>``, whose
 ``<send src dst path>`` come parents first. A node is ``(box, 'kind', i)``; the ranks are the GPUs in the order of
-(box, i). A path names the switches between, and each GPU on it gets the data too.
+(box, i). A path names the switches between, and each GPU on it gets the data too. `synth.export.forestcoll` writes it.
 """
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import NamedTuple
 
-from synth.errors import FormatError, VerificationError
-from synth.interchange.recorded_moves import MAX_RANKS, ChunkValue, RecordedMoves
+from synth.errors import FormatError, UsageError, VerificationError
+from synth.interchange.recorded_moves import MAX_RANKS, RecordedMoves
 from synth.language.place import SourceLine
 from synth.model.collective import collective
 from synth.model.documents.xml_tree import Element, parse
 from synth.model.topology import Topology
 
+COLLECTIVES = ("allgather", "reduce-scatter", "allreduce")
 # Bounds of a file that is read.
 MAX_ELEMENTS, MAX_CHUNKS = 1 << 18, 4096
 _NODE = re.compile(r"\(\s*(-?\d{1,9})\s*,\s*'([\w .:-]{1,40})'\s*,\s*(-?\d{1,9})\s*\)")
@@ -24,13 +26,21 @@ _PATH = re.compile(rf"{_NODE.pattern}(?:\s*,\s*{_NODE.pattern})*")
 Node = tuple[int, str, int]
 
 
-def recorded(text: str, machine: Topology | None, file: str) -> RecordedMoves:
-    """Return the moves of a file. Raises FormatError, or VerificationError for trees that do not span all GPUs."""
+def recorded(text: str, machine: Topology | None, file: str, name: str = "allgather") -> RecordedMoves:
+    """Return the moves of a file.
+
+    `name`: the collective, which the file does not say. A reduce-scatter sums along the trees towards their roots, an
+    allreduce does so and spreads the sums along them. Raises FormatError, VerificationError for trees that do not span
+    all GPUs, UsageError for another collective.
+    """
+    if name not in COLLECTIVES:
+        raise UsageError(f"{file}: trees are read as {', '.join(COLLECTIVES)}, not as {name}")
     root = parse(text, file, MAX_ELEMENTS)
     _attributes(root, "Algo", {"nchunkspernode"}, file)
     chunks = _number(root, "nchunkspernode", MAX_CHUNKS, file)
     rank = _ranks(root, file)
-    moves = RecordedMoves(collective("allgather", len(rank)), chunks, machine, file)
+    parts = chunks * len(rank) if name == "allreduce" else chunks
+    moves = RecordedMoves(collective(name, len(rank)), parts, machine, file)
     used = [0] * len(rank)
     for tree in root.children:
         source = rank[_node(tree, "root", file)]
@@ -39,30 +49,54 @@ def recorded(text: str, machine: Topology | None, file: str) -> RecordedMoves:
         used[source] += count
         if used[source] > chunks:
             raise FormatError(f"the trees of this root have more than {chunks} chunks together", file, tree.line)
-        cells = [moves.input(source * chunks + i, source) for i in range(first, first + count)]
-        _follow(tree, rank, moves, {source: cells}, file)
+        edges = _edges(tree, source, rank, file)
+        for chunk in range(source * chunks + first, source * chunks + used[source]):
+            _record(moves, chunk, source, edges)
     for source, count in enumerate(used):
         if count != chunks:
             raise VerificationError(f"the trees of rank {source} have {count} of its {chunks} chunks", file)
     return moves
 
 
-def _follow(
-    tree: Element, rank: dict[Node, int], moves: RecordedMoves, held: dict[int, list[ChunkValue]], file: str
-) -> None:
-    """Record the sends of a tree; `held`: the chunks of each rank that has them."""
+class _Edge(NamedTuple):
+    """A send of a tree, parents first, and its place in the file."""
+
+    src: int
+    dst: int
+    place: SourceLine
+
+
+def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list[_Edge]:
+    """Return the sends of a tree from GPU to GPU. Raises VerificationError where they are no spanning tree."""
+    edges: list[_Edge] = []
+    reached = {source}
     for send in tree.children:
         place = SourceLine(file, send.line)
         path = [rank[node] for node in _path(send, file) if node in rank]
         for src, dst in pairwise(path):
-            if src not in held:
+            if src not in reached:
                 raise VerificationError(f"rank {src} sends what it does not have", str(place))
-            if dst in held:
+            if dst in reached:
                 raise VerificationError(f"rank {dst} gets the chunks of this tree twice", str(place))
-            held[dst] = [moves.copy(cell, dst, place) for cell in held[src]]
-    if len(held) != len(rank):
-        missing = min(set(rank.values()) - held.keys())
+            reached.add(dst)
+            edges.append(_Edge(src, dst, place))
+    if len(reached) != len(rank):
+        missing = min(set(rank.values()) - reached)
         raise VerificationError(f"the tree does not reach rank {missing}", str(SourceLine(file, tree.line)))
+    return edges
+
+
+def _record(moves: RecordedMoves, chunk: int, source: int, edges: list[_Edge]) -> None:
+    """Record the moves of a chunk along a tree: summed towards the root, spread from it, or both."""
+    name = moves.task.name
+    held = {source: moves.input(chunk, source)}
+    if name != "allgather":
+        held = {rank: moves.input(chunk, rank) for rank in range(moves.task.ranks)}
+        for src, dst, place in reversed(edges):
+            held[src] = moves.add(held[src], held[dst], place)
+    if name != "reduce-scatter":
+        for src, dst, place in edges:
+            held[dst] = moves.copy(held[src], dst, place)
 
 
 def _ranks(root: Element, file: str) -> dict[Node, int]:

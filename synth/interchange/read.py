@@ -66,7 +66,8 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
     prolog = _PROLOG.match(text)
     element = text[prolog.end() if prolog else 0 :][:16]
     if element.startswith("<Algo"):
-        return _finished(forestcoll.recorded(text, request.machine, str(path)), "ForestColl's trees", request)
+        name = "allgather" if request.task is None else request.task.name
+        return _finished(forestcoll.recorded(text, request.machine, str(path), name), "ForestColl's trees", request)
     if head.startswith("{"):
         doc = json_reader.foreign(text, str(path))
         if isinstance(doc, dict) and teccl.is_schedule(doc):
