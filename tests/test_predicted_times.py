@@ -116,12 +116,19 @@ def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous
 
 def test_the_times_of_what_was_too_late_to_run_are_said_to_be_of_synchronous_steps():
     frontier = of_direct("full:4", "allgather")
-    words = "too long or too late to run, predicted by synchronous steps"
+    words = "far behind, or too long or too late to run; predicted by synchronous steps"
     for seconds, late in ((600.0, False), (0.0, True)):
         rows = tuning.times_at(frontier, 1024, seconds=seconds)
-        assert rows[0].late == late and (late or not any(row.late for row in rows))
+        assert rows[0].late == late and all(row.late == ("synchronous steps" in row.model) for row in rows)
         sentences = " ".join(algorithm_times.report(rows, 1024).sentences)
-        assert (words in sentences) == late
+        assert f"{rows[0].label}: {words}" in sentences or f"{rows[0].label}, " in sentences or not late
+
+
+def test_only_programs_far_behind_are_not_run_while_there_is_time():
+    rows = tuning.times_at(of_direct("full:4", "allgather"), 1024, seconds=600.0)
+    late = {(row.label, row.protocol): row.late for row in rows}
+    assert {late[name, "LL"] for name in ("S1-R1-C1", "ring", "halving-doubling")} == {False}
+    assert late["ring", "Simple"] and not late["S1-R1-C1", "Simple"]
 
 
 def test_a_cost_per_message_without_a_size_is_refused():

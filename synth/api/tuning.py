@@ -31,7 +31,7 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
-from synth.model.tuning_plan import OURS, Algorithm, Plan
+from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import label as label_of
 from synth.program.overheads import selected
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_model import TimeModel
     from synth.catalog.tuner.measurements import Measurement
-    from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
+    from synth.catalog.tuner.predicted_times import PredictedTimes
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
     from synth.model.time_bound import ClockBoundRow
@@ -191,50 +191,68 @@ def times_at(
     either end, `overheads` includes a launch and the protocols' costs. After `seconds` of CPU time no further program
     is run; what was not run is left to the nominal model, and its row is `late`.
     """
-    from synth.view.algorithm_times import AlgorithmTime
-
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
     request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
-    found: list[tuple[Algorithm, float]] = []
-    cpu = SearchOptions(time.process_time() + seconds, clock=time.process_time)  # a busy machine prints the same
-    offers = _offers(work, request, "", _facts(work, None), cpu)
-    for one in offers.candidates:
-        if one.algorithm.backend != OURS:
-            continue
-        algorithm = one.algorithm
-        divisor = algorithm.divisor * 4
-        predicted = one.predicted(-(-size // divisor) * divisor) if one.predicted else None
-        if predicted is not None:
-            found.append((algorithm, predicted))
-    not_run = {(variant.schedule, variant.protocol, variant.instances) for variant in offers.not_run}
-    rows = []
-    for algorithm, predicted in found:
-        label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
-        late = (algorithm.schedule, algorithm.protocol, algorithm.instances) in not_run
-        model = label_of(selected(overheads), algorithm.protocol, event_driven=not late)
-        rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, late, model))
-    return sorted(rows, key=lambda row: row.seconds)
+    offers = _offers(work, request, "", _facts(work, None), _cpu(seconds))
+    return _rows(offers.candidates, offers.times, size) if offers.times else []
 
 
-def switch_times_at(frontier: Frontier, size: int, overheads: bool = True) -> list[AlgorithmTime]:
-    """Return the predicted time at `size` bytes of every point of a frontier with multicast, by rising time.
+def point_times_at(
+    frontier: ParetoFrontier,
+    size: int,
+    per_send: MessageCost = NO_COST,
+    seconds: float = 10.0,
+    overheads: bool = True,
+) -> list[AlgorithmTime]:
+    """Return the predicted time at `size` bytes of every point in each protocol, as `times_at` does, without baselines.
 
-    No plan is made of the points: the times are of synchronous steps, after a launch and with a hop of the protocol in
-    each step, which makes them comparable with `times_at`. The protocol is Simple, the one of switch channels.
+    A point whose switches multicast or reduce is timed as its MSCCL++ plan. Without a plan, because the runtime's
+    limits forbid it, its row is `late`. Points at scale of too many sends for a run are left out.
     """
-    from synth.view.algorithm_times import AlgorithmTime
-    from synth.view.frontier_text import seconds_per_byte
+    from synth.catalog.tuner.candidates import NamedSchedule, candidates
+    from synth.catalog.tuner.predicted_times import SETTINGS as RUNS
+    from synth.catalog.tuner.predicted_times import PredictedTimes
 
-    costs, protocol = selected(overheads), "Simple"
-    cost, model = costs.of(protocol), label_of(costs, protocol, event_driven=False)
-    rows = []
+    schedules = []
     for point in frontier.points:
-        hops = point.schedule.latency + point.steps * cost.hop
-        seconds = float((cost.launch + hops) / 10**6 + cost.wire * seconds_per_byte(frontier, point) * size)
-        name = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
-        rows.append(AlgorithmTime(name, protocol, 1, seconds, True, model))
+        if frontier.engine == "exact" or frontier.least_sends(point) <= RUNS.maximum_sends >= point.schedule.sends:
+            schedule = point.schedule.written_out()
+            protocols = SWITCH_PROTOCOLS if schedule.uses_multicast else ()
+            name = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
+            schedules.append(NamedSchedule(name, schedule, True, protocols=protocols))
+    if not schedules:
+        return []
+    search, network = _cpu(seconds), schedules[0].schedule.network
+    times = PredictedTimes(network, per_send, lambda: search.left == 0, selected(overheads), (size,))
+    facts = placed(replace(network, multicast=()), (), None, range(network.ranks))[1]
+    return _rows(candidates(schedules, (), None, "", facts, times).candidates, times, size)
+
+
+def _cpu(seconds: float) -> SearchOptions:
+    """Return options that end after so much CPU time of this process: a busy machine prints the same."""
+    return SearchOptions(time.process_time() + seconds, clock=time.process_time)
+
+
+def _rows(candidates: Sequence[TunerCandidate], times: PredictedTimes, size: int) -> list[AlgorithmTime]:
+    """Return the predicted times at `size` bytes of the candidates that are schedules, by rising time."""
+    from synth.catalog.tuner.predicted_times import Variant
+    from synth.view.algorithm_times import AlgorithmTime
+
+    rows = []
+    for one in candidates:
+        algorithm, schedule, shape = one.algorithm, one.algorithm.schedule, one.shape
+        if one.predicted is None or schedule is None or shape is None:
+            continue
+        divisor = algorithm.divisor * 4
+        predicted = one.predicted(-(-size // divisor) * divisor)
+        if predicted is None:
+            continue
+        ran = times.ran(Variant(schedule, shape, algorithm.protocol, algorithm.instances), size)
+        label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
+        model = label_of(times.overheads, algorithm.protocol, event_driven=ran)
+        rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, not ran, model))
     return sorted(rows, key=lambda row: row.seconds)
 
 
@@ -304,14 +322,14 @@ def _with_switches(work: Work, machine: Topology, request: TuningRequest) -> Wor
 class _Offers(NamedTuple):
     """Choices of a plan: candidates, notes, the model that predicts times, and measurements of the candidates.
 
-    `not_run`: the variants that were too long or too late to run, known when times have been asked for.
+    `times`: the predicted times, where nothing is measured.
     """
 
     candidates: list[TunerCandidate]
     notes: tuple[str, ...]
     model: TimeModel | None
     measured: tuple[Measurement, ...]
-    not_run: set[Variant]
+    times: PredictedTimes | None
 
 
 def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | None, search: SearchOptions) -> _Offers:
@@ -327,7 +345,7 @@ def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | No
     if measured or work.network is None:
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
-        return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, set())
+        return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, None)
     times = PredictedTimes(
         work.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
     )
@@ -340,7 +358,7 @@ def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | No
     for one in schedules:
         if one.name in LIBRARY:
             offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
-    return _Offers(offered, found.notes, times.model, (), times.not_run)
+    return _Offers(offered, found.notes, times.model, (), times)
 
 
 def _answer(
@@ -356,8 +374,8 @@ def _answer(
     question = tune.Question(work.name, ranks, request.sizes, request.element, tolerance, work.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model)
     notes = (*work.notes, *offers.notes, *answer.notes)
-    if offers.not_run:
-        schedules = {variant.schedule for variant in offers.not_run}
+    if offers.times and offers.times.not_run:
+        schedules = {variant.schedule for variant in offers.times.not_run}
         notes += (f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps",)
     return answer._replace(notes=notes), offers.model, offers.measured
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier
     from synth.model.sketch import Sketch
     from synth.model.sketched_frontier import SketchedFrontier
+    from synth.model.time_bound import ClockBoundRow, SizeBound
     from synth.view.algorithm_times import AlgorithmTime
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
@@ -153,10 +155,11 @@ def pareto(**flags: Any) -> int:
         code = UNDECIDED
     if frontier.points or frontier.unfinished or interrupted is None:
         size = flags["size"]
-        rows = _times_at(frontier, flags) if size else None
+        times = cache(lambda: _times_at(frontier, flags, topology, collective))
+        choose = size and frontier.engine == "exact"
         emit(
-            lambda: _document(saved.document(), sketched) if rows is None else _choice_document(frontier, size, rows),
-            lambda: _print_all(sketched, saved.frontier, topology, collective, size, rows or (), flags["overheads"]),
+            lambda: _choice_document(frontier, size, times()) if choose else _document(saved.document(), sketched),
+            lambda: _print_all(sketched, saved.frontier, size, times() if size else _TimesAt()),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -195,65 +198,61 @@ def _stopped(frontier: ParetoFrontier) -> bool:
     return any(interval.reason in BUDGET for interval in (*frontier.open, *beside))
 
 
-def _times_at(frontier: ParetoFrontier, flags: dict[str, Any]) -> list[AlgorithmTime] | None:
-    """Return the times of all candidates at the size asked for, by runs of the reference executor.
+class _TimesAt(NamedTuple):
+    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast."""
 
-    None for a frontier at scale: its schedules are not listed, so no programs are run.
-    """
-    from synth.api.tuning import times_at
+    candidates: Sequence[AlgorithmTime] = ()
+    switches: Sequence[AlgorithmTime] = ()
+    bound: ClockBoundRow | SizeBound | None = None
+
+
+def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topology, collective: Any) -> _TimesAt:
+    """Return the times at the size asked for, by runs of the reference executor."""
+    from synth import api
+    from synth.api.tuning import clock_bound_at, point_times_at, times_at
     from synth.model.frontier import Frontier
 
-    if not isinstance(frontier, Frontier):
-        if flags["per_send"]:
-            note(
-                "--per-send is left out: the table at scale is of synchronous steps, `synth tune --per-send` runs "
-                "programs"
-            )
-        return None
-
     if not frontier.points:
-        return []
-    return times_at(frontier, flags["size"], flags["per_send"] or NO_COST, overheads=flags["overheads"])
+        return _TimesAt()
+    size, per_send, overheads = flags["size"], flags["per_send"] or NO_COST, flags["overheads"]
+    switches: list[AlgorithmTime] = []
+    if frontier.multicast:
+        switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads)
+    if isinstance(frontier, Frontier):
+        candidates = times_at(frontier, size, per_send, overheads=overheads)
+        return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads))
+    points = point_times_at(frontier, size, per_send, overheads=overheads)
+    return _TimesAt(points, switches, api.time_bound(topology, collective, size, rates=None).rows[0])
 
 
-def _choice_document(frontier: Frontier, size: int, rows: list[AlgorithmTime]) -> dict:
+def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
+    from synth.model.frontier import Frontier
     from synth.view import tables
 
-    return tables.choice_document(frontier, size, rows) | {"candidates": [row._asdict() for row in rows]}
+    document = tables.choice_document(frontier, size, times.candidates)
+    document["candidates"] = [row._asdict() for row in times.candidates]
+    if times.switches and isinstance(frontier.multicast, Frontier):
+        document["multicast"] = tables.choice_document(frontier.multicast, size, times.switches)
+    return document
 
 
-def _print(
-    frontier: Any,
-    topology: Topology,
-    collective: Collective | str,
-    size: int | None,
-    rows: Sequence[AlgorithmTime] = (),
-    overheads: bool = True,
-) -> None:
+def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
     """Print the frontier, or with `size` the point to use there beside the lower bound in time, and all candidates."""
-    from synth import api
-    from synth.api.tuning import clock_bound_at, switch_times_at
     from synth.view import tables
 
     if not size:
         tables.print_frontier(frontier)
-    elif not frontier.points:
-        tables.print_choice(frontier, size)
-    elif rows:
-        switches = switch_times_at(frontier.multicast, size, overheads) if frontier.multicast else []
-        tables.print_choice(frontier, size, clock_bound_at(frontier, size, overheads), rows, switches)
-    else:
-        bounds = api.time_bound(topology, collective, size, rates=None)
-        tables.print_choice(frontier, size, bounds.rows[0])
-    if rows and size:
+        return
+    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches)
+    if times.candidates and frontier.engine == "exact":
         from synth.view import algorithm_times
 
-        tables.print_report(algorithm_times.report(rows, size))
+        tables.print_report(algorithm_times.report(times.candidates, size))
 
 
-def _print_all(sketched: SketchedFrontier | None, *printed: Any) -> None:
-    """Print a frontier, and what its sketch costs where it has one. `printed`: the arguments of `_print`."""
-    _print(*printed)
+def _print_all(sketched: SketchedFrontier | None, frontier: Any, size: int | None, times: _TimesAt) -> None:
+    """Print a frontier, and what its sketch costs where it has one."""
+    _print(frontier, size, times)
     if sketched is not None:
         from synth.view import sketch_text, tables
 

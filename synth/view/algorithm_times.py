@@ -15,8 +15,7 @@ SHOWN = 10  # algorithms in the table, the fastest first; the document has all
 class AlgorithmTime(NamedTuple):
     """An algorithm in one protocol and number of instances, its predicted seconds, and the clock's name (`model`).
 
-    `late`: its program was too long or too late to run, so that the time is of synchronous steps. Those of algorithms
-    far behind are always.
+    `late`: its program was not run, because it is far behind, too long or too late; the time is of synchronous steps.
     """
 
     label: str
@@ -44,7 +43,7 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
     if len(fastest) > SHOWN:
         lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
     if late := [row.label for row in fastest.values() if row.late]:
-        lines.append(f"{', '.join(late)}: too long or too late to run, predicted by synchronous steps")
+        lines.append(f"{', '.join(late)}: far behind, or too long or too late to run; predicted by synchronous steps")
     lines.append(
         f"times of programs, by the clock of `synth tune`, `emulate` and `run` (here: --protocol {best.protocol}); "
         f"`synth tune -o plan.json`, then `synth export --plan plan.json` write the fastest"

@@ -188,15 +188,16 @@ def choice(
 def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
     """Return the sentences that name the models of the times in a table of `synth pareto --size`."""
     bare = "`best for`: predicted, synchronous steps on bare links without a launch"
-    late = [str(point.steps) for point in found.points if id(point) in programs and programs[id(point)].late]
-    if len(late) == len(programs) and found.network.multicast:
-        return [
-            "µs and GB/s: predicted, synchronous steps with the protocol's hop in each, after its launch, as programs "
-            f"are not run through switches; {bare}"
-        ]
-    lines = [f"µs and GB/s: predicted, event-driven, of the point's program in its fastest protocol; {bare}"]
+    late = [point.steps for point in found.points if id(point) in programs and programs[id(point)].late]
+    synchronous = "synchronous steps with the protocol's hop in each, after its launch"
+    if len(late) == len(programs):
+        return [f"µs and GB/s: predicted, {synchronous}, as no point's program was run; {bare}"]
+    program = "the point's program in its fastest protocol"
+    if found.network.multicast:
+        program += ", with sends of switches its MSCCL++ plan"
+    lines = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
     if late:
-        lines.append(f"the points of {', '.join(late)} steps were not run: their µs are of synchronous steps, too")
+        lines.append(f"the points of {_spans(late)} were not run: their µs are of {synchronous}")
     return lines
 
 

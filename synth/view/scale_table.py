@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from synth.model.documents.int_ranges import runs
 from synth.model.number_text import number, size_text
@@ -12,6 +13,9 @@ from synth.model.scale_frontier import ScaleFrontier
 from synth.model.time_bound import SizeBound
 from synth.view.frontier_text import OPTIONAL, SIZES, Report, in_time, table_title
 from synth.view.size_advice import CostModel, PointCost, advice
+
+if TYPE_CHECKING:
+    from synth.view.algorithm_times import AlgorithmTime
 
 ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 
@@ -40,10 +44,13 @@ def report(found: ScaleFrontier) -> Report:
     return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)), OPTIONAL)
 
 
-def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None, times: Sequence[object] = ()) -> Report:
+def choice(
+    found: ScaleFrontier, size: int, lower: SizeBound | None = None, times: Sequence[AlgorithmTime] = ()
+) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points.
 
-    `lower`: the lower bound in time at `size`. `times`: none are known at scale.
+    `lower`: the lower bound in time at `size`, on bare links. `times`: of programs of those points that are short
+    enough to run, by rising time.
     """
     table = report(found)
     if not found.points:
@@ -56,9 +63,17 @@ def choice(found: ScaleFrontier, size: int, lower: SizeBound | None = None, time
     points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     slower = in_time(lower, found.seconds_at(found.points[best], size))
     against = advice(size, CostModel(found.latency, found.unit, found.unit_share), points, points[best])
-    return Report(
-        table.title, table.columns, (table.rows[best],), (line, *slower, *against, *table.sentences), OPTIONAL
-    )
+    lines = (line, *_program(times, size), *slower, *against, *table.sentences)
+    return Report(table.title, table.columns, (table.rows[best],), lines, OPTIONAL)
+
+
+def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
+    """Return a sentence on the fastest program of a point, by the clock of `synth tune` and `synth run`."""
+    if not times:
+        return []
+    fastest = times[0]
+    took = f"{number(fastest.seconds * 1e6)} µs, {number(size / fastest.seconds / 1e9)} GB/s"
+    return [f"of the programs of points, {fastest.label} in {fastest.protocol} takes {took}, {fastest.model}"]
 
 
 def bound(found: ScaleFrontier) -> Report:

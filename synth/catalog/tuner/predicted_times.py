@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import TimeModel, nominal
 from synth.catalog.tuner.cost_terms import Shape
-from synth.errors import SynthError, VerificationError
+from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, Overheads
-from synth.runtime.reference.program_times import ProgramTimes
+from synth.runtime.reference.program_times import FLOAT32, ProgramTimes
+from synth.runtime.reference.program_times import SETTINGS as RUNS
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,28 @@ class PredictedTimes:
             return predicted if variant.instances == 1 else None
 
         def seconds(size: int) -> float | None:
-            time = rough(size)
-            near = time is not None and (size in self.judged or time <= SETTINGS.near * self._least_rough(size))
-            times = program_times() if near and self._runs_at(variant, size) else None
-            return times.seconds(size) if times else time
+            runs = self._runs_at(variant, size)
+            if not (runs and self._judges(variant, size)):
+                time = rough(size)
+                if not runs or time is None or time > SETTINGS.near * self._least_rough(size):
+                    return time
+            times = program_times()
+            return times.seconds(size) if times else rough(size)
 
         self._rough.append(rough)
         return seconds
+
+    def ran(self, variant: Variant, size: int) -> bool:
+        """Return True if the time of the variant at this size, which was asked for, is that of runs of its program."""
+        return variant not in self.not_run and self._runs_at(variant, size)
+
+    def _judges(self, variant: Variant, size: int) -> bool:
+        """Return True at a judged size, and where there are few of them also at one to which its chunks pad it."""
+        if size in self.judged:
+            return True
+        chunks = variant.schedule.chunks * variant.instances * variant.schedule.collective.buffer_units
+        counts = {-(-judged // (FLOAT32.size * chunks)) for judged in self.judged}
+        return len(self.judged) <= RUNS.few and -(-size // (FLOAT32.size * chunks)) in counts
 
     def _runs_at(self, variant: Variant, size: int) -> bool:
         """Return True if the variant's program is to be run at this size."""
@@ -134,6 +150,8 @@ class PredictedTimes:
                 options = LoweringOptions(protocol=protocol, instances=instances)
                 network, lowering = self.slower(protocol), lower
                 if schedule.uses_multicast:
+                    if self.per_send:
+                        raise UsageError("nothing is known of the cost of messages in programs of switches")
                     network, lowering = self.overheads.links(schedule.network, protocol), onesided
                 launch = self.overheads.launch(protocol)
                 return ProgramTimes(lowering(schedule, options), network, self.per_send, launch, self.judged)
