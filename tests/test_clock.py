@@ -66,6 +66,26 @@ def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, 
     assert table["seconds"][0] == pytest.approx(again["picoseconds"] * 1e-12, rel=1e-12)
 
 
+def test_run_takes_the_point_and_the_protocol_of_the_least_time_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    on = "--topo ring:4 --coll allgather"
+    assert CliRunner().invoke(root, f"pareto {on} -o f.json".split()).exit_code == 0
+    for size, protocol in ((1 << 10, "LL"), (96 << 20, "Simple")):
+        (pareto,) = documents(f"pareto {on} --size {size}")
+        best = min((one for one in pareto["points"] if one["program_seconds"]), key=lambda one: one["program_seconds"])
+        done = CliRunner().invoke(root, f"run f.json --size {size} --no-data --format json".split())
+        ran = json.loads(done.stdout)
+        assert ran["picoseconds"] == pytest.approx(best["program_seconds"] * 1e12, rel=1e-12)
+        assert (ran["model"], best["protocol"]) == (label(NCCL, protocol), protocol)
+        assert f"in {protocol} is predicted to be the fastest at" in done.stderr
+    asked = CliRunner().invoke(
+        root, ["run", "f.json", "--point", "1", "--protocol", "LL128", "--size", "1MB", "--no-data"]
+    )
+    assert "LL128, launch 10 µs included" in asked.stdout and asked.stderr == ""
+    schedule = api.run("f.json", size=1 << 20, data=False, protocol="LL")
+    assert "point 1 in LL" in schedule.choice
+
+
 def test_a_launch_and_the_costs_of_protocols_are_counted_once():
     schedule = api.baseline("ring", "dgx1", "allgather")
     for protocol in PROTOCOLS:

@@ -11,7 +11,7 @@ from programs import ring_allgather
 
 from synth import api
 from synth.api import export_program
-from synth.api.tuning import point_times_at
+from synth.api.point_times import point_times_at
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError

@@ -212,18 +212,18 @@ def _plan_size(parts: int, size: int) -> int:
 
 
 def _cut_short(plans: Sequence[Plan]) -> list[str]:
-    """Return a sentence for each search that the time limit of the build ended."""
+    """Return a sentence on the collectives whose search the time limit of the build ended, if there are any."""
     from synth.api.tuning import NOT_COMPLETE
     from synth.api.tuning_inputs import SearchOptions
 
-    notes = []
+    cut = []
     for plan in plans:
-        (table,) = plan.tables
-        cut = [note for note in plan.notes if note.startswith((SearchOptions.limit, NOT_COMPLETE))]
-        if cut:
-            more = "the same command with a longer --time-limit goes on from here and may find faster ones"
-            notes.append(f"{table.collective}: {'; '.join(cut)}; {more}")
-    return notes
+        if any(note.startswith((SearchOptions.limit, NOT_COMPLETE)) for note in plan.notes):
+            cut += [table.collective for table in plan.tables]
+    if not cut:
+        return []
+    more = "the same command with a longer --time-limit goes on from here and may find faster schedules"
+    return [f"{', '.join(cut)}: not searched to the end; {more}"]
 
 
 def _check_counts(name: str) -> None:

@@ -18,7 +18,10 @@ from synth.model.topology import Network
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.run_request import RunRequest
 
+DEFAULT_SIZE = 1 << 20  # bytes of a call that names no size
+
 if TYPE_CHECKING:
+    from synth.api.point_times import Fastest
     from synth.program.program import Program
     from synth.runtime.benchmark.document import BenchmarkProgram, Measured
     from synth.runtime.benchmark.emulation import EmulationResult
@@ -120,9 +123,10 @@ def run(
     in_place : input and output are one buffer, as in NCCL.
     topology : the machine whose links give the times. None: the network that a schedule brings.
     collective, roots : the collective of a file that does not say it.
-    point : the number of a frontier's point, from 1. None: the best at `size`.
+    point : the number of a frontier's point, from 1. None: the one predicted to be the fastest at `size`.
     runtime : the runtime that a schedule is lowered for. None: this project's executors.
-    protocol, instances : with which a schedule is lowered.
+    protocol, instances : with which a schedule is lowered. None: for a frontier without `arrays` the protocol predicted
+        to be the fastest at `size`, else Simple.
     seed : of the random inputs.
     data : move and compare data. False: only the time.
     bound : compute the certified lower bound on the time.
@@ -165,28 +169,50 @@ def run_request(
     from synth.runtime import call as calls
     from synth.runtime import dlpack, prepared_launch
 
-    call = _call(program, request)
+    call = _call(program, request, choose=arrays is None and request.executor.lower() != "mpi")
     if arrays is not None and dlpack.is_device(arrays):
         return prepared_launch.run_on_gpu(call, arrays, outputs, stream)
     if stream is not None:
         raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
-    done = calls.run(call, arrays)
+    done = replace(calls.run(call, arrays), choice=call.choice)
     if outputs is not None:
         prepared_launch.copy_outputs(done, outputs)
     return done
 
 
-def _call(program: object, request: RunRequest) -> Call:
-    """Return the program that is to run, lowered, with the network that gives its times."""
+def _call(program: object, request: RunRequest, choose: bool = False) -> Call:
+    """Return the program that is to run, lowered, with the network that gives its times.
+
+    `choose`: take the fastest point and protocol of a frontier at the size, where none is asked for.
+    """
     from synth.runtime.call import Call
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = _opened(program, request.runtime, request.collective, request.roots)
+    best = _fastest(found, request) if choose and isinstance(found, ParetoFrontier) else None
+    if best is not None:
+        request = replace(request, point=best.number, protocol=best.protocol)
     switch_sends = _has_switch_sends(found, request)
     found, network = lowered(found, request.point, request.size, request.lowering)
     if machine is not None:
         network = machine.multicast_network() if found.through_switches else machine.network()
-    return Call(found, network, request, switch_sends)
+    return Call(found, network, request, switch_sends, "" if best is None else best.says)
+
+
+def _fastest(found: ParetoFrontier, request: RunRequest) -> Fastest | None:
+    """Return the point and the protocol of the least predicted time at the size; None where both are asked for.
+
+    None for other runtimes, several instances, and points whose switches multicast, which run as messages.
+    """
+    from synth.api.point_times import fastest
+
+    asked = request.protocol and request.point is not None
+    if asked or request.runtime or request.instances != 1 or found.network.multicast or not found.points:
+        return None
+    number = None if request.point is None else found.number_of(request.point)
+    size = DEFAULT_SIZE if request.size is None else request.size
+    protocol = None if request.protocol is None else LoweringOptions(protocol=request.protocol).protocol
+    return fastest(found, size, number, protocol, request.overheads) if size else None
 
 
 def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
+from synth.api.point_times import SWITCH_PROTOCOLS, cpu_seconds, rows_of
 from synth.api.programs import placed
 from synth.api.running import baseline
 from synth.api.tuning_inputs import (
@@ -33,7 +34,6 @@ from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
-from synth.program.overheads import label as label_of
 from synth.program.overheads import selected
 from synth.program.plan_limits import ALIGNMENT
 
@@ -53,7 +53,6 @@ ALWAYS = (
     "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
-SWITCH_PROTOCOLS = ("Simple",)  # packets do not pass switches that multicast
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
@@ -195,65 +194,8 @@ def times_at(
     root = collective.roots[0] if len(collective.roots) == 1 else None
     work = Work(collective.name, network.ranks, root, network, (frontier,), ())
     request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
-    offers = _offers(work, request, "", _facts(work, None), _cpu(seconds))
-    return _rows(offers.candidates, offers.times, size) if offers.times else []
-
-
-def point_times_at(
-    frontier: ParetoFrontier,
-    size: int,
-    per_send: MessageCost = NO_COST,
-    seconds: float = 10.0,
-    overheads: bool = True,
-) -> list[AlgorithmTime]:
-    """Return the predicted time at `size` bytes of every point in each protocol, as `times_at` does, without baselines.
-
-    A point whose switches multicast or reduce is timed as its MSCCL++ plan. Without a plan, because the runtime's
-    limits forbid it, its row is `late`. Points at scale of too many sends for a run are left out.
-    """
-    from synth.catalog.tuner.candidates import NamedSchedule, candidates
-    from synth.catalog.tuner.predicted_times import SETTINGS as RUNS
-    from synth.catalog.tuner.predicted_times import PredictedTimes
-
-    schedules = []
-    for point in frontier.points:
-        if frontier.engine == "exact" or frontier.least_sends(point) <= RUNS.maximum_sends >= point.schedule.sends:
-            schedule = point.schedule.written_out()
-            protocols = SWITCH_PROTOCOLS if schedule.uses_multicast else ()
-            name = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
-            schedules.append(NamedSchedule(name, schedule, True, protocols=protocols))
-    if not schedules:
-        return []
-    search, network = _cpu(seconds), schedules[0].schedule.network
-    times = PredictedTimes(network, per_send, lambda: search.left == 0, selected(overheads), (size,))
-    facts = placed(replace(network, multicast=()), (), None, range(network.ranks))[1]
-    return _rows(candidates(schedules, (), None, "", facts, times).candidates, times, size)
-
-
-def _cpu(seconds: float) -> SearchOptions:
-    """Return options that end after so much CPU time of this process: a busy machine prints the same."""
-    return SearchOptions(time.process_time() + seconds, clock=time.process_time)
-
-
-def _rows(candidates: Sequence[TunerCandidate], times: PredictedTimes, size: int) -> list[AlgorithmTime]:
-    """Return the predicted times at `size` bytes of the candidates that are schedules, by rising time."""
-    from synth.catalog.tuner.predicted_times import Variant
-    from synth.view.algorithm_times import AlgorithmTime
-
-    rows = []
-    for one in candidates:
-        algorithm, schedule, shape = one.algorithm, one.algorithm.schedule, one.shape
-        if one.predicted is None or schedule is None or shape is None:
-            continue
-        divisor = algorithm.divisor * 4
-        predicted = one.predicted(-(-size // divisor) * divisor)
-        if predicted is None:
-            continue
-        ran = times.ran(Variant(schedule, shape, algorithm.protocol, algorithm.instances), size)
-        label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
-        model = label_of(times.overheads, algorithm.protocol, event_driven=ran)
-        rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, not ran, model))
-    return sorted(rows, key=lambda row: row.seconds)
+    offers = _offers(work, request, "", _facts(work, None), cpu_seconds(seconds))
+    return rows_of(offers.candidates, offers.times, size) if offers.times else []
 
 
 def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> ClockBoundRow:

@@ -209,7 +209,8 @@ class _TimesAt(NamedTuple):
 def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topology, collective: Any) -> _TimesAt:
     """Return the times at the size asked for, by runs of the reference executor."""
     from synth import api
-    from synth.api.tuning import clock_bound_at, point_times_at, times_at
+    from synth.api.point_times import point_times_at
+    from synth.api.tuning import clock_bound_at, times_at
     from synth.model.frontier import Frontier
 
     if not frontier.points:

@@ -79,11 +79,13 @@ class AnySize(Size):
 @dtype_option()
 @op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
-@point_option("The N-th point of a frontier; by default the best at that size.")
+@point_option("The N-th point of a frontier; by default the fastest at that size.")
 @multicast_points_option
 @search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
-@protocol_option("Simple, LL or LL128; by default the program's own, Simple for schedules and frontiers.")
+@protocol_option(
+    "Simple, LL or LL128; by default the program's own, of a frontier the fastest at that size, else Simple."
+)
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @coll_option("The collective, if there is no FILE or it does not name it.")
 @data_root_option
@@ -189,6 +191,8 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
             raise
     if not reports_to_user():
         return
+    if done.choice:
+        note(done.choice)
     timeline = api.trace(done) if flags["trace"] else ""
     emit(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
     if flags["trace"]:

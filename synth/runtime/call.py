@@ -33,12 +33,14 @@ class Call(NamedTuple):
     """A lowered program, the network that gives its times (None: no times), and the options of its run.
 
     `switch_sends`: its schedule has sends of switches that multicast, which the program makes from rank to rank.
+    `choice`: in words which point and protocol of a frontier were chosen, and why; "" where both were asked for.
     """
 
     program: Program
     network: Network | None
     request: RunRequest
     switch_sends: bool = False
+    choice: str = ""
 
 
 def run(call: Call, arrays: Sequence | None = None) -> RunResult:

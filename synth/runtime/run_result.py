@@ -30,7 +30,8 @@ class RunResult:
     """One run of `program`.
 
     `size`: bytes as nccl-tests counts them. `checked`: None in a run for its time alone. `bound`: certified minimum in
-    ps by the same clock; None without a network or where it was not requested. `model`: the clock's name.
+    ps by the same clock; None without a network or where it was not requested. `model`: the clock's name. `choice`: in
+    words which point and protocol of a frontier were chosen; "" where both were asked for.
     """
 
     program: Program
@@ -44,6 +45,7 @@ class RunResult:
     checked: ComparisonExtent | None
     bound: Fraction | None = None
     model: str = ""
+    choice: str = ""
 
     def __repr__(self) -> str:
         time, checked = self.execution.picoseconds, "no data"

@@ -191,7 +191,7 @@ def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
     late = [point.steps for point in found.points if id(point) in programs and programs[id(point)].late]
     synchronous = "synchronous steps with the protocol's hop in each, after its launch"
     if len(late) == len(programs):
-        return [f"µs and GB/s: predicted, {synchronous}, as no point's program was run; {bare}"]
+        return [f"µs and GB/s: predicted, {synchronous}, as the points' programs were not run; {bare}"]
     program = "the point's program in its fastest protocol"
     if found.network.multicast:
         program += ", with sends of switches its MSCCL++ plan"
