@@ -71,6 +71,17 @@ def test_functions_have_annotations(name):
     assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
 
 
+@pytest.mark.parametrize("name", sorted(synth.api.__all__))
+def test_the_parameters_of_a_docstring_are_those_of_the_function(name):
+    doc = inspect.getdoc(getattr(synth.api, name)) or ""
+    if "Parameters\n-----" not in doc:
+        return
+    listed = doc.split("Parameters\n----------\n")[1].split("\n\n")[0]
+    heads = [line.split(" : ")[0] for line in listed.splitlines() if not line.startswith(" ")]
+    words = {word for head in heads for word in head.split(", ")}
+    assert words == set(inspect.signature(getattr(synth.api, name)).parameters)
+
+
 def test_types_are_shipped():
     assert (Path(synth.__file__).parent / "py.typed").is_file()
 

@@ -579,10 +579,10 @@ def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch
 
         monkeypatch.setattr(tuning, name, call)
 
-    recorded("works_of", 4)
+    recorded("collective_inputs", 4)
     recorded("_answer", 4)
     api.tune("ring:3", "allgather", [1024], time_limit=400.0)
-    assert ends["_answer"] - ends["works_of"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)
+    assert ends["_answer"] - ends["collective_inputs"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)
 
 
 def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
@@ -617,5 +617,5 @@ def test_no_schedule_through_a_switch_is_offered_where_no_plan_is_made_of_it(ran
     """A thread block signals at most 16 peers."""
     machine = api.topology(f"switch:{ranks}:multicast=through")
     points = (made("direct", topology=machine, collective="allreduce"),)
-    work = tuning_inputs.Work("allreduce", ranks, None, machine.network(), points, ())
+    work = tuning_inputs.CollectiveInputs("allreduce", ranks, None, machine.network(), points, ())
     assert len(tuning._with_switches(work, machine, TuningRequest()).through_switches) == count

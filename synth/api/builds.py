@@ -388,7 +388,7 @@ def _exported(
             shares = list(error.tables)
             reasons = [reason for table in shares for reason in table.refused.values()]
             notes = [f"no file is written: {reason}" for reason in dict.fromkeys(reasons)]
-    bounds = plans_bounds(plan)
+    bounds = least_seconds(plan)
     tables = []
     for table, found, bound in zip(plan.tables, shares, bounds, strict=True):
         rows = _rows(plan, found, names, bound)
@@ -398,7 +398,7 @@ def _exported(
     return tables, files, notes, registrations
 
 
-def plans_bounds(plan: Plan) -> list[dict[int, float]]:
+def least_seconds(plan: Plan) -> list[dict[int, float]]:
     """Return for each table of `plan` the certified least seconds by size."""
     from synth.catalog.tuner.plan_bounds import plan_bounds
 

@@ -115,7 +115,8 @@ def _pair(ends: str | Pair) -> str:
 def named_topology(spec: TopologyLike) -> Topology:
     """Return the machine of a name, a file, a graph or a mapping, or the value itself.
 
-    Raises ArgumentError for a value of another type, and for a `Topology` with links that have no ends.
+    Raises ArgumentError for a value of another type, and for a `Topology` with a link or limit of ends or links
+    that it does not have.
     """
     from synth import topologies
 
@@ -183,9 +184,9 @@ def path_or_none(path: str | Path | None) -> Path | None:
 
 
 def size_in_bytes(value: object, what: str = "size", least: int = 1) -> int:
-    """Return a size in bytes of a whole number, of any type, or of text such as ``"1MB"``.
+    """Return the bytes that `value` stands for: a whole number of any numeric type, or text such as ``"1MB"``.
 
-    Raises ArgumentError for anything else, and below `least`, 0 or 1.
+    `what`: its name in errors. Raises ArgumentError for anything else, and for less than `least`, 0 or 1.
     """
     try:
         if isinstance(value, str):

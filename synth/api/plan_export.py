@@ -46,11 +46,10 @@ def export_plan(
     max_size: int | None = ExportRequest.max_size,
     plan_version: str = ExportRequest.plan_version,
 ) -> ExportResult:
-    """The texts of a plan in the format `to`, one of `FORMATS`, and one remark for each thing that the format cannot
-    say.
+    """Return the files of a plan in the format `to`, one of `FORMATS`, with a remark on each thing that it cannot say.
 
-    The options are those of synth.export.request.ExportRequest. Raises SynthError where nothing of the plan can be
-    exported, naming why.
+    The options are those of `synth.export.request.ExportRequest`. Raises SynthError, with the reasons, where no part
+    of the plan can be exported, and UsageError for another format.
     """
     machine = None if topology is None else named_topology(topology)
     request = ExportRequest(

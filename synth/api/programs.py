@@ -51,7 +51,6 @@ def lower(
         of place for a one-sided one.
     fuse : receives may forward, where the runtime has such instructions. Of two-sided programs alone, as the next two.
     aggregate : neighbouring chunks travel as one message.
-    plan_version : the version of MSCCL++ whose format a plan has.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
     name : of the program. None: of collective, machine and C, S, R.
 
@@ -103,9 +102,10 @@ def lowered(
     size: int | None,
     options: LoweringOptions,
 ) -> tuple[Program, Network | None]:
-    """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier.
+    """Return the program of a schedule, or of the point that `chosen_point` takes of a frontier, and its network.
 
-    Programs emulate the sends of switches that multicast, so that network has none.
+    That network has no switches that multicast, because programs emulate their sends. A program is returned as it is,
+    with None. Raises UsageError for a `point`, or for several instances, of what has no such choice.
     """
     from synth.program import checked_lowering
 
@@ -121,7 +121,7 @@ def lowered(
 
 
 def chosen_point(frontier: ParetoFrontier, point: int | StepCount | None, size: int | None) -> Point:
-    """The point of that number (from 1) or of so many steps, or the best at `size` (default 1 MiB)."""
+    """Return the point of that number (from 1) or of so many steps; None: the fastest at `size` bytes, or at 1 MiB."""
     if not frontier.points:
         raise SynthError("this frontier has no point")
     if point is None:
@@ -163,7 +163,7 @@ def load_program(
     ----------
     path : a Program as JSON or text, MSCCL-IR, a MSCCL++ plan; or a schedule or frontier, which is lowered. One at
         scale is taken as long as the schedule is small enough to write out.
-    point : the number of a frontier's point, from 1. None: its only one.
+    point : the number of a frontier's point, from 1, or its `StepCount`. None: its only one.
     collective, root : the collective of a foreign file that does not say it.
     runtime : the runtime that MSCCL-IR's sizes are for, and schedules are lowered for. None: this project's executors.
     protocol, instances, in_place : with which a schedule is lowered.
@@ -217,7 +217,7 @@ def lint(
         executors.
     collective, roots : the collective of a file that does not say it.
     in_place : the calls to judge, if not those that it claims.
-    point : the number of a frontier's point, from 1.
+    point : the number of a frontier's point, from 1, or its `StepCount`. None: its only one.
 
     Returns
     -------
@@ -290,7 +290,7 @@ def export_program(
     source : a frontier, schedule or program, or a file of one.
     to : the format (`synth list exporters`).
     runtime : one of the format's runtimes. "": the first of them.
-    point : the number of a frontier's point, from 1. None: the best at `size`.
+    point : the number of a frontier's point, from 1, or its `StepCount`. None: the only one, or the best for `sizes`.
     every : all points of a frontier.
     protocol, instances : with which a schedule is lowered. None: the exporter's choice.
     in_place : the calls that it is for. None: both where that can be.
@@ -299,9 +299,9 @@ def export_program(
     rank_map : the machine's rank of each rank of the schedule. None: the labels of an allocation, or a match.
     assume_root : every call of the job has this root.
     assume_nvlink, assume_one_node : all links are NVLink; all ranks are in one box.
-    sizes, element : bytes at which points are judged, and of an element of data.
+    sizes, element : the bytes of the calls that the point is chosen for, and those of an element of data.
     min_size, max_size : the bytes for which the runtime uses the file.
-    size : the bytes at which the best point is chosen.
+    size : the bytes of the call that a timeline shows. None: the executor's own.
     collective, root : of a file that does not say them.
     plan_version : the version of MSCCL++ whose format a plan has.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
@@ -379,11 +379,11 @@ def _source(
 def placed(
     network: Network, labels: Sequence[int], machine: Topology | None, rank_map: Sequence[int] | None
 ) -> tuple[Sequence[int], Machine | None, list[str]]:
-    """The machine's rank of each rank of `network`, what is known of the machine (None: nothing), and what the user
-    should hear.
+    """Return the machine's rank of each rank of `network`, the kinds of its links with its boxes, and remarks.
 
-    `labels`: the machine's own numbers of the ranks, () for 0, 1, 2, … Raises UsageError where the machine has another
-    size.
+    `labels`: the machine's own numbers of the ranks, () for 0, 1, 2, … `machine` None: the known one whose links
+    `network` has; kinds and boxes are None where there is none. `rank_map` None: by the labels, or by a match of the
+    links. Raises UsageError where the machine has another number of ranks.
     """
     from synth.export import rank_map as rankmap
     from synth.export.request import Machine

@@ -123,7 +123,8 @@ def run(
     in_place : input and output are one buffer, as in NCCL.
     topology : the machine whose links give the times. None: the network that a schedule brings.
     collective, roots : the collective of a file that does not say it.
-    point : the number of a frontier's point, from 1. None: the one predicted to be the fastest at `size`.
+    point : the number of a frontier's point, from 1, or its `StepCount`. None: the one predicted to be the fastest at
+        `size`.
     runtime : the runtime that a schedule is lowered for. None: this project's executors.
     protocol, instances : with which a schedule is lowered. None: for a frontier without `arrays` the protocol predicted
         to be the fastest at `size`, else Simple.
@@ -304,7 +305,7 @@ def bench(
     source : a frontier, of which every point is timed, or a schedule or program; or a file of one.
     sizes : bytes as nccl-tests counts them.
     executor : a name (`synth list executors`). The times of the reference executor are modelled.
-    point : the number of the only point, from 1.
+    point : the number of the only point, from 1, or its `StepCount`. None: all.
     baselines : known algorithms on the links of the schedule; copy and nccl are the GPU's memcpy and NCCL, timed
         beside them where the executor can.
     topology : the machine whose links give modelled times. None: the network that a schedule brings.
@@ -361,12 +362,26 @@ def emulate(
     overheads: bool = True,
     **options: object,
 ) -> EmulationResult:
-    """Return the predicted and the emulated time of each point at each size in bytes, beside `baselines` (the ring, or
-    direct where there is none, unless given), and the negative control. An execution-driven model, not a measurement.
-    `point`: the number of the only point, from 1.
+    """Return the predicted and the emulated time of each point of a frontier at each size, and the negative control.
 
-    By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches`
-    runs the best of each size also at real time so many times longer. `options` are the executor's.
+    The emulated time is that of the point's program over FIFOs and links with the α and β of the prediction: a model,
+    not a measurement.
+
+    Parameters
+    ----------
+    frontier : a frontier or a schedule, or a file of one.
+    sizes : bytes as nccl-tests counts them.
+    executor : reference; or host or cuda, whose kernel keeps the time while it moves the data.
+    point : the number of the only point, from 1, or its `StepCount`. None: all.
+    baselines : known algorithms beside the points. (): the ring, or direct where there is none.
+    protocol, instances : with which schedules are lowered.
+    stretches : for host and cuda: the best of each size runs also in real time so many times longer than the model's.
+    overheads : times include a launch and the protocol's costs.
+    options : the executor's.
+
+    Raises
+    ------
+    UsageError for a program, which has no prediction.
     """
     from synth.runtime.benchmark import emulation
     from synth.runtime.dtypes import dtype as dtype_of

@@ -86,7 +86,8 @@ def time_bound(
     ----------
     topology, collective, roots, sizes : as in `synth.frontier`.
     size : bytes, or a text such as "1MB", or several of them; nccl-tests' size, 1 KB = 1024 bytes.
-    rates : use the greatest rate of the machine. False: single cuts alone, in less time. None: above 64 ranks.
+    rates : use the greatest rate of the machine. False: single cuts alone, in less time. None: rates up to 64 ranks,
+        single cuts above.
     time_limit : wall seconds of the search for the greatest rate of a large machine. None: no limit.
 
     Returns
@@ -180,8 +181,9 @@ def _with_multicast(found: Explanation, machine: Topology, task: Collective) -> 
 
 
 def unreachable(topology: TopologyLike, collective: Collective) -> tuple[Network, dict] | None:
-    """The proof that some rank cannot be reached over the links that carry anything, and the network it speaks of;
-    None: there is none."""
+    """Return the network of the links that carry anything, and the certificate that data cannot reach a rank over them.
+
+    None where every rank can be reached."""
     try:
         network = named_topology(topology).live().network()
     except SynthError:

@@ -17,14 +17,14 @@ from synth.api.programs import placed
 from synth.api.running import baseline
 from synth.api.tuning_inputs import (
     SETTINGS,
+    CollectiveInputs,
     SearchOptions,
-    Work,
+    collective_inputs,
     frontier,
     logged,
     measurements,
 )
 from synth.api.tuning_inputs import dividing as dividing_schedules
-from synth.api.tuning_inputs import works as works_of
 from synth.catalog.tuner.request import TuningRequest
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError, VerificationError
@@ -156,23 +156,27 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     if machine is None and opened:
         name = opened[0].machine.name
     held = measurements(request.measured, request.catalog, name, request.in_place)
-    works = works_of(request, machine, opened, held, search)
+    all_inputs = collective_inputs(request, machine, opened, held, search)
     if machine is not None and divide:
         looking = search
         if end is None:
             looking = replace(search, end=time.monotonic() + SETTINGS.dividing_seconds, limit="the default effort")
-        works = [
-            _with_dividing(work, machine, request, looking, len(works) - place) for place, work in enumerate(works)
+        all_inputs = [
+            _with_dividing(inputs, machine, request, looking, len(all_inputs) - place)
+            for place, inputs in enumerate(all_inputs)
         ]
-    works = [work._replace(measured=(*work.measured, *logged(request.logs, work, request.in_place))) for work in works]
+    for place, inputs in enumerate(all_inputs):
+        times = logged(request.logs, inputs, request.in_place)
+        all_inputs[place] = inputs._replace(measured=(*inputs.measured, *times))
     if machine is not None and request.multicast:
-        works = [_with_switches(work, machine, request) for work in works]
-    facts = [_facts(work, machine) for work in works]
+        all_inputs = [_with_switches(inputs, machine, request) for inputs in all_inputs]
+    facts = [_facts(inputs, machine) for inputs in all_inputs]
     timing = replace(search, end=None if limit is None else began + limit)
-    answers = [_answer(work, request, len(works) > 1, known, timing) for work, known in zip(works, facts, strict=True)]
-    plan = _plan(works, answers, next((known for known in facts if known), None))
+    several = len(all_inputs) > 1
+    answers = [_answer(*pair, several, request, timing) for pair in zip(all_inputs, facts, strict=True)]
+    plan = _plan(all_inputs, answers, next((known for known in facts if known), None))
     notes = () if machine is None else machine.notes
-    if any(work.through_switches for work in works):
+    if any(inputs.through_switches for inputs in all_inputs):
         notes = tuple(note for note in notes if note != MULTICAST_NOTE)
     return replace(plan, notes=(*notes, *plan.notes))
 
@@ -192,9 +196,9 @@ def times_at(
     """
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
-    work = Work(collective.name, network.ranks, root, network, (frontier,), ())
+    inputs = CollectiveInputs(collective.name, network.ranks, root, network, (frontier,), ())
     request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
-    offers = _offers(work, request, "", _facts(work, None), cpu_seconds(seconds))
+    offers = _offers(inputs, request, "", _facts(inputs, None), cpu_seconds(seconds))
     return rows_of(offers.candidates, offers.times, size) if offers.times else []
 
 
@@ -205,9 +209,9 @@ def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> Clo
     return clock_bound(frontier.network, frontier.collective, [size], selected(overheads)).rows[0]
 
 
-def _facts(work: Work, machine: Topology | None) -> Machine | None:
-    """Kinds of links and boxes of the machine that `work` is for; None where they are not known."""
-    return None if work.network is None else placed(work.network, (), machine, range(work.network.ranks))[1]
+def _facts(inputs: CollectiveInputs, machine: Topology | None) -> Machine | None:
+    """Kinds of links and boxes of the machine that `inputs` is for; None where they are not known."""
+    return None if inputs.network is None else placed(inputs.network, (), machine, range(inputs.network.ranks))[1]
 
 
 def import_plan(path: str | Path, collective: str | None = None, ranks: int | None = None) -> Plan:
@@ -218,47 +222,49 @@ def import_plan(path: str | Path, collective: str | None = None, ranks: int | No
     return load(Path(path), collective, ranks)
 
 
-def _with_dividing(work: Work, machine: Topology, request: TuningRequest, search: SearchOptions, to_come: int) -> Work:
-    """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked
+def _with_dividing(
+    inputs: CollectiveInputs, machine: Topology, request: TuningRequest, search: SearchOptions, to_come: int
+) -> CollectiveInputs:
+    """`inputs` with schedules whose chunks divide every size, and a note where the time was over before all were looked
     for."""
-    if work.flows:
+    if inputs.flows:
         note = "schedules that divide every size are not looked for: the machine is too large for exact synthesis"
-        return work._replace(notes=(*work.notes, note))
+        return inputs._replace(notes=(*inputs.notes, note))
     made: list[Schedule] = []
     late: list[int] = []
-    for place, one in enumerate(work.frontiers):
+    for place, one in enumerate(inputs.frontiers):
         schedules, missing = dividing_schedules(
-            one, machine, request.sizes, request.element, search, to_come + len(work.frontiers) - place - 1
+            one, machine, request.sizes, request.element, search, to_come + len(inputs.frontiers) - place - 1
         )
         made += schedules
         late += missing
     if not late:
-        return work._replace(dividing=tuple(made))
+        return inputs._replace(dividing=tuple(made))
     note = f"{search.limit} ended the search for schedules that divide every size, at {', '.join(map(str, late))} steps"
-    return work._replace(dividing=tuple(made), notes=(*work.notes, note))
+    return inputs._replace(dividing=tuple(made), notes=(*inputs.notes, note))
 
 
-def _with_switches(work: Work, machine: Topology, request: TuningRequest) -> Work:
-    """Return `work` with the plain allreduce through the switch of all ranks, where they share one that multicasts.
+def _with_switches(inputs: CollectiveInputs, machine: Topology, request: TuningRequest) -> CollectiveInputs:
+    """Return `inputs` with the plain allreduce through the switch of all ranks, where they share one that multicasts.
 
     It is left out where no MSCCL++ plan can be made of it (72 ranks). It is also left out with a cost of messages:
     nothing is known of that in programs of switches.
     """
     from synth.program.checked_lowering import onesided
 
-    if not machine.multicast or not work.frontiers or work.name != "allreduce" or request.per_send:
-        return work
+    if not machine.multicast or not inputs.frontiers or inputs.name != "allreduce" or request.per_send:
+        return inputs
     network = machine.multicast_network()
     if whole_switch(network) is None:
-        return work
-    schedule = MulticastPipelining(network, work.frontiers[0].collective).plain(request.sizes, ALIGNMENT)
+        return inputs
+    schedule = MulticastPipelining(network, inputs.frontiers[0].collective).plain(request.sizes, ALIGNMENT)
     try:
         onesided(schedule)
     except VerificationError:
         raise
     except SynthError:
-        return work
-    return work._replace(through_switches=(schedule,))
+        return inputs
+    return inputs._replace(through_switches=(schedule,))
 
 
 class _Offers(NamedTuple):
@@ -274,25 +280,27 @@ class _Offers(NamedTuple):
     times: PredictedTimes | None
 
 
-def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | None, search: SearchOptions) -> _Offers:
-    """Return the candidates of `work`; labels begin with `prefix`. Raises UsageError where there are none."""
+def _offers(
+    inputs: CollectiveInputs, request: TuningRequest, prefix: str, facts: Machine | None, search: SearchOptions
+) -> _Offers:
+    """Return the candidates of `inputs`; labels begin with `prefix`. Raises UsageError where there are none."""
     from synth.catalog.tuner import candidates, tune
     from synth.catalog.tuner import measurements as tune_measured
     from synth.catalog.tuner.predicted_times import PredictedTimes
 
-    measured = tuple(tune_measured.merge_measurements(work.measured))
-    if not measured and not work.frontiers:
-        raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
-    schedules = _schedules(work, request, search)
-    if measured or work.network is None:
+    measured = tuple(tune_measured.merge_measurements(inputs.measured))
+    if not measured and not inputs.frontiers:
+        raise UsageError(f"nothing to choose from for {inputs.name}: give a topology, frontiers, measurements or logs")
+    schedules = _schedules(inputs, request, search)
+    if measured or inputs.network is None:
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
         return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, None)
     times = PredictedTimes(
-        work.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
+        inputs.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
     )
-    schedules += _list_schedules(work, request, times, schedules, facts, search)
-    for schedule in work.through_switches:
+    schedules += _list_schedules(inputs, request, times, schedules, facts, search)
+    for schedule in inputs.through_switches:
         label = f"switch-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         schedules.append(candidates.NamedSchedule(label, schedule, True, protocols=SWITCH_PROTOCOLS))
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
@@ -304,18 +312,18 @@ def _offers(work: Work, request: TuningRequest, prefix: str, facts: Machine | No
 
 
 def _answer(
-    work: Work, request: TuningRequest, several: bool, facts: Machine | None, search: SearchOptions
+    inputs: CollectiveInputs, facts: Machine | None, several: bool, request: TuningRequest, search: SearchOptions
 ) -> tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog.tuner import tune
 
-    offers = _offers(work, request, f"{work.name}-" if several else "", facts, search)
-    ranks = work.ranks or offers.measured[0].ranks
+    offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
+    ranks = inputs.ranks or offers.measured[0].ranks
     tolerance = request.tolerance
     if tolerance is None:
         tolerance = tune.TOLERANCE if offers.measured else 0.0
-    question = tune.Question(work.name, ranks, request.sizes, request.element, tolerance, work.root)
+    question = tune.Question(inputs.name, ranks, request.sizes, request.element, tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model)
-    notes = (*work.notes, *offers.notes, *answer.notes)
+    notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times and offers.times.not_run:
         schedules = {variant.schedule for variant in offers.times.not_run}
         notes += (f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps",)
@@ -323,8 +331,8 @@ def _answer(
 
 
 def _list_schedules(
-    work: Work, request: TuningRequest, times: PredictedTimes, known: Sequence[NamedSchedule], facts: Machine | None,
-    search: SearchOptions,
+    inputs: CollectiveInputs, request: TuningRequest, times: PredictedTimes, known: Sequence[NamedSchedule],
+    facts: Machine | None, search: SearchOptions,
 ) -> list[NamedSchedule]:  # fmt: skip
     """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
 
@@ -335,7 +343,7 @@ def _list_schedules(
     from synth.program.runtimes import FIFO_DEPTH
     from synth.scale.list_schedules import design_sizes, schedule_for_size
 
-    task = work.frontiers[0].collective
+    task = inputs.frontiers[0].collective
     protocols = list(dict.fromkeys(protocol for protocol, _ in request.variants or ()))
     if not protocols:
         all_nvlink = all(nvlink(one.schedule, facts) for one in known)
@@ -363,7 +371,7 @@ def _list_schedules(
     return named
 
 
-def _schedules(work: Work, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:
+def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:
     """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
 
     The last three are left out where the links do not carry them.
@@ -372,25 +380,25 @@ def _schedules(work: Work, request: TuningRequest, search: SearchOptions) -> lis
     from synth.catalog.tuner.cost_terms import shape
     from synth.scale.baselines.algorithms import SUMMARIES
 
-    points = [*(p.schedule for f in work.frontiers for p in f.points), *work.dividing]
+    points = [*(p.schedule for f in inputs.frontiers for p in f.points), *inputs.dividing]
     # Under a time limit the times of the points are predicted first, as long as there is time.
-    timed = not work.measured and search.end is not None
+    timed = not inputs.measured and search.end is not None
     made = []
     for schedule in points:
         predicted = shape(schedule) if timed and search.left else None
         label = f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         made.append(NamedSchedule(label, schedule, shape=predicted))
-    if work.network is None or not work.frontiers:
+    if inputs.network is None or not inputs.frontiers:
         if request.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
         return made
-    task = work.frontiers[0].collective
-    seen = [m.label for m in work.measured if m.backend == OURS and m.label in SUMMARIES]
+    task = inputs.frontiers[0].collective
+    seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in SUMMARIES]
     for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
         if search.left == 0 and name not in (*request.baselines, *seen, *LIBRARY):
             continue
         try:
-            made.append(NamedSchedule(name.lower(), baseline(name, work.network, task), True))
+            made.append(NamedSchedule(name.lower(), baseline(name, inputs.network, task), True))
         except SynthError:
             if name in request.baselines:
                 raise
@@ -398,7 +406,7 @@ def _schedules(work: Work, request: TuningRequest, search: SearchOptions) -> lis
 
 
 def _plan(
-    works: Sequence[Work],
+    all_inputs: Sequence[CollectiveInputs],
     answers: Sequence[tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]],
     facts: Machine | None,
 ) -> Plan:
@@ -406,8 +414,8 @@ def _plan(
 
     algorithms: list = []
     tables, models, says, notes = [], {}, [], []
-    networks = [work.network for work in works if work.network]
-    for work, (answer, model, measured) in zip(works, answers, strict=True):
+    networks = [inputs.network for inputs in all_inputs if inputs.network]
+    for inputs, (answer, model, measured) in zip(all_inputs, answers, strict=True):
         shift = len(algorithms)
         algorithms += answer.algorithms
         ranges = []
@@ -418,21 +426,21 @@ def _plan(
             chosen.append(None if k is None else k + shift)
         tables.append(replace(answer.table, ranges=tuple(ranges), chosen=tuple(chosen)))
         if model is not None:
-            unit = float(work.network.unit) if work.network else None
-            models[work.name] = model.to_json() | {"words": cost_model.lines(model.to_json(), unit)}
+            unit = float(inputs.network.unit) if inputs.network else None
+            models[inputs.name] = model.to_json() | {"words": cost_model.lines(model.to_json(), unit)}
         if measured:
             says += [m.says for m in measured]
         else:
             says.append(model.says if model else "")
-        before = f"{work.name}: " if len(works) > 1 else ""
+        before = f"{inputs.name}: " if len(all_inputs) > 1 else ""
         notes += [before + note for note in answer.notes]
-        if not all(f.complete for f in work.frontiers):
+        if not all(f.complete for f in inputs.frontiers):
             notes.append(before + NOT_COMPLETE)
         if len({m.modelled for m in measured}) > 1:
             notes.append(before + "modelled and measured times are compared here, which says little about a machine")
         if len({m.protocol for m in measured if m.modelled}) > 1:
             notes.append(before + REFERENCE_PROTOCOLS)
-    labels = next((f.labels for work in works for f in work.frontiers if f.labels), ())
+    labels = next((f.labels for inputs in all_inputs for f in inputs.frontiers if f.labels), ())
     real = any(not m.modelled for _, _, measured in answers for m in measured)
     said = "; ".join(dict.fromkeys(text for text in says if text))
     kinds: list[tuple[str, ...]] = []

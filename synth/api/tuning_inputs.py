@@ -80,8 +80,8 @@ class SearchOptions:
         return None if self.end is None else max(0.0, self.end - self.clock())
 
 
-class Work(NamedTuple):
-    """One collective: its frontiers and the network that they share (None: there are logs only)."""
+class CollectiveInputs(NamedTuple):
+    """The inputs of one collective: its frontiers, and the network that they share (None: there are logs only)."""
 
     name: str
     ranks: int | None
@@ -128,8 +128,8 @@ def measurements(
     return found
 
 
-def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -> list[Measurement]:
-    """Return the measurements of the collective of `work` in the logs.
+def logged(logs: Sequence[tuple[str, str | Path]], inputs: CollectiveInputs, in_place: bool) -> list[Measurement]:
+    """Return the measurements of the collective of `inputs` in the logs.
 
     Raises FormatError for a bad log, UsageError where numbers of ranks differ.
     """
@@ -137,27 +137,28 @@ def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -
 
     found = []
     for backend, file in logs:
-        found += readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)
-    counts = {m.ranks for m in (*work.measured, *found)}
+        found += readers.load(Path(file), backend, inputs.name, inputs.ranks, inputs.root, in_place)
+    counts = {m.ranks for m in (*inputs.measured, *found)}
     if len(counts) > 1:
         raise UsageError(
-            f"logs and measurements of {work.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say "
+            f"logs and measurements of {inputs.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say "
             f"which: ranks"
         )
     return found
 
 
-def works(
+def collective_inputs(
     request: TuningRequest,
     machine: Topology | None,
     frontiers: Sequence[ParetoFrontier],
     held: Sequence[Measurement],
     search: SearchOptions,
-) -> list[Work]:
-    """The collectives of the request, each with what is known of it: `frontiers`, else those of its catalog, else
-    synthesized ones. `held`: the measurements.
+) -> list[CollectiveInputs]:
+    """Return the inputs of each collective of the request; it names none: of each that frontiers or `held` have.
 
-    Raises UsageError where nothing is known.
+    The frontiers of a collective are those among `frontiers`, else those of the request's catalog, else synthesized
+    ones. `held`: measurements of any collectives. Raises UsageError where no collective is named, or nothing is known
+    of one.
     """
     network, root, ranks = None if machine is None else machine.network(), request.root, request.ranks
     asked = [request.collective] if isinstance(request.collective, str) else list(request.collective)
@@ -201,7 +202,9 @@ def works(
         if task is not None:
             wanted, title = task.roots[0] if len(task.roots) == 1 else None, task.name
         measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
-        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes, flows=flows))
+        found.append(
+            CollectiveInputs(title, count, wanted, there, tuple(own), tuple(measured), notes=notes, flows=flows)
+        )
     return found
 
 

@@ -41,36 +41,38 @@ class _SendPrice(NamedTuple):
 def blame(schedule: Schedule, bound: LowerBound, places: Places | None = None) -> Blame | None:
     """Return where the rounds of a schedule go, by the certificate of a bound on its rounds per chunk.
 
-    `bound`: for the schedule's number of steps, or for every number. `places`: the lines of the sends, which may be any
-    objects with a text. None for a certificate without prices and for schedules whose switches multicast. Raises
-    VerificationError where the certificate is about another problem, or proves nothing.
+    `bound`: for the schedule's number of steps, or for every number. `places`: the line of each send, any object with a
+    text, by (step, chunk, source, destination). The result is None for a certificate without prices, and for schedules
+    whose switches multicast. Raises VerificationError where the certificate is of another problem, or proves nothing.
     """
     network, task = schedule.network, schedule.collective
     priced = None if schedule.uses_multicast else prices(bound.certificate, network.document, task.document)
     if priced is None:
         return None
-    ledger = _Ledger(schedule, priced)
+    priced_schedule = _PricedSchedule(schedule, priced)
     steps, lines, sends = [], {}, Counter[str]()
     for t, step in enumerate(schedule.steps, 1):
         total = RoundParts()
-        for row in ledger.sends[t]:
+        for row in priced_schedule.sends[t]:
             line = _line(places, row)
-            parts = ledger.parts(row)
+            parts = priced_schedule.parts(row)
             total += parts
             lines[line] = lines.get(line, RoundParts()) + parts
             sends[line] += 1
-        idle = sum((rounds for _, rounds in ledger.idle(t)), Fraction(0))
-        slack = step.rounds * ledger.slack(t)
+        idle = sum((rounds for _, rounds in priced_schedule.idle(t)), Fraction(0))
+        slack = step.rounds * priced_schedule.slack(t)
         total += RoundParts(idle=idle, slack=slack)
         steps.append(total)
-        busiest = Counter(_line(places, row) for row in ledger.busiest(t)) or Counter([""])
+        busiest = Counter(_line(places, row) for row in priced_schedule.busiest(t)) or Counter([""])
         for line, count in busiest.items():
             share = Fraction(count, busiest.total())
             lines[line] = lines.get(line, RoundParts()) + RoundParts(idle=idle * share, slack=slack * share)
     rows = [LineParts(line, sends[line], parts) for line, parts in lines.items()]
     rows.sort(key=lambda row: (-row.parts.lost, row.line))
     any_steps = bound.certificate.get("steps") is None
-    return Blame(bound.value, bound.certificate["kind"], any_steps, tuple(steps), tuple(rows), ledger.idle_links())
+    return Blame(
+        bound.value, bound.certificate["kind"], any_steps, tuple(steps), tuple(rows), priced_schedule.idle_links()
+    )
 
 
 def _line(places: Places | None, row: _SendPrice) -> str:
@@ -78,7 +80,7 @@ def _line(places: Places | None, row: _SendPrice) -> str:
     return "" if place is None else str(place)
 
 
-class _Ledger:
+class _PricedSchedule:
     """The sends of a schedule with their prices, and the loads of links and limits."""
 
     def __init__(self, schedule: Schedule, priced: BoundPrices) -> None:

@@ -91,7 +91,10 @@ def _certificate(
 
 
 def price_fields(network: Network, prices: Prices) -> tuple[int, dict]:
-    """Return the price of a send as an integer, and the fields "scale" and "prices" of a certificate."""
+    """Return the whole number that stands for the price 1, and the fields "scale" and "prices" of a certificate in it.
+
+    `prices`: for each link or limit its units, and its price as a fraction of the price of a send, which is 1.
+    """
     weight = lcm(*(price.denominator for _, price in prices.values()))  # so that all prices are integers
     rows: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
     for (kind, i), (_, price) in prices.items():
@@ -164,10 +167,10 @@ def _prices_into(network: Network, ranks: Ranks) -> Prices:
 
 
 def route_prices(network: Network, routes: set[int]) -> Prices:
-    """Return priced links and limits that pay for each of `routes`, of little capacity in all.
+    """Return prices of links and limits by which a send over any of `routes` costs at least 1.
 
-    It is a greedy weighted set cover: the limit that saves most is taken first, as long as it lets less through than
-    the links that it pays for. Each other link pays for itself.
+    The priced capacity is kept small by a greedy weighted set cover: the limit that saves most is priced first, as long
+    as it has less capacity than the links of `routes` in it. Each link that no such limit holds has a price of its own.
     """
     unpaid, members = set(routes), dict[int, list[int]]()
     for i in sorted(routes):

@@ -29,7 +29,7 @@ class BalancedPathsSettings:
     Attributes:
         most_sends: Maximum number of sends of a schedule, which limits its chunks.
         most_chunks: Maximum number of chunks of a unit.
-        least_chunks: The same at least: with fewer there is little to spread.
+        least_chunks: Minimum number of chunks of a unit: fewer chunks do not spread over many paths.
         further_steps: Numbers of steps beyond the least one, in the order in which they are tried. Two further ones
             let data leave and enter a box over all its NICs.
         worth: A schedule with more steps is offered only if R/C falls by this fraction.

@@ -79,7 +79,7 @@ class Query:
 
     @property
     def names_no_engine(self) -> bool:
-        """True where the options leave the engines within exact synthesis open."""
+        """True where the options name no sweep, encoding or solver and set no limit that only some of them keep."""
         options = self.options
         return options.sweep == "guided" and options.encoding == options.solver == "auto" and not options.limits
 
@@ -118,7 +118,9 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
         if search is not None and query.engine != "exact" and frontier.open:
             from synth.frontiers.merge_scale_points import merge_scale_points
 
-            frontier = merge_scale_points(frontier, search, incumbents, options, last_part(deadline, options))
+            frontier = merge_scale_points(
+                frontier, search, incumbents, options, deadline_after_sweep(deadline, options)
+            )
         return _cross_checked(frontier, options, deadline, listener) if query.cross_check else frontier
     except SweepInterrupted:  # it holds the points so far
         raise
@@ -131,7 +133,7 @@ def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, lis
     from synth.pareto.cross_check import cross_check
 
     budget = Budget(
-        last_part(deadline, options),
+        deadline_after_sweep(deadline, options),
         memory=options.memory,
         seed=options.seed,
         jobs=options.jobs,
@@ -143,8 +145,11 @@ def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, lis
         pool.stop()
 
 
-def last_part(deadline: Deadline, options: Options) -> Deadline:
-    """Return the deadline of what follows the sweep, which has a little time even where the sweep used it up."""
+def deadline_after_sweep(deadline: Deadline, options: Options) -> Deadline:
+    """Return the deadline of the work after the sweep: `deadline`, or later where the sweep has used the time up.
+
+    That work has a least share of the time limit, and a least number of seconds. Without a time limit it is `deadline`.
+    """
     if options.time_limit is None:
         return deadline
     return deadline.at_least(max(options.time_limit * SETTINGS.last_share, SETTINGS.last_seconds))

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Incumbents:
     """The first rows: a bound for any number of steps, and (method, schedule) pairs.
 
-    `reached`: the least R/C of the methods at any number of steps, also of schedules too long to be written out; None
-    where there is none.
+    `reached`: the least R/C of all schedules that the methods know, those too long to be written out included; None
+    where they know none.
     """
 
     bound: LowerBound

@@ -85,7 +85,8 @@ class RecordedMoves:
     def add(self, held: ChunkValue, added: ChunkValue, place: SourceLine) -> ChunkValue:
         """Record the sum of two values of one chunk on the rank of `held`.
 
-        A value that came to this rank only to be added is added where it comes from: a schedule's sends add. Raises
+        `added` may be of another rank: the move is then a send that adds. A sum on this rank is added part by part, and
+        a part that came from another rank becomes such a send, because a schedule adds when it sends. Raises
         VerificationError where a contribution is in both, or the chunks differ.
         """
         rank = self.rank_of(held)

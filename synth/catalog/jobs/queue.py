@@ -68,11 +68,11 @@ def cost_estimator(store: Store) -> CostEstimator:
 def look_up(
     item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False, go_on: bool = True
 ) -> None:
-    """Set the fate and the answer of `item` from the catalog, if it has an entry or an isomorphic one.
+    """Set the fate and the answer of `item` from the catalog's entry of its problem, or of an isomorphic one.
 
-    A task that is to be tried again receives the points of the entry. A failed entry is tried again with
-    `retry_failed`, an open one with `retry_open`, and also where the task has a longer time limit than the entry had,
-    unless `go_on` is false.
+    The item stays to be done where there is no entry, and where its task began with this very entry. It also stays
+    where the entry is tried again: a failed one with `retry_failed`, an open one with `retry_open`, or with `go_on`
+    under a longer time limit than the entry had. The task then begins with the entry's points.
     """
     task = item.task
     fate: Fate = "known"

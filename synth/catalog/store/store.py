@@ -27,8 +27,8 @@ class Store(Reader):
     def put(self, entry: Entry) -> bool:
         """Add `entry`, as a whole or not at all; return False if the stored entry of its fingerprint is kept instead.
 
-        A complete entry is never replaced, and a failed one never replaces another. Measurements are added to the
-        stored ones.
+        A complete or infeasible entry is never replaced, and a failed one replaces failed ones alone. Measurements are
+        added to the stored ones in any case.
         """
         return self.put_all([entry])[0]
 

@@ -50,14 +50,14 @@ class CandidateSet(NamedTuple):
 def candidates(
     schedules: Sequence[NamedSchedule],
     measured: Sequence[Measurement],
-    ways: Sequence[tuple[str, int]] | None = None,
+    variants: Sequence[tuple[str, int]] | None = None,
     prefix: str = "",
     machine: Machine | None = None,
     times: PredictedTimes | None = None,
 ) -> CandidateSet:
-    """Return every schedule with every pair (protocol, instances) of `ways`, and every other measured algorithm.
+    """Return every schedule with every pair (protocol, instances) of `variants`, and every other measured algorithm.
 
-    `ways` None: the measured pairs; where there are none, Simple, LL and LL128 in one instance, LL128 only for
+    `variants` None: the measured pairs; where there are none, Simple, LL and LL128 in one instance, LL128 only for
     schedules all of whose links are NVLink according to `machine`. `prefix` precedes each label; labels differ by
     protocol and instances. `times` predicts the times of those that were not measured. When its time is over, schedules
     that are neither measured nor `always` candidates are omitted.
@@ -73,8 +73,8 @@ def candidates(
             others.append(measurement)
         else:
             matched[place] = measurement
-    pairs = ways or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
-    default_pairs = not ways and not matched
+    pairs = variants or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
+    default_pairs = not variants and not matched
     seen = {k for k, _, _ in matched}
     order = sorted(range(len(schedules)), key=lambda k: k not in seen and not schedules[k].always)
     shapes = {}

@@ -90,7 +90,7 @@ def first_to_complete(packing: PricedCuts, roots: dict) -> int:
             )
         for i, (u, v, _) in enumerate(p.links):
             load = max(early[i], late[i] + part["after"][v])
-            need(load <= packing.room[i][0], f"overload link {u} to {v}", place)
+            need(load <= packing.send_prices[i][0], f"overload link {u} to {v}", place)
         orbit = packing.orbits["rank"].of(rank)
         need(orbit not in values, "is in the orbit of another", place)
         values[orbit] = total
@@ -119,5 +119,5 @@ def crossings(packing: PricedCuts, parts: list, weight: int) -> int:
         need(len({home[rank] for rank in switch.up}) == 1, "divide the ranks of a switch that multicasts", "parts")
     number(weight, "weight", 1)
     for i, (u, v, _) in enumerate(p.links):
-        need(home[u] == home[v] or weight <= packing.room[i][0], f"overload link {u} to {v}", "weight")
+        need(home[u] == home[v] or weight <= packing.send_prices[i][0], f"overload link {u} to {v}", "weight")
     return 2 * (len(parts) - 1) * weight

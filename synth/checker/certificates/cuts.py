@@ -262,7 +262,7 @@ class PricedCuts:
         layers: number of steps with prices of their own; 1 where the bound is for every number of steps, and times of
             cuts are then 1 (inside for ever) or -1.
         prices: for "link" and "limit" the prices of each one, by step.
-        room: for each link and step the price of a send: that of the link and of its limits, less `count`.
+        send_prices: for each link and step the price of a send: that of the link and of its limits, less `count`.
         slack: for each step `scale` less Σ units · price.
         orbits: orbits of units, ranks, links and limits under the generators of the certificate.
     """
@@ -308,10 +308,10 @@ class PricedCuts:
         for units, row in zip(capacities, [*self.prices["link"], *self.prices["limit"]], strict=True):
             self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
-        self.room: list[list[int]] = []
+        self.send_prices: list[list[int]] = []
         for row in room:
-            self.room.append([w - self.count for w in row])
-        need(min(map(min, self.room), default=0) >= 0, "is more than the price of a link", "count")
+            self.send_prices.append([w - self.count for w in row])
+        need(min(map(min, self.send_prices), default=0) >= 0, "is more than the price of a link", "count")
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
         """Return the kind, the orbit of links or limits, and its price at each step."""
@@ -525,7 +525,7 @@ class PricedCuts:
             for entry in entries:
                 load[entry] += row[0]
         for (i, t), weight in load.items():
-            fits = weight <= self.room[i][t - 1] or self.rules_out(i, t, lacks)
+            fits = weight <= self.send_prices[i][t - 1] or self.rules_out(i, t, lacks)
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
         if not covers and not lacks:
             self._paid.add(paid)
@@ -566,7 +566,7 @@ class PricedCuts:
         size = Counter(same)
         for i, representative in enumerate(same):
             for t in range(1, self.layers + 1):
-                fits = load[representative, t] <= size[representative] * self.room[i][t - 1]
+                fits = load[representative, t] <= size[representative] * self.send_prices[i][t - 1]
                 need(fits, f"overload link {p.links[i][:2]} at step {t}", place)
         return total
 

@@ -234,7 +234,7 @@ def least_prices(packing: PricedCuts, given: dict) -> list[int]:
         need(orbits[unit] not in prices, "is in the orbit of another unit", place)
         prices[orbits[unit]] = number(least, place, 1)
         limits = packing.prices["limit"]
-        lrat.check(clauses(problem, unit, packing.layers, packing.room, least, limits), unpacked(proof, place))
+        lrat.check(clauses(problem, unit, packing.layers, packing.send_prices, least, limits), unpacked(proof, place))
     return [prices.get(orbit, 0) for orbit in orbits]
 
 

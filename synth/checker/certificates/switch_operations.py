@@ -13,11 +13,12 @@ from synth.model.documents.json_reader import items, number
 
 
 def total_and_scale(problem: Instance, ports: object, steps: int | None) -> tuple[int, int]:
-    """Return the ports that one chunk of each unit uses at least, and the chunks that all ports carry in a round.
+    """Return the least total price of the sends of one chunk of each unit, and the greatest price of a full round.
 
-    With `steps` return what it pays in so many steps at least, and the most that all ports cost in a round. `ports`:
-    for each rank a limit upwards and one downwards of its port. Raises VerificationError where the machine is not one
-    such switch, or the collective no allreduce.
+    Without `steps` each use of a port costs 1: the result is the number of ports that the chunks use at least, and the
+    number of chunks that all ports carry in a round. With `steps` the prices are those above, for schedules of so many
+    steps. `ports`: for each rank [limit upwards, limit downwards] of its port. Raises VerificationError where the
+    machine is not one such switch, or the collective no allreduce of all ranks.
     """
     n = problem.ranks
     need(len(problem.switches) == 1 and n > 1, "holds for one switch alone", "kind")

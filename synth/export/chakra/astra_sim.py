@@ -35,7 +35,10 @@ class AstraFolder(NamedTuple):
 
 
 def folder(schedule: Schedule, size: int, path: str) -> AstraFolder:
-    """Return the files of a schedule for a call of `size` bytes; `path`: the folder as the system file names it."""
+    """Return the files of a schedule for a call of `size` bytes, and remarks on those that ASTRA-sim has no form for.
+
+    `path`: the folder in which the files will lie, as the system file names it.
+    """
     files, remarks = [], []
     task, network = schedule.collective, schedule.network
     for rank, nodes in enumerate(traces(schedule, size)):

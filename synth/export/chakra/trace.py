@@ -14,7 +14,11 @@ from synth.model.schedule import Schedule, Send
 
 
 class RankTraces:
-    """The nodes of each rank. `made` and `readers` by (chunk, rank): the value's node, and the sends that read it."""
+    """The nodes of each rank's trace, appended step by step.
+
+    ``made[chunk, rank]``: the number of the node that made the value that the rank has; none for its input.
+    ``readers[chunk, rank]``: the numbers of the sends that have read that value.
+    """
 
     def __init__(self, ranks: int, chunk_bytes: int) -> None:
         self.nodes: list[list[TraceNode]] = [[] for _ in range(ranks)]
