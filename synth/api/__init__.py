@@ -13,6 +13,7 @@ from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
 from synth.api.inputs import collective, topology
 from synth.api.interchange import astra_sim, audit, forest_xml, import_schedule, python_source
+from synth.api.mends import improve
 from synth.api.multicast import multicast_bounds
 from synth.api.plan_export import export_plan, load_plan
 from synth.api.plan_sets import plans
@@ -50,6 +51,7 @@ __all__ = [
     "groups",
     "import_plan",
     "import_schedule",
+    "improve",
     "infeasible_document",
     "library",
     "library_on",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from synth.cli.framework.completion import names_of
-from synth.cli.framework.distance_report import distance_document, print_distance
+from synth.cli.framework.distance_report import distance_document, print_distance, print_mends
 from synth.cli.framework.options import (
     chosen_machine,
     coll_option,
@@ -27,7 +27,8 @@ from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from synth.language.algorithm import ChunkAlgorithm, Compiled
+    from synth.language.algorithm import ChunkAlgorithm
+    from synth.model.compressed_schedule import CompressedSchedule
 
 
 @click.command("compile", context_settings=CONTEXT, short_help="Check and compile a program of the chunk language.")
@@ -60,13 +61,18 @@ if TYPE_CHECKING:
     "--to",
     metavar="FORMAT",
     shell_complete=names_of("formats"),
-    help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`); by default the schedule as JSON.",
+    help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`), or python: a program of the chunk "
+    "language; by default the schedule as JSON.",
 )
 @runtime_option("The runtime of --to.")
 @protocol_option("Of --to: Simple, LL or LL128.")
 @instances_option("Of --to: copies of the program, each for a share of the data.")
 @click.option("--lanes", type=Positive(), metavar="N", help="Of --to: the most connections of a route; by default its "
               "units. 1 makes the fewest thread blocks and instructions.")  # fmt: skip
+@click.option("--improve", is_flag=True, help="Mend it: relay hops for missing links, images under symmetries side by "
+              "side, new trees, pacing; print the gain of each, and write the result with -o.")  # fmt: skip
+@click.option("--most-steps", type=Positive(), metavar="S", help="Of --improve: mends may take so many steps; by "
+              "default those of the program.")  # fmt: skip
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
 @time_limit_option("Wall time for the bounds; by default 20s.", "20s")
 @click.option(
@@ -99,8 +105,10 @@ def compile_(source: str, **flags: Any) -> None:
 
     check_writable(flags["output"])
     for name in ("runtime", "protocol", "instances", "lanes"):
-        if flags[name] is not None and flags["to"] is None:
-            raise UsageError(f"--{name} is of a file for a runtime; add --to msccl-xml or --to mscclpp")
+        if flags[name] is not None and (flags["to"] or "python").lower() == "python":
+            raise UsageError(f"--{name} is of a file for a runtime; write --to msccl-xml or --to mscclpp")
+    if flags["most_steps"] is not None and not flags["improve"]:
+        raise UsageError("--most-steps is of mends; add --improve")
     if flags["to"] is not None and flags["output"] is None:
         raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
     machine = chosen_machine(flags)
@@ -115,46 +123,60 @@ def compile_(source: str, **flags: Any) -> None:
     if task is not None and task.name != program.collective:
         raise UsageError(f"{program.name} does {program.collective}, not {task.name}")
     options = CompileOptions(flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])))
-    compiled = program.compile(machine, task, options)
-    schedule, distance, blame = compiled.schedule, None, None
-    if flags["bounds"]:
-        with waiting(f"bounds on {program.collective} on {machine.name}", flags["time_limit"]):
-            distance = algorithms.distance(schedule, machine, time_limit=flags["time_limit"])
-            if distance.bound is not None and isinstance(schedule, Schedule):
-                blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
+    improved, distance, blame = None, None, None
+    with waiting(f"{program.collective} on {machine.name}", flags["time_limit"]):
+        if flags["improve"]:
+            improved = api.improve(
+                program, machine, collective=task, options=options, most_steps=flags["most_steps"],
+                bounds=flags["bounds"], time_limit=flags["time_limit"],
+            )  # fmt: skip
+            compiled, distance = improved.improvement.written, improved.distance
+        else:
+            compiled = program.compile(machine, task, options)
+            if flags["bounds"]:
+                distance = algorithms.distance(compiled.schedule, machine, time_limit=flags["time_limit"])
+        schedule = compiled.schedule
+        if distance is not None and distance.bound is not None and isinstance(schedule, Schedule):
+            blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk sends): left out")
     if flags["output"] != "-":
         unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
-        emit(
-            lambda: distance_document(program.name, schedule, distance, blame) | {"unused": unused},
-            lambda: print_distance(program.name, schedule, distance, blame),
-            None,
-            flags["form"],
-        )
+        document = distance_document(program.name, schedule, distance, blame) | {"unused": unused}
+        if improved is not None:
+            document["mends"] = improved.to_json()
+
+        def table() -> None:
+            print_distance(program.name, schedule, distance, blame)
+            if improved is not None:
+                print_mends(improved)
+
+        emit(lambda: document, table, None, flags["form"])
     if distance is not None and distance.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
     if flags["output"] is not None:
-        _write(program, compiled, machine, flags)
+        _write(program, schedule if improved is None else improved.schedule, machine, flags)
 
 
-def _write(program: ChunkAlgorithm, compiled: Compiled, machine: Any, flags: dict[str, Any]) -> None:
+def _write(program: ChunkAlgorithm, made: Schedule | CompressedSchedule, machine: Any, flags: dict[str, Any]) -> None:
     import json
 
     from synth import api
 
-    if flags["to"] is None and not isinstance(compiled.schedule, Schedule):
+    if flags["to"] is None and not isinstance(made, Schedule):
         if flags["output"] == "-":
             raise UsageError("the schedule of a symmetric program on so many ranks is binary: name a file, -o FILE.npz")
-        compiled.schedule.save(Path(flags["output"]))
+        made.save(Path(flags["output"]))
         wrote(flags["output"], "the sends of one rank of each orbit, and the symmetries")
         return
-    schedule = compiled.schedule.written_out()
+    schedule = made.written_out()
     if flags["to"] is None:
         text, what = json.dumps(schedule.to_json()) + "\n", ""
+    elif flags["to"].lower() == "python":
+        text, what = api.python_source(schedule), ""
     else:
         try:
-            made = api.export_program(
+            written = api.export_program(
                 schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
                 protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"],
             )  # fmt: skip
@@ -162,8 +184,8 @@ def _write(program: ChunkAlgorithm, compiled: Compiled, machine: Any, flags: dic
             raise
         except SynthError as error:  # a limit of the runtime
             raise SynthError(f"{program.place}: {error}") from None
-        text, what = made.text, ""
-        for line in made.remarks:
+        text, what = written.text, ""
+        for line in written.remarks:
             note(line)
     if flags["output"] == "-":
         click.echo(text, nl=False)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil, lcm
+from dataclasses import dataclass, field
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from synth.checker.schedule import replay
@@ -20,11 +18,10 @@ from synth.language.groups import RankGroup
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import MODES
-from synth.language.step_plan import StepPlan, levelled, planned
+from synth.language.step_plan import StepPlan, best_multiple, levelled, planned, routed
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
 from synth.model.collective import Collective, canonical_name
-from synth.model.schedule import Schedule, Send
-from synth.model.step_routes import routes_by_pair, step_of_sends
+from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -43,11 +40,13 @@ class CompileOptions:
     multiple : the chunks of a unit, as a multiple of the fewest that the program's fractions need. None: the least
         multiple at which no step wastes a part of a round, so far as there is one.
     parameters : values for the keywords of the function.
+    relays : copies over a missing link go through the ranks of a shortest path; else they are refused.
     """
 
     steps: str | None = None
     multiple: int | None = None
     parameters: Mapping[str, Any] | None = None
+    relays: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,13 @@ class Compiled:
     Attributes
     ----------
     plan, multiple : the steps of the operations, and the chunks into which the schedule cuts each chunk of these.
+    relayed : with `CompileOptions.relays` the number of copies and sums that took a way through others, by place.
     """
 
     schedule: Schedule | CompressedSchedule
     plan: StepPlan
     multiple: int = 1
+    relayed: Mapping[SourceLine, int] = field(default_factory=dict)
 
     @property
     def unused(self) -> tuple[tuple[SourceLine | None, int], ...]:
@@ -136,14 +137,18 @@ class ChunkAlgorithm:
         `collective`: by default the one of the algorithm's name, its root rank 0. Raises UsageError with the line for a
         program that makes no sense.
         """
-        machine = _machine(topology)
+        return self._traced(_machine(topology), collective, parameters)
+
+    def _traced(
+        self, machine: Topology, collective: Collective | None, parameters: Mapping[str, Any], relays: bool = False
+    ) -> AlgorithmTrace:
         task = collective or LazyCollective(self.collective, machine.ranks)
         known = inspect.signature(self.function).parameters
         for key in parameters:
             if key not in known:
                 names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
                 raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
-        trace = AlgorithmTrace(task, machine, _call.__code__)
+        trace = AlgorithmTrace(task, machine, _call.__code__, relays)
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
         trace.begin()
         return trace
@@ -157,7 +162,7 @@ class ChunkAlgorithm:
         """
         chosen = options or CompileOptions()
         machine = _machine(topology)
-        trace = self.trace(machine, collective, **(chosen.parameters or {}))
+        trace = self._traced(machine, collective, chosen.parameters or {}, chosen.relays)
         mode = chosen.steps or self.steps
         _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
         chunks = _fewest_chunks(trace) * (chosen.multiple or 1)
@@ -218,11 +223,11 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
     further = 1
     if multiple is None and mode != "paced":
         plan = levelled(trace, plan, mode, file)
-        further = _multiple(plan)
+        further = best_multiple(plan.loads, plan.ops.chunks, sum(map(len, plan.sends)))
     schedule = _schedule(plan, further)
     if isinstance(schedule, Schedule):
         replay.schedule(schedule)
-    return Compiled(schedule, plan, further)
+    return Compiled(schedule, plan, further, trace.relayed)
 
 
 def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str, Any]) -> None:
@@ -273,39 +278,5 @@ def _schedule(plan: StepPlan, multiple: int) -> Schedule | CompressedSchedule:
         listed = compressed.sends <= SETTINGS.maximum_sends and plan.symmetry.topology.ranks <= SETTINGS.listed_ranks
         return compressed.written_out() if listed else compressed
     assert plan.network is not None
-    routes = routes_by_pair(plan.network)
-    steps = []
-    for row in plan.sends:
-        steps.append(step_of_sends(plan.network, routes, _cut(row, multiple)))
-    return Schedule(plan.network, plan.ops.collective, plan.ops.chunks * multiple, tuple(steps))
-
-
-def _cut(sends: list[Send], multiple: int) -> list[Send]:
-    if multiple == 1:
-        return sends
-    cut = []
-    for send in sends:
-        for chunk in range(send.chunk * multiple, (send.chunk + 1) * multiple):
-            cut.append(send._replace(chunk=chunk))
-    return cut
-
-
-def _multiple(plan: StepPlan) -> int:
-    """Return the multiple of the chunks with the least rounds per chunk, the smallest of equals.
-
-    With loads of l rounds in each step, exact fractions, a multiple m costs the sum of ceil(m l) rounds.
-    """
-    sends = max(1, sum(map(len, plan.sends)))
-    greatest = max(1, min(MAX_CHUNKS // plan.ops.chunks, SETTINGS.maximum_sends // sends))
-    exact = lcm(*[load.denominator for load in plan.loads])
-    if exact <= greatest:
-        return exact
-    counts = Counter(plan.loads)
-
-    def rounds_per_chunk(multiple: int) -> Fraction:
-        rounds = 0
-        for load, count in counts.items():
-            rounds += count * ceil(load * multiple)
-        return Fraction(rounds, multiple)
-
-    return min(range(1, greatest + 1), key=rounds_per_chunk)
+    steps = routed(plan.network, plan.sends, multiple)
+    return Schedule(plan.network, plan.ops.collective, plan.ops.chunks * multiple, steps)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
+from math import ceil, lcm
 
 from synth.errors import UsageError
 from synth.language.chunk_operations import Operations, operations
@@ -13,8 +15,9 @@ from synth.language.place import SourceLine
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
 from synth.language.symmetry import ProgramSymmetry
-from synth.language.trace import AlgorithmTrace
-from synth.model.schedule import Send
+from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
+from synth.model.schedule import Send, Step
+from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 
 
@@ -60,7 +63,7 @@ class StepPlan:
         if self.symmetry is not None:
             return self.symmetry.loads(self.sends)
         assert self.network is not None
-        return [_load(self.network, row) for row in self.sends]
+        return [exact_rounds(self.network, row) for row in self.sends]
 
     @property
     def rounds_per_chunk(self) -> Fraction:
@@ -104,7 +107,7 @@ def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> Ste
     return best
 
 
-def _load(network: Network, sends: list[Send]) -> Fraction:
+def exact_rounds(network: Network, sends: Sequence[Send]) -> Fraction:
     """Return the rounds of a step, as a fraction: parallel routes share the chunks of a pair by their units."""
     units: dict[tuple[int, int], int] = {}
     for route in network.routes:
@@ -125,3 +128,41 @@ def _load(network: Network, sends: list[Send]) -> Fraction:
             cap_load[k] += rounds * route.units
     shared = [load / cap.units for load, cap in zip(cap_load, network.caps, strict=True)]
     return max([greatest, *shared], default=Fraction(1))
+
+
+def best_multiple(loads: Sequence[Fraction], chunks: int, sends: int) -> int:
+    """Return the multiple of `chunks` with the least rounds per chunk, the smallest of equals.
+
+    With loads of l rounds in each step, exact fractions, a multiple m costs the sum of ceil(m l) rounds. `sends`: of
+    the schedule, which limits the multiple.
+    """
+    greatest = max(1, min(MAX_CHUNKS // chunks, SETTINGS.maximum_sends // max(1, sends)))
+    exact = lcm(*[load.denominator for load in loads])
+    if exact <= greatest:
+        return exact
+    counts = Counter(loads)
+
+    def rounds_per_chunk(multiple: int) -> Fraction:
+        rounds = 0
+        for load, count in counts.items():
+            rounds += count * ceil(load * multiple)
+        return Fraction(rounds, multiple)
+
+    return min(range(1, greatest + 1), key=rounds_per_chunk)
+
+
+def routed(network: Network, rows: Sequence[Sequence[Send]], multiple: int) -> tuple[Step, ...]:
+    """Return steps of the sends of each row, each of whose chunks is cut into `multiple` ones, over the least loaded
+    routes of their pairs."""
+    routes = routes_by_pair(network)
+    return tuple(step_of_sends(network, routes, _cut(row, multiple)) for row in rows)
+
+
+def _cut(sends: Sequence[Send], multiple: int) -> Sequence[Send]:
+    if multiple == 1:
+        return sends
+    cut = []
+    for send in sends:
+        for chunk in range(send.chunk * multiple, (send.chunk + 1) * multiple):
+            cut.append(send._replace(chunk=chunk))
+    return cut

@@ -93,10 +93,15 @@ class AlgorithmTrace:
     values : all values, the inputs first.
     merged : numbers of copies that are added where they arrive; the sum takes the value from its source instead.
     steps : for each `with a.step()` block the ranks of its handle; blocks of one handle follow each other.
+    relays : True: copies and sums over a missing link go through the ranks of a shortest path, by steps of their own.
+    relayed : the number of copies or sums that did, by place.
     """
 
-    def __init__(self, collective: Collective | LazyCollective, topology: Topology | None, root: CodeType) -> None:
+    def __init__(
+        self, collective: Collective | LazyCollective, topology: Topology | None, root: CodeType, relays: bool = False
+    ) -> None:
         self.ranks, self.topology = collective.ranks, topology
+        self.relays, self.relayed = relays, Counter[SourceLine]()
         self.symmetry: ProgramSymmetry | None = None
         self._collective = collective
         self.values: list[TracedValue] = []
@@ -105,7 +110,8 @@ class AlgorithmTrace:
         self._places = SourceLines(root)
         self._step = -1
         self._arrived: dict[int, list[Segment]] = {}
-        self._copies: Counter[tuple[int, int]] = Counter()
+        self._sent: dict[tuple[int, int], float] = {}
+        self._counted = 0
         self._inputs: dict[int, list[Segment]] = {}
         self._begun = False
         self.input_data: dict[int, Data] = {}
@@ -191,13 +197,26 @@ class AlgorithmTrace:
     def copy(self, segments: Segments, src: int, dst: int) -> Segments:
         """Record copies of the segments of rank `src` to rank `dst`."""
         place = self.place()
-        self._check_link(src, dst, place)
-        self._copies[src, dst] += 1
-        return tuple(self._copied(part, dst, place) for part in segments)
+        segments, _ = self._at_link(segments, src, dst, place)
+        return tuple(self._copied(part, dst, place, self._step) for part in segments)
 
-    def _copied(self, part: Segment, dst: int, place: SourceLine) -> Segment:
+    def _copied(self, part: Segment, dst: int, place: SourceLine, step: int) -> Segment:
         bits = self.values[part.value].contents
-        return self._append(TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, self._step))
+        return self._append(TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, step))
+
+    def _at_link(self, segments: Segments, src: int, dst: int, place: SourceLine) -> tuple[Segments, int]:
+        """Return the segments on a rank with a link to `dst`, and this rank: `src`, or with `relays` behind copies.
+
+        Raises UsageError with ways over two hops where there is no link otherwise.
+        """
+        if self.topology is None or (src, dst) in self._linked:
+            return segments, src
+        if not self.relays:
+            raise self._no_link(src, dst, place)
+        self.relayed[place] += 1
+        for hop in self.shortest_path(src, dst)[:-1]:
+            segments, src = tuple(self._copied(part, hop, place, -1) for part in segments), hop
+        return segments, src
 
     def add(self, rank: int, held: Segments, src: int, added: Segments) -> Segments:
         """Record sums on `rank` of the segments that it holds and those of rank `src`, which cover the same pieces."""
@@ -205,7 +224,7 @@ class AlgorithmTrace:
         if not self.collective.combining:
             raise error_at(place, f"{self.collective.name} sums nothing; data are copied with .to(rank)")
         if src != rank:
-            self._check_link(src, rank, place)
+            added, src = self._at_link(added, src, rank, place)
         sums = []
         for base, source in _refined(held, added, place):
             sums.append(self._sum(rank, base, source, src, place))
@@ -247,7 +266,7 @@ class AlgorithmTrace:
         return segment
 
     def shortest_path(self, src: int, dst: int) -> list[int]:
-        """Return the ranks after `src` on a shortest path to `dst`: of several the one with the fewest copies so far.
+        """Return the ranks after `src` on a shortest path to `dst`: of several over the least loaded links.
 
         Raises UsageError where there is none.
         """
@@ -260,24 +279,40 @@ class AlgorithmTrace:
         if length is None:
             raise error_at(self.place(), f"{self.network.name} has no path from rank {src} to rank {dst}")
         path, at = [], src
+        loads = self._loads()
         for remaining in range(length - 1, -1, -1):
             nearer = sorted(rank for rank in self._neighbors(at) if distance[rank] == remaining)
-            at = min(nearer, key=lambda rank, last=at: self._copies[last, rank])
+            at = min(nearer, key=lambda rank, last=at: loads.get((last, rank), 0.0))
             path.append(at)
         return path
+
+    def _loads(self) -> dict[tuple[int, int], float]:
+        """Return the units of data that each pair of ranks has sent so far, by a unit of its bandwidth."""
+        for value in self.values[self._counted :]:
+            if value.source >= 0 and (src := self.values[value.source].rank) != value.rank:
+                pair = src, value.rank
+                self._sent[pair] = self._sent.get(pair, 0.0) + float(value.hi - value.lo) / self._units.get(pair, 1)
+        self._counted = len(self.values)
+        return self._sent
+
+    @cached_property
+    def _units(self) -> Counter[tuple[int, int]]:
+        units = Counter[tuple[int, int]]()
+        for route in () if self.network is None else self.network.routes:
+            units[route.src, route.dst] += route.units
+        return units
 
     def _neighbors(self, rank: int) -> set[int]:
         return {dst for src, dst in self._linked if src == rank}
 
-    def _check_link(self, src: int, dst: int, place: SourceLine) -> None:
-        if self.topology is None or (src, dst) in self._linked:
-            return
+    def _no_link(self, src: int, dst: int, place: SourceLine) -> UsageError:
+        assert self.topology is not None
         between = sorted(rank for rank in self._neighbors(src) if (rank, dst) in self._linked)
         message = f"{self.topology.name} has no link {src} -> {dst}"
         if between:
             paths = ", ".join(f"{src}-{rank}-{dst}" for rank in between[:2])
             message += f'; two hops: {paths}: write .to({between[0]}, {dst}) or via="shortest"'
-        raise error_at(place, message)
+        return error_at(place, message)
 
     def refuse_other_rank(self, segments: Segments, rank: int, used_as: int) -> None:
         """Raise UsageError: data of `rank` are used as those of another rank. Names the line of a copy to that one."""
