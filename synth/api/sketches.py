@@ -27,7 +27,8 @@ def sketched_frontier(
 
     Parameters
     ----------
-    topology, collective : as in `synth.frontier`.
+    topology, collective : as in `synth.frontier`. Rules for ways and phases take a collective that copies, or its
+        reversal; ways also that each unit of data has one owner.
     sketch : the rules.
     max_steps, time_limit : of the search, as in `synth.frontier`.
 

@@ -22,6 +22,7 @@ from synth.bounds.demands import Demand, demands
 from synth.bounds.independent_sums import Family, families, independent_sums
 from synth.bounds.receive_covers import Cover, covered_sends, covers
 from synth.model.collective import Collective
+from synth.model.send_mask import send_mask
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
 from synth.solvers.cutting_planes import CutProgram, CutRow
@@ -127,7 +128,7 @@ class CutLP:
         floor: float = 0.0, count: int = 0,
     ) -> None:  # fmt: skip
         self.network, self.static, self.steps, self.generators = network, steps is None, steps or 1, tuple(generators)
-        self.collective = collective
+        self.collective, self.mask = collective, send_mask(network, collective)
         self.routes = orbits(len(network.routes), [g.routes for g in generators])
         self.caps = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
         self.shares = [self._share(*pair) for pair in _representatives(collective, generators)]
@@ -160,17 +161,14 @@ class CutLP:
 
     def _number_columns(self) -> None:
         self.size = self.steps
-        self.far: dict[Demand, tuple[list, list]] = {}
+        self.far: dict[tuple[int, Demand], tuple[list, list]] = {}
         back = self.network.reversed()
         for share in self.shares:
             same = share.routes = orbits(len(self.network.routes), [g.routes for g in share.group])
             share.demands = _demand_representatives(share.demands, share.group)
             useful: set[tuple[int, int]] = set()  # the first route of an orbit, and a step
             for demand in share.demands:
-                reach = self.far[demand] = (
-                    self.network.distances_from(sorted(demand.sources)),
-                    back.distances_from([demand.dst]),
-                )
+                reach = self.far[share.unit, demand] = self._reach(share.unit, demand, back)
                 for i, route in zip(same, self.network.routes, strict=True):
                     useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
             if self.count or share.covers:  # these are paid by sends of no use too
@@ -178,9 +176,26 @@ class CutLP:
             fresh: dict[tuple[int, int], int] = {}
             for i, first in enumerate(same):
                 for t in range(1, self.steps + 1):
-                    if (first, t) in useful:
+                    if (first, t) in useful and self.allows(share.unit, i, t):
                         share.columns[i, t] = fresh.setdefault((first, t), self.size + len(fresh))
             self.size += len(fresh)
+
+    def _reach(self, unit: int, demand: Demand, back: Network) -> tuple[list, list]:
+        """Return the steps that data of the unit take to each rank, and those from each rank to the destination."""
+        sources, mask = sorted(demand.sources), self.mask
+        if mask is None:
+            return self.network.distances_from(sources), back.distances_from([demand.dst])
+        if self.static:
+            return mask.reach(unit, sources), mask.reach(unit, [demand.dst], back=True)
+        return mask.arrivals(unit, sources, self.steps), mask.lead_times(unit, [demand.dst], self.steps)
+
+    def allows(self, unit: int, route: int, step: int) -> bool:
+        """Return True where the rules for sends allow one; steps count for nothing in the static program."""
+        if self.mask is None:
+            return True
+        if self.static:
+            return self.mask.routes(unit)[route]
+        return self.mask.allows(unit, route, step, self.steps)
 
     def _times(self, early: int | None, late: int | None) -> range:
         if early is None or late is None:
@@ -219,7 +234,7 @@ class CutLP:
         searches = [_Search(self, share) for share in self.shares]
         for share in self.shares:
             for demand in share.demands:
-                self.program.add(self._row(share, cut) for cut in self._first_cuts(demand))
+                self.program.add(self._row(share, cut) for cut in self._first_cuts(share, demand))
         for share in self.shares:
             self.program.add(self._row(share, cover) for cover in share.covers)
 
@@ -255,21 +270,21 @@ class CutLP:
             needed[t - 1] = max(needed[t - 1], -total / row[t - 1])
         return sum(needed)
 
-    def _first_cuts(self, demand: Demand) -> list[Cut]:
+    def _first_cuts(self, share: UnitOrbit, demand: Demand) -> list[Cut]:
         out, into = [self.steps] * self.network.ranks, [-1] * self.network.ranks
         for n in demand.sources:
             out[n] = -1
         into[demand.dst] = self.steps
-        return [self.tight(tuple(out), demand), self.tight(tuple(into), demand)]
+        return [self.tight(tuple(out), share, demand), self.tight(tuple(into), share, demand)]
 
-    def tight(self, cut: Cut, demand: Demand) -> Cut:
+    def tight(self, cut: Cut, share: UnitOrbit, demand: Demand) -> Cut:
         """Return the cut moved so that only sends that can serve the demand in time enter it.
 
         The total load of the sends that enter it does not grow.
         """
         if self.static:
             return cut
-        early, late = self.far[demand]
+        early, late = self.far[share.unit, demand]
         moved = []
         for theta, a, b in zip(cut, early, late, strict=True):
             low = self.steps if a is None else a - 1
@@ -394,7 +409,7 @@ class _Search:
             if flow >= 1 - SETTINGS.tolerance:
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
-            yield self.master.tight(self._theta(inside), demand)
+            yield self.master.tight(self._theta(inside), self.share, demand)
         for family in self.share.families:
             yield from self._violated(family)
 

@@ -9,6 +9,7 @@ from synth.errors import InfeasibleError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
+from synth.model.send_mask import SendMask, send_mask
 from synth.model.topology import Network
 
 
@@ -17,25 +18,35 @@ def steps(network: Network, collective: Collective) -> LowerBound:
 
     A rank needs as many steps as its distance from the nearest holder, or from the farthest contributor that it
     wants. Raises InfeasibleError when some rank cannot be reached at all; its certificate (kind ``unreachable``)
-    names the pair and a set of ranks that no route leaves, with every source inside and the rank outside.
+    names the pair and a set of ranks that no route leaves, with every source inside and the rank outside. Under rules
+    for sends the steps are those after which the unit can be there, and the set is the ranks that it can reach.
     """
-    problem = problem_fingerprint(network, collective)
+    problem, mask = problem_fingerprint(network, collective), send_mask(network, collective)
     worst, pair, distances = 0, [], {}
     for unit in range(collective.units):
         for demand in demands(collective, unit):
-            hops = distances.get(demand.sources)
+            key = (None if mask is None else mask.groups[unit], demand.sources)
+            hops = distances.get(key)
             if hops is None:
-                hops = distances[demand.sources] = network.distances_from(sorted(demand.sources))
+                hops = distances[key] = _hops(network, mask, unit, demand.sources)
             d = hops[demand.dst]
             if d is None:
                 closed = [n for n, h in enumerate(hops) if h is not None]
                 certificate = {"kind": "unreachable", "problem": problem, "pair": [unit, demand.dst], "closed": closed}
                 origin = f"from rank {min(demand.sources)}" if demand.sources else "from anywhere, as no rank holds it"
+                mend = "add a link or leave the rank out (--ranks)" if mask is None else "its sketch allows no way"
                 raise InfeasibleError(
                     f"{collective.name} on {network.name}: unit {unit} must reach rank {demand.dst} but cannot {origin}"
-                    "; add a link or leave the rank out (--ranks)",
+                    f"; {mend}",
                     certificate,
                 )
             if d > worst:
                 worst, pair = d, [unit, demand.dst]
     return LowerBound(Fraction(worst), {"kind": "distance", "problem": problem, "pair": pair, "distance": worst})
+
+
+def _hops(network: Network, mask: SendMask | None, unit: int, sources: frozenset[int]) -> list[int | None]:
+    """Return the fewest steps from `sources` to each rank. Without steps of their own where rules are turned."""
+    if mask is None:
+        return network.distances_from(sorted(sources))
+    return mask.reach(unit, sources) if mask.rules.turned else mask.arrivals(unit, sources)

@@ -22,7 +22,7 @@ def with_one_chunk(collective: dict, chunks: int) -> dict:
 
 
 def problem_fingerprint(topology: dict, collective: dict) -> str:
-    """Return the SHA-256 of links, limits, switches that multicast, pre, post and combining.
+    """Return the SHA-256 of links, limits, switches that multicast, rules for sends, pre, post and combining.
 
     `collective` has one chunk per unit.
     """
@@ -30,8 +30,9 @@ def problem_fingerprint(topology: dict, collective: dict) -> str:
         "links": topology["links"], "limits": topology["limits"],
         "pre": collective["pre"], "post": collective["post"], "combining": collective["combining"],
     }  # fmt: skip
-    if "multicast" in topology:
-        problem["multicast"] = topology["multicast"]
+    for key in ("multicast", "rules"):
+        if key in topology:
+            problem[key] = topology[key]
     return hashlib.sha256(canonical(problem)).hexdigest()
 
 

@@ -9,7 +9,7 @@ explicit instead of integer, as in Kautz and Selman, "Planning as satisfiability
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from synth.encodings.decoding import assemble
@@ -17,6 +17,7 @@ from synth.encodings.quotient_orbits import QuotientOrbits, orbits
 from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import UsageError
 from synth.model.schedule import Problem, Schedule
+from synth.model.send_mask import SendMask, send_mask
 from synth.solvers.boolean_model import Model
 
 
@@ -92,11 +93,8 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
     if not goals:
         return 0, 0, {}
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
-    near: list[int] = []  # earliest time at which each rank can hold the chunk
-    late: list[int] = []  # latest time at which holding it is of use
-    for n in range(net.ranks):
-        near.append(min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1))
-        late.append(steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1))
+    mask = send_mask(net, problem.collective)
+    near, late = _times(problem, mask, unit, pre, goals)
 
     rows: list[list[int]] = []
     ones: list[list[int]] = []  # at most one of each
@@ -110,10 +108,14 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
     sends: dict[int, tuple[int, int, int]] = {}
     for r, route in enumerate(net.routes):
         u, v = route.src, route.dst
-        if route_rep[r] != r or v in pre or near[u] + 1 > late[v] or u == v:
+        first, last = near[u] + 1, late[v]
+        if mask is not None:
+            opens, closes = mask.window(r, steps)
+            first, last = max(first, opens), min(last, closes if mask.routes(unit)[r] else 0)
+        if route_rep[r] != r or v in pre or first > last or u == v:
             continue
-        sends[r] = (size + 1 - (near[u] + 1), near[u] + 1, late[v])
-        size += late[v] - near[u]
+        sends[r] = (size + 1 - first, first, last)
+        size += last + 1 - first
     for r, (at, first, last) in sends.items():
         src = net.routes[r].src
         if src in pre:
@@ -152,6 +154,25 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
         for row in ones:
             model.at_most([x + start for x in row], 1)
     return base, size, sends
+
+
+def _times(
+    problem: Problem, mask: SendMask | None, unit: int, pre: Collection[int], goals: Collection[int]
+) -> tuple[list[int], list[int]]:
+    """Return for each rank the earliest time at which it can hold a chunk of the unit, and the latest at which that is
+    of use."""
+    net, steps = problem.network, problem.steps
+    near: list[int] = []
+    late: list[int] = []
+    if mask is not None:
+        for early, lead in zip(mask.arrivals(unit, pre, steps), mask.lead_times(unit, goals, steps), strict=True):
+            near.append(steps + 1 if early is None else early)
+            late.append(-1 if lead is None else steps - lead)
+        return near, late
+    for n in range(net.ranks):
+        near.append(min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1))
+        late.append(steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1))
+    return near, late
 
 
 def _offset(clause: list[int], start: int) -> list[int]:

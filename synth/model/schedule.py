@@ -106,12 +106,13 @@ def canonical(doc: object) -> bytes:
 
 
 def problem_fingerprint(network: Network, collective: Collective) -> str:
-    """SHA-256 of the document that a certificate speaks about: links, limits, switches that multicast, pre and post.
+    """SHA-256 of the document that a certificate speaks about: links, limits, multicast, rules, pre and post.
 
     With one chunk per unit.
     """
     held = network.document | collective.document
-    keys = ("links", "limits", "pre", "post", "combining", *(("multicast",) if network.multicast else ()))
+    keys = ["links", "limits", "pre", "post", "combining"]
+    keys += [key for key in ("multicast", "rules") if key in held]
     doc = {key: held[key] for key in keys}
     return hashlib.sha256(canonical(doc)).hexdigest()
 

@@ -1,20 +1,23 @@
 """Sketch: rules for the links that schedules may use, as TACCL's communication sketches have them.
 
-    Sketch  name across inside without
+    Sketch  name across inside without ways phases
 
 A *place* is the position of a rank in its box, from 0. A sketch makes a smaller machine of a machine: the links that
-its rules allow, and what remains of the limits. Bounds, searches and checks on that machine are those under the sketch.
+its rules allow, and what remains of the limits; rules for the sends of each unit stay with it
+(`synth.model.send_rules`). Bounds, searches and checks on that machine are those under the sketch.
 
 Shah et al., "TACCL: Guiding Collective Algorithm Synthesis using Communication Sketches", NSDI 2023.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from synth.errors import UsageError
+from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, OWN_RAIL, WAYS, Phase, SendRules, places_in
 from synth.model.topology import Limit, Topology
 
 RAIL = "rail"
@@ -32,6 +35,11 @@ class Sketch:
         (place of the sender, place of the receiver). None: all.
     inside : the same for links inside boxes, by pairs. None: all.
     without : pairs of ranks (source, destination) whose links are not used.
+    ways : rules for each unit of data by its *owner*, the rank that holds it first, or that wants the sum: "own rail",
+        it crosses between boxes from and to ranks of its owner's place alone; "home", it crosses out of its owner's
+        box alone, or into it where it is summed. One name, or several.
+    phases : the steps in which links are used, from 1: {"across": (first, last), "inside": (first, last)}, where last
+        is None for no end.
 
     Examples
     --------
@@ -46,22 +54,36 @@ class Sketch:
     across: str | tuple[Pair, ...] | None = None
     inside: tuple[Pair, ...] | None = None
     without: tuple[Pair, ...] = ()
+    ways: str | tuple[str, ...] = ()
+    phases: Mapping[str, tuple[int, int | None]] | tuple[Phase, ...] = ()
 
     def __post_init__(self) -> None:
+        ways = (self.ways,) if isinstance(self.ways, str) else tuple(self.ways)
+        for way in ways:
+            if way not in WAYS or ways.count(way) > 1:
+                raise UsageError(f"ways={self.ways!r}: each of {', '.join(map(repr, WAYS))} at most once")
+        object.__setattr__(self, "ways", ways)
+        object.__setattr__(self, "phases", _phases(self.phases))
         if isinstance(self.across, str) and self.across != RAIL:
             raise UsageError(f"across={self.across!r}: {RAIL!r}, or pairs of places such as ((0, 1), (2, 3))")
 
     @cached_property
-    def rules(self) -> dict[str, str | list[list[int]]]:
+    def rules(self) -> dict[str, Any]:
         """The rules as a JSON document."""
-        found: dict[str, str | list[list[int]]] = {}
+        found: dict[str, Any] = {}
         for key in ("across", "inside", "without"):
             value = getattr(self, key)
             if isinstance(value, str):
                 found[key] = value
             elif value is not None and value != ():
                 found[key] = [list(pair) for pair in value]
+        found |= self._send_rules(()).document
+        del found["boxes"]
         return found
+
+    def _send_rules(self, boxes: tuple[int, ...]) -> SendRules:
+        """Return the rules for sends; `ways` and `phases` are tuples since `__post_init__`."""
+        return SendRules(boxes, tuple(self.ways), tuple(map(Phase._make, self.phases)))
 
     def allows(self, src: int, dst: int, boxes: Sequence[int], places: Sequence[int]) -> bool:
         """Return True if a link from rank `src` to rank `dst` may be used.
@@ -73,9 +95,9 @@ class Sketch:
         pair = places[src], places[dst]
         if boxes[src] == boxes[dst]:
             return self.inside is None or pair in self.inside
-        if isinstance(self.across, str):
-            return pair[0] == pair[1]
-        return self.across is None or pair in self.across
+        if (isinstance(self.across, str) or OWN_RAIL in self.ways) and pair[0] != pair[1]:
+            return False
+        return self.across is None or isinstance(self.across, str) or pair in self.across
 
     def applied(self, topology: Topology) -> Topology:
         """Return the machine with the allowed links alone.
@@ -96,9 +118,10 @@ class Sketch:
             if inside:
                 limits.append(Limit(limit.name, inside, limit.bandwidth))
         links = tuple(topology.links[i] for i in kept)
+        rules = self._send_rules(boxes) if self.ways or self.phases else None
         return replace(
             topology, name=f"{topology.name} under {self.name}", links=links, limits=tuple(limits),
-            unit=topology.unit_bandwidth(), generators=(), multicast=(),
+            unit=topology.unit_bandwidth(), generators=(), multicast=(), rules=rules,
         )  # fmt: skip
 
     def _check(self, topology: Topology, boxes: Sequence[int], places: Sequence[int]) -> None:
@@ -108,11 +131,16 @@ class Sketch:
             ranks.add((link.src, link.dst))
             pair = places[link.src], places[link.dst]
             (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
-        if len(set(boxes)) == len(boxes) and (self.across is not None or self.inside is not None):
-            rule = "inside" if self.across is None else "across"
-            raise RuleError(rule, f"each rank of {topology.name} is a box of its own, so there is one place alone")
-        if self.across is not None and not far:
-            raise RuleError("across", f"{topology.name} has no links between boxes")
+        if len(set(boxes)) == len(boxes):
+            for rule in self.rules:
+                if rule != "without":
+                    message = f"each rank of {topology.name} is a box of its own, so there is one place alone"
+                    raise RuleError(rule, message)
+        crossing = {"across": self.across is not None, "ways": bool(self.ways)}
+        crossing["phases.across"] = ACROSS in self.rules.get("phases", {})
+        for rule, given in crossing.items():
+            if given and not far:
+                raise RuleError(rule, f"{topology.name} has no links between boxes")
         rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),
                 ("without", self.without, ranks, "rank"))  # fmt: skip
         for key, pairs, known, what in rows:
@@ -121,19 +149,23 @@ class Sketch:
                     raise RuleError(f"{key}[{i}]", f"{topology.name} has no such link from {what} {a} to {what} {b}")
 
 
+def _phases(given: Any) -> tuple[Phase, ...]:
+    """Return phases from a mapping of links to (first, last), or as they are."""
+    if isinstance(given, Mapping):
+        given = [(links, *steps) for links, steps in given.items()]
+    found = tuple(Phase(*row) for row in sorted(given))
+    for links, first, last in found:
+        good = links in (ACROSS, INSIDE) and 1 <= first <= (MOST_STEPS if last is None else last) <= MOST_STEPS
+        if not good or [phase.links for phase in found].count(links) > 1:
+            raise UsageError(
+                f"phases: {links}, {first} to {last}: such as {{'across': (1, 2)}}, for across and inside, steps from 1"
+            )
+    return found
+
+
 class RuleError(UsageError):
     """A rule that does not fit the machine; `rule` is its place in the sketch."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(f"{rule}: {message}")
         self.rule, self.message = rule, message
-
-
-def places_in(boxes: Sequence[int]) -> list[int]:
-    """Return the position of each rank among the ranks of its box."""
-    counts: dict[int, int] = {}
-    places = []
-    for box in boxes:
-        places.append(counts.get(box, 0))
-        counts[box] = places[-1] + 1
-    return places

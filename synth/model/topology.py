@@ -32,6 +32,7 @@ from math import lcm
 from synth.errors import SynthError
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
 from synth.model.registry import NOTEBOOK, load
+from synth.model.send_rules import SendRules
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
 OWN = ("through", "local")
@@ -241,6 +242,7 @@ class Network:
     wires : the physical links ``(end, end, units)`` where switches are explicit, else empty.
     generators : declared rank automorphisms.
     multicast : switches that multicast and reduce; empty unless `Topology.multicast_network` made the network.
+    rules : what a sketch allows the sends of each unit of data.
 
     Examples
     --------
@@ -260,6 +262,7 @@ class Network:
     wires: tuple[tuple[int | str, int | str, int], ...] = ()
     generators: tuple[tuple[int, ...], ...] = ()
     multicast: tuple[MulticastSwitch, ...] = ()
+    rules: SendRules | None = None
 
     def __repr__(self) -> str:
         return (
@@ -375,7 +378,10 @@ class Network:
         for switch in self.multicast:
             ports = tuple(SwitchPort(port.rank, port.down, port.up) for port in switch.ports)
             multicast.append(replace(switch, ports=ports))
-        return Network(self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast))
+        rules = None if self.rules is None else self.rules.reversed()
+        return Network(
+            self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast), rules
+        )  # fmt: skip
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
@@ -400,6 +406,8 @@ class Network:
         for switch in self.multicast:
             ports = [[port.rank, list(port.up), list(port.down)] for port in switch.ports]
             doc["multicast"].append({"switch": switch.switch, "own": switch.own, "ports": ports})
+        if self.rules is not None:
+            doc["rules"] = self.rules.document
         return doc
 
     @staticmethod
@@ -423,7 +431,8 @@ class Network:
             ports = tuple(SwitchPort(rank, tuple(up), tuple(down)) for rank, up, down in switch["ports"])
             multicast.append(MulticastSwitch(printable(switch["switch"]), switch["own"], ports))
         name = printable(doc["name"])
-        return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast))
+        rules = SendRules.from_json(doc["rules"]) if "rules" in doc else None
+        return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast), rules)
 
 
 def _via(route: Route) -> list:
@@ -453,6 +462,7 @@ class Topology:
     labels : ``labels[r]`` is the machine's own number of rank r, which exports use.
     notes : sentences shown wherever results are printed.
     multicast : the switches that multicast and reduce.
+    rules : what a sketch allows the sends of each unit of data; `synth.Sketch.applied` gives them.
 
     Raises
     ------
@@ -479,11 +489,13 @@ class Topology:
     labels: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
     multicast: tuple[Multicast, ...] = ()
+    rules: SendRules | None = None
 
     def __init__(
         self, name: str, ranks: int, links: Sequence[Link], limits: Iterable[Limit] = (), switches: Iterable[str] = (),
         nodes: Iterable[int] = (), unit: Number | None = None, generators: Iterable[tuple[int, ...]] = (),
         labels: Iterable[int] = (), notes: Iterable[str] = (), multicast: Iterable[Multicast] = (),
+        rules: SendRules | None = None,
     ) -> None:  # fmt: skip
         put = object.__setattr__
         put(self, "name", name)
@@ -497,6 +509,7 @@ class Topology:
         put(self, "labels", tuple(labels))
         put(self, "notes", tuple(notes))
         put(self, "multicast", tuple(multicast))
+        put(self, "rules", rules)
 
     def __repr__(self) -> str:
         switches = f", {len(self.switches)} switches" if self.switches else ""
@@ -592,7 +605,7 @@ class Topology:
             Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True)
         )
         caps = tuple(Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits)
-        return Network(self.name, self.ranks, routes, caps, unit, (), self.generators)
+        return Network(self.name, self.ranks, routes, caps, unit, (), self.generators, (), self.rules)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
         """Rank-to-rank routes: direct links and the shortest paths through switches.

@@ -121,8 +121,9 @@ class SweepState:
 
     @property
     def free(self) -> bool:
-        """True where the options name no engine."""
-        return self.options.encoding == "auto" and self.options.solver == "auto" and not self.options.limits
+        """True where the options name no engine, and no rules of a sketch rule some out."""
+        options = self.options
+        return options.encoding == options.solver == "auto" and not options.limits and self.network.rules is None
 
     @cached_property
     def exact_pricing(self) -> bool:

@@ -4,24 +4,31 @@ across: rail                # links between boxes: between ranks of the same pla
                             # place 0 of a box sends to place 1 of others, 2 to 3
 inside: [0-1, 1-2, 2-3]     # links inside boxes, from place to place
 without: [3-11]             # no link from rank 3 to rank 11
+ways: [own rail, home]      # each unit of data crosses boxes on its owner's rail alone, and out of that box alone
+phases:
+  across: 1-2               # links between boxes in steps 1 to 2 alone
+  inside: 2-                # links inside boxes from step 2 on
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError
 from synth.model.documents.text_file import text_of
+from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, WAYS
 from synth.model.sketch import RAIL, Pair, RuleError, Sketch
 from synth.model.topology import Topology
 from synth.topologies.file_reader import parse_yaml
 
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1 << 14
-KEYS = ("across", "inside", "without")
+KEYS = ("across", "inside", "without", "ways", "phases")
 _PAIR = re.compile(r"(\d{1,6}) ?- ?(\d{1,6})")
+_STEPS = re.compile(r"(\d{1,6})(?: ?- ?(\d{1,6})?)?")
 
 
 def load(path: Path, topology: Topology) -> Sketch:
@@ -44,6 +51,9 @@ def load(path: Path, topology: Topology) -> Sketch:
         if key == "across" and value == RAIL:
             rules[key] = RAIL
             continue
+        if key in ("ways", "phases"):
+            rules[key] = _ways(value, fail) if key == "ways" else _phases(value, fail)
+            continue
         if not isinstance(value, list):
             rail = "rail, or " if key == "across" else ""
             raise fail(f"expected {rail}a list of pairs such as [0-1, 2-3]", key)
@@ -63,3 +73,33 @@ def load(path: Path, topology: Topology) -> Sketch:
         place = error.rule if error.rule in lines else error.rule.partition("[")[0]
         raise fail(error.message, place) from None
     return sketch
+
+
+def _ways(value: Any, fail: Callable[[str, str], FormatError]) -> tuple[str, ...]:
+    """Return the rules for ways, of which a file names one or lists several."""
+    ways = value if isinstance(value, list) else [value]
+    for i, way in enumerate(ways):
+        if way not in WAYS or way in ways[:i]:
+            place = f"ways[{i}]" if isinstance(value, list) else "ways"
+            raise fail(f"expected {' or '.join(WAYS)}, each once, found {str(way)[:40]!r}", place)
+    return tuple(ways)
+
+
+def _phases(value: Any, fail: Callable[[str, str], FormatError]) -> dict[str, tuple[int, int | None]]:
+    """Return the steps of links across and inside boxes."""
+    if not isinstance(value, dict) or not value:
+        raise fail("expected steps such as across: 1-2 or inside: 2-", "phases")
+    found: dict[str, tuple[int, int | None]] = {}
+    for links, text in value.items():
+        place = f"phases.{links}"
+        if links not in (ACROSS, INSIDE):
+            raise fail(f"unknown links {str(links)[:40]!r}; there are {ACROSS} and {INSIDE}", place)
+        steps = _STEPS.fullmatch(str(text)) if isinstance(text, str | int) else None
+        first, last = 0, None
+        if steps:
+            first = int(steps[1])
+            last = int(steps[2] or first) if steps[2] or "-" not in str(text) else None
+        if not 1 <= first <= (MOST_STEPS if last is None else last) <= MOST_STEPS:
+            raise fail(f"expected steps such as 1-2, 3 or 2-, from 1, found {str(text)[:40]!r}", place)
+        found[links] = (first, last)
+    return found

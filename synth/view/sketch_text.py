@@ -20,6 +20,8 @@ def report(found: SketchedFrontier) -> Report:
     frontier, machine = found.frontier, found.machine
     kept = len(frontier.network.routes)
     title = f"sketch {found.sketch.name}: {kept} of {len(machine.links)} links of {machine.name}"
+    if found.frontier.network.rules is not None:
+        title += f"; {found.frontier.network.rules}"
     rows = []
     for point in frontier.points:
         under = _bound_text(point.bound, point.chunks)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import combinations
 
 from synth.checker.fields import need
 from synth.checker.fingerprints import problem_fingerprint
+from synth.checker.send_rules import CheckedRules
 from synth.errors import UncheckedError
 from synth.model.documents.json_reader import number
 
@@ -48,6 +50,8 @@ class Instance:
         special: some rank wants only a part of the contributions.
         switches: the switches that multicast.
         turned: the problem is reversed in time.
+        rules: what a sketch allows the sends of each unit, None without; by them `ways`, the links that each unit may
+            use, and `windows`, the first and the last step of each link, not reversed.
         work: what is left of `MOST_WORK`.
     """
 
@@ -62,6 +66,7 @@ class Instance:
         self._read_switches(topology, bool(turned))
         self.combining = collective["combining"]
         self._read_collective(collective, n)
+        self._read_rules(topology)
         self.special = any(want is not None for rows in self.post for want in rows.values())
         if turned:
             need(self.combining and not self.special, "only sums of all contributions can be turned round", "reversed")
@@ -94,6 +99,63 @@ class Instance:
         for k, limit in enumerate(topology["limits"]):
             inside = tuple(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
             self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
+
+    def _read_rules(self, topology: dict) -> None:
+        """Read the rules for sends: of each unit a set of links, the same object for units of one owner."""
+        self.rules = None
+        if "rules" not in topology:
+            return
+        self.rules = rules = CheckedRules.read(topology["rules"], self.ranks, "topology.rules")
+        need(not self.switches, "do not hold where switches multicast", "topology.rules")
+        self.windows = []
+        ends = []  # not reversed
+        for a, b, _ in self.links:
+            ends.append((b, a) if self.turned else (a, b))
+            self.windows.append(rules.allowed_steps(*ends[-1]))
+        of_owner: dict[int | None, frozenset[int]] = {}
+        self.ways: list[frozenset[int]] = []
+        for first, wanted in zip(self.pre, self.post, strict=True):
+            owner = rules.owner(first, frozenset(wanted), self.combining, "topology.rules")
+            if owner not in of_owner:
+                self.spend(len(ends))
+                allowed = [i for i, (a, b) in enumerate(ends) if rules.allowed_way(owner, a, b, self.combining)]
+                of_owner[owner] = frozenset(allowed)
+            self.ways.append(of_owner[owner])
+
+    def allows(self, unit: int, link: int, step: int, steps: int | None) -> bool:
+        """Return True where the rules allow a send of `unit` in step `step` of `steps`.
+
+        `steps`: None in a bound for any number of steps, where links count as open in every step.
+        """
+        if self.rules is None:
+            return True
+        if link not in self.ways[unit]:
+            return False
+        if steps is None:
+            return True
+        first, last = self.windows[link]
+        at = steps + 1 - step if self.turned else step
+        return first <= at <= (at if last is None else last)
+
+    def arrival(self, unit: int, start: frozenset[int], rank: int) -> float:
+        """Return the number of steps after which a chunk of `unit` can be at `rank`, from the nearest rank of `start`;
+        infinite where the links and rules allow no way."""
+        if self.rules is None:
+            return self.hops(start)[rank]
+        far = [float("inf")] * self.ranks
+        queue = [(0, s) for s in sorted(start)]
+        while queue:
+            time, u = heappop(queue)
+            if far[u] <= time:
+                continue
+            far[u] = time
+            self.spend(1 + len(self.links_out[u]))
+            for i in self.links_out[u]:
+                first, last = self.windows[i]
+                step = max(first, time + 1)
+                if i in self.ways[unit] and (last is None or step <= last):
+                    heappush(queue, (step, self.links[i][1]))
+        return far[rank]
 
     def _read_switches(self, topology: dict, turned: bool) -> None:
         self.switches: list[InstanceSwitch] = []

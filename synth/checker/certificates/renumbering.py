@@ -48,4 +48,5 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
         post.append([units[u], ranks[r], *[sorted(map(ranks.__getitem__, want)) for want in wants]])
     post.sort()
     machine = topology | {"links": moved, "limits": shared} | ({"multicast": ported} if ported else {})
+    machine.pop("rules", None)  # what holds for all sends holds for those that rules allow
     return machine, collective | {"pre": pre, "post": post}

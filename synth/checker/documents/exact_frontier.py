@@ -12,6 +12,7 @@ from synth.checker.certificates.instance import Instance
 from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
+from synth.checker.send_rules import CheckedRules
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
@@ -95,7 +96,16 @@ def document(doc: dict) -> list[str]:
             if "gpus" in doc:
                 raise FormatError("a program has no certificates to verify; `synth lint` checks it")
             raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
-    return [*lines, ASSUMED[schema]]
+    return [*lines, *_rules_stated(doc), ASSUMED[schema]]
+
+
+def _rules_stated(doc: dict) -> list[str]:
+    """Return a line on the rules for sends in a document's topology, which all of its claims are under."""
+    topology = doc["topology"]
+    if "rules" not in topology:
+        return []
+    rules = CheckedRules.read(topology["rules"], topology["ranks"], "$.topology.rules")
+    return [f"all of this is of schedules that keep rules, by the boxes stated: {rules.words()}"]
 
 
 def bounds(doc: dict) -> list[str]:
@@ -254,6 +264,8 @@ def _under_sketch(doc: dict) -> list[str]:
     verify.problem(entry["topology"], doc["collective"], "$.sketch")
     kept, known = check_links(entry, doc["topology"], "$.sketch")
     lines = [f"sketch {name}: its rules leave {kept} of {known} links, and every schedule keeps to them"]
+    if "rules" in doc["topology"]:
+        lines[0] += ", each send to those for its unit and step, too"
     free = {"topology": entry["topology"], "collective": doc["collective"]}
     bounds = []
     for i, row in enumerate(json_reader.items(entry["bounds"], "$.sketch.bounds")):

@@ -1,7 +1,9 @@
 """Check of a sketch in a frontier's document: its links are those of the machine that the rules allow, no others.
 
-Every point was replayed on these links, so its schedule keeps the rules, and the bounds were proved for them. This
-shares no code with what applies sketches. The boxes of the ranks are taken from the document.
+Every point was replayed on these links, so its schedule keeps the rules, and the bounds were proved for them. Rules for
+the sends of each unit stand in the topology, too, by which each send was replayed and each certificate read
+(`synth.checker.send_rules`). This shares no code with what applies sketches. The boxes of the ranks are taken from the
+document.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.rational import counted
 
+SENDS = frozenset({"ways", "phases"})  # rules for the sends of each unit, which stand in the topology, too
+_OF_BOXES = frozenset({"across", "inside"}) | SENDS
+
 
 def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     """Check that `restricted`, a topology, is that of `entry` under its rules; return the numbers of their links.
@@ -20,27 +25,33 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
     `entry`: the object ``sketch`` of a document. Raises VerificationError.
     """
     machine, rules = entry["topology"], mapping(entry["rules"], f"{place}.rules")
-    unknown = rules.keys() - {"across", "inside", "without"}
+    unknown = rules.keys() - {"across", "inside", "without", *SENDS}
     need(not unknown, f"has the unknown rule {str(min(unknown, default=''))[:40]!r}", f"{place}.rules")
     nodes = _boxes(entry, place)
-    if {"across", "inside"} & rules.keys():
+    need("rules" not in machine, "has rules for sends", f"{place}.topology.rules")
+    of_sends: dict[str, Any] = {key: rules[key] for key in SENDS & rules.keys()}
+    if restricted.get("rules") != (of_sends | {"boxes": nodes} if of_sends else None):
+        raise VerificationError("are not the rules for sends of the sketch", "$.topology.rules")
+    if _OF_BOXES & rules.keys():
         need(
             len(set(nodes)) < len(nodes),
             "gives each rank a box of its own, where rules for places say nothing",
             f"{place}.nodes",
         )
-    if "across" in rules:
-        joined = any(nodes[link[0]] != nodes[link[1]] for link in machine["links"])
-        need(joined, "puts no link between two boxes, of which the rule `across` speaks", f"{place}.nodes")
+    for rule in ("across", "ways"):
+        if rule in rules:
+            joined = any(nodes[link[0]] != nodes[link[1]] for link in machine["links"])
+            need(joined, f"puts no link between two boxes, of which the rule `{rule}` speaks", f"{place}.nodes")
     position = [nodes[:rank].count(node) for rank, node in enumerate(nodes)]
     refused = _pairs(rules.get("without", []), f"{place}.rules.without")
     near = _pairs(rules["inside"], f"{place}.rules.inside") if "inside" in rules else None
     across: Any = rules.get("across")
     far = None if across in (None, "rail") else _pairs(across, f"{place}.rules.across")
+    rail = across == "rail" or "own rail" in rules.get("ways", [])
 
     def allowed(src: int, dst: int) -> bool:
         where = position[src], position[dst]
-        if nodes[src] != nodes[dst] and across == "rail" and where[0] != where[1]:
+        if nodes[src] != nodes[dst] and rail and where[0] != where[1]:
             return False
         listed = near if nodes[src] == nodes[dst] else far
         return (src, dst) not in refused and (listed is None or where in listed)
@@ -67,7 +78,7 @@ def boxes_stated(entry: dict, place: str) -> str:
 
     A frontier has no other record of the boxes, so they are the document's own statement.
     """
-    if not {"across", "inside"} & entry["rules"].keys():
+    if not _OF_BOXES & entry["rules"].keys():
         return ""
     nodes = _boxes(entry, place)
     size = nodes.count(nodes[0])

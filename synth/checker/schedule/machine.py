@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
+from synth.checker.fields import need
+from synth.checker.send_rules import CheckedRules
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 
@@ -58,12 +60,13 @@ class ReplayMachine:
     limits: tuple[tuple[Counter[LinkKey], int], ...]
     wires: dict[Wire, int]
     switches: dict[str, Switch] = field(default_factory=dict)
+    rules: CheckedRules | None = None
 
     @staticmethod
     def read(doc: object, place: str) -> ReplayMachine:
         """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
         fields = json_reader.fields(
-            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast"}
+            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast", "rules"}
         )
         ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
         links: dict[LinkKey, int] = {}
@@ -95,7 +98,9 @@ class ReplayMachine:
         switches: dict[str, Switch] = {}
         if "multicast" in fields:
             switches = _read_switches(fields["multicast"], ranks, limits, f"{place}.multicast")
-        machine = ReplayMachine(ranks, links, tuple(limits), wires, switches)
+        rules = CheckedRules.read(fields["rules"], ranks, f"{place}.rules") if "rules" in fields else None
+        need(rules is None or not (wires or switches), "are for links from rank to rank alone", f"{place}.rules")
+        machine = ReplayMachine(ranks, links, tuple(limits), wires, switches, rules)
         for key in links:
             for hop in machine.hops(key):
                 if wires and hop not in wires:
@@ -136,6 +141,28 @@ class ReplayMachine:
                     raise VerificationError(
                         f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place
                     )
+
+
+def check_rules(
+    rows: list, step: int, owners: list[int | None], machine: ReplayMachine, combining: bool, place: str
+) -> None:
+    """Raise VerificationError for a send of step `step`, from 1, that the machine's rules do not allow.
+
+    `rows`: sends of the right form. `owners`: the owner of each chunk.
+    """
+    rules = machine.rules
+    assert rules is not None
+    for i, (chunk, src, dst, *_) in enumerate(rows):
+        if src == dst:
+            continue
+        first, last = rules.allowed_steps(src, dst)
+        if not first <= step <= (step if last is None else last):
+            until = "on" if last is None else f"to {last}"
+            raise VerificationError(f"link {src} -> {dst} is for steps {first} {until}, not {step}", f"{place}[{i}]")
+        if not rules.allowed_way(owners[chunk], src, dst, combining):
+            raise VerificationError(
+                f"chunk {chunk} of rank {owners[chunk]} may not go {src} -> {dst}: {rules.words()}", f"{place}[{i}]"
+            )
 
 
 def _link_key(row: object, ranks: int, place: str) -> LinkKey:

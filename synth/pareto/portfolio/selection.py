@@ -16,6 +16,8 @@ from synth.pareto.portfolio.members import Member, named, parse
 LARGE = 100_000
 # The solver that decides most small problems soonest. Its members come before all others.
 QUICK = "minicard"
+# Encodings of sketches' rules for ways and phases.
+KEEP_RULES = ("step", "quotient")
 
 
 @lru_cache(maxsize=16)
@@ -48,6 +50,8 @@ def select_members(
     if solver != "auto":
         _check_name("solvers", solver, SOLVERS)
         _check_installed(solver)
+    if problem.network.rules is not None and name not in ("auto", *KEEP_RULES):
+        raise UsageError(f"encoding {name} keeps no rules of a sketch; use --encoding {' or '.join(KEEP_RULES)}")
     if name != "auto" and is_engine(name):
         if solver not in ("auto", "z3" if name == "sccl" else "auto"):
             raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
@@ -67,6 +71,8 @@ def select_members(
     if name != "auto":
         return [(Member(name, _default_solver(solver)), ())]
     selection = [entry for entry in _all_members(groups, solver) if _available(entry[0])]
+    if problem.network.rules is not None:
+        selection = [entry for entry in selection if entry[0].encoding in KEEP_RULES]
     if size(problem) > LARGE:
         selection.sort(key=lambda entry: _rank_when_large(entry[0], _default_solver(solver)))
     return selection

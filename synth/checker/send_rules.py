@@ -1,0 +1,104 @@
+"""Rules for the sends of each unit of data, read from a topology's document: ways by the unit's owner, and phases.
+
+`rules` : {"boxes": [box of each rank], "ways": ["own rail", "home"], "phases": {"across" or "inside": [first, last]}}.
+A unit's *owner* is the one rank that holds it first, or if units are summed the one that wants the sum. This shares no
+code with what applies the rules in a search.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from synth.checker.fields import need
+from synth.model.documents import json_reader
+
+MOST_STEPS = 1 << 14
+
+
+@dataclass(frozen=True)
+class CheckedRules:
+    """The rules of a document.
+
+    Attributes:
+        boxes, places: of each rank its box, and its position in it.
+        own_rail, home: the ways that units have to take.
+        across, inside: the first and the last step of links between boxes, and inside; the last is None for no end.
+    """
+
+    boxes: tuple[int, ...]
+    places: tuple[int, ...]
+    own_rail: bool
+    home: bool
+    across: tuple[int, int | None]
+    inside: tuple[int, int | None]
+
+    @staticmethod
+    def read(doc: object, ranks: int, place: str) -> CheckedRules:
+        """Read the object `rules` of a topology. Raises VerificationError."""
+        fields = json_reader.fields(doc, place, {"boxes"}, {"ways", "phases"})
+        boxes = []
+        for i, box in enumerate(json_reader.items(fields["boxes"], f"{place}.boxes")):
+            boxes.append(json_reader.number(box, f"{place}.boxes[{i}]", 0))
+        need(len(boxes) == ranks, f"names {len(boxes)} boxes for {ranks} ranks", f"{place}.boxes")
+        ways = json_reader.items(fields.get("ways", []), f"{place}.ways")
+        for i, way in enumerate(ways):
+            json_reader.one_of(way, ("own rail", "home"), f"{place}.ways[{i}]")
+        need(len(set(ways)) == len(ways), "names one twice", f"{place}.ways")
+        windows: dict[str, tuple[int, int | None]] = {}
+        phases = json_reader.fields(fields.get("phases", {}), f"{place}.phases", set(), {"across", "inside"})
+        for links, steps in phases.items():
+            here = f"{place}.phases.{links}"
+            need(len(json_reader.items(steps, here)) == 2, "expected [first, last]", here)
+            first, end = json_reader.number(steps[0], here, 1, MOST_STEPS + 1), steps[1]
+            last = None if end is None else json_reader.number(end, here, first, MOST_STEPS + 1)
+            windows[links] = first, last
+        need(bool(ways or phases), "has no rule", place)
+        always = (1, None)
+        counts: Counter[int] = Counter()
+        places = []
+        for box in boxes:
+            places.append(counts[box])
+            counts[box] += 1
+        return CheckedRules(
+            tuple(boxes), tuple(places),
+            "own rail" in ways, "home" in ways, windows.get("across", always), windows.get("inside", always),
+        )  # fmt: skip
+
+    def allowed_way(self, owner: int | None, src: int, dst: int, combining: bool) -> bool:
+        """Return True where a unit of this owner may go from rank `src` to rank `dst`."""
+        if owner is None or self.boxes[src] == self.boxes[dst]:
+            return True
+        if self.own_rail and {self.places[src], self.places[dst]} != {self.places[owner]}:
+            return False
+        return not self.home or self.boxes[dst if combining else src] == self.boxes[owner]
+
+    def allowed_steps(self, src: int, dst: int) -> tuple[int, int | None]:
+        """Return the first and the last step, or None, in which rank `src` may send to rank `dst`."""
+        return self.inside if self.boxes[src] == self.boxes[dst] else self.across
+
+    def owner(self, first: frozenset[int], wanted: frozenset[int], combining: bool, place: str) -> int | None:
+        """Return the owner of a unit that the ranks `first` have and the ranks `wanted` want; None without ways.
+
+        Raises VerificationError for a unit with several.
+        """
+        if not (self.own_rail or self.home):
+            return None
+        ranks = wanted if combining else first
+        need(len(ranks) == 1, f"has ways, which a unit with {len(ranks)} owners does not", place)
+        return min(ranks)
+
+    def words(self) -> str:
+        """Return the rules in words."""
+        parts = []
+        if self.own_rail:
+            parts.append("units cross boxes on their owner's rail alone")
+        if self.home:
+            parts.append("units cross boxes from or to their owner's box alone")
+        for links, (first, last) in (("across", self.across), ("inside", self.inside)):
+            if (first, last) != (1, None):
+                until = f"from step {first} on" if last is None else f"in steps {first} to {last}"
+                if last == first:
+                    until = f"in step {first}"
+                parts.append(f"links {links} boxes carry data {until} alone")
+        return "; ".join(parts)

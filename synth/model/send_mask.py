@@ -1,0 +1,158 @@
+"""SendMask: the sends that the rules of one network allow for the units of one collective, and their times."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from synth.errors import UsageError
+from synth.model.collective import Collective
+from synth.model.send_rules import ACROSS, HOME, MOST_STEPS, OWN_RAIL, SendRules, places_in
+from synth.model.topology import Network
+
+
+class SendMask:
+    """The sends that the rules of a network allow for the units of a collective.
+
+    Raises UsageError for a collective that the rules cannot speak of.
+
+    Attributes:
+        groups: for each unit a number that is equal for units with the same allowed routes.
+    """
+
+    def __init__(self, network: Network, collective: Collective, rules: SendRules) -> None:
+        self.network, self.rules = network, rules
+        if collective.combining and not collective.reversible:
+            raise UsageError(
+                f"{collective.name}: rules for ways and phases are for collectives that copy, and their reversals"
+            )
+        places = places_in(rules.boxes)
+        numbers: dict[tuple[int, int] | None, int] = {}
+        self.groups: list[int] = []
+        self._routes: list[list[bool]] = []
+        for unit in range(collective.units):
+            owner = _owner(collective, unit) if rules.ways else None
+            key = None if owner is None else (rules.boxes[owner], places[owner])
+            if key not in numbers:
+                numbers[key] = len(self._routes)
+                self._routes.append(self._allowed(owner, places, collective.combining))
+            self.groups.append(numbers[key])
+        kinds = [rules.kind(route.src, route.dst) for route in network.routes]
+        phases = {phase.links: phase for phase in rules.phases}
+        self._phases = [phases.get(kind) for kind in kinds]
+
+    def _allowed(self, owner: int | None, places: Sequence[int], combining: bool) -> list[bool]:
+        rules, allowed = self.rules, []
+        for route in self.network.routes:
+            ok = True
+            if owner is not None and rules.kind(route.src, route.dst) == ACROSS:
+                if OWN_RAIL in rules.ways:
+                    ok = places[route.src] == places[route.dst] == places[owner]
+                if HOME in rules.ways:
+                    ok = ok and rules.boxes[route.dst if combining else route.src] == rules.boxes[owner]
+            allowed.append(ok)
+        return allowed
+
+    def routes(self, unit: int) -> list[bool]:
+        """Return for each route whether it may carry the unit."""
+        return self._routes[self.groups[unit]]
+
+    def window(self, route: int, steps: int) -> tuple[int, int]:
+        """Return the first and the last of `steps` steps in which a route may be used."""
+        phase = self._phases[route]
+        if phase is None:
+            return 1, steps
+        last = steps if phase.last is None else min(steps, phase.last)
+        if self.rules.turned:
+            return steps + 1 - last, steps + 1 - phase.first
+        return phase.first, last
+
+    def allows(self, unit: int, route: int, step: int, steps: int) -> bool:
+        """Return True where a send of the unit over the route in step `step` of `steps` keeps the rules."""
+        first, last = self.window(route, steps)
+        return self.routes(unit)[route] and first <= step <= last
+
+    def arrivals(self, unit: int, sources: Iterable[int], steps: int = MOST_STEPS) -> list[int | None]:
+        """Return for each rank the fewest of `steps` steps after which it can hold the unit, None where it never
+        can."""
+        allowed, routes, out = self.routes(unit), self.network.routes, self.network.out
+        found: list[int | None] = [None] * self.network.ranks
+        queue = [(0, n) for n in sorted(set(sources))]
+        while queue:
+            time, n = heapq.heappop(queue)
+            if found[n] is not None:
+                continue
+            found[n] = time
+            for r in out[n]:
+                first, last = self.window(r, steps)
+                step = max(first, time + 1)
+                if allowed[r] and step <= last and found[routes[r].dst] is None:
+                    heapq.heappush(queue, (step, routes[r].dst))
+        return found
+
+    def lead_times(self, unit: int, goals: Iterable[int], steps: int) -> list[int | None]:
+        """Return for each rank how many of `steps` steps before the end it must hold the unit to serve a goal."""
+        allowed, routes, into = self.routes(unit), self.network.routes, self.network.into
+        found: list[int | None] = [None] * self.network.ranks
+        queue = [(0, n) for n in sorted(set(goals))]
+        while queue:
+            time, n = heapq.heappop(queue)
+            if found[n] is not None:
+                continue
+            found[n] = time
+            for r in into[n]:
+                first, last = self.window(r, steps)
+                step = min(last, steps - time)
+                if allowed[r] and step >= first and found[routes[r].src] is None:
+                    heapq.heappush(queue, (steps - step + 1, routes[r].src))
+        return found
+
+    def reach(self, unit: int, starts: Iterable[int], *, back: bool = False) -> list[int | None]:
+        """Return the distance of each rank over allowed routes, without steps; `back`: towards `starts`."""
+        allowed, routes = self.routes(unit), self.network.routes
+        found: list[int | None] = [None] * self.network.ranks
+        queue = sorted(set(starts))
+        for n in queue:
+            found[n] = 0
+        for n in queue:
+            for r in self.network.into[n] if back else self.network.out[n]:
+                end = routes[r].src if back else routes[r].dst
+                if allowed[r] and found[end] is None:
+                    found[end] = (found[n] or 0) + 1
+                    queue.append(end)
+        return found
+
+    def keeps(self, units: Sequence[int], routes: Sequence[int]) -> bool:
+        """Return True where a symmetry, which maps unit u to units[u] and route r to routes[r], maps the mask to
+        itself."""
+        if any(self._phases[r] != self._phases[image] for r, image in enumerate(routes)):
+            return False
+        seen: set[tuple[int, int]] = set()
+        for unit, image in enumerate(units):
+            pair = self.groups[unit], self.groups[image]
+            if pair not in seen:
+                seen.add(pair)
+                before, after = self.routes(unit), self.routes(image)
+                if any(before[r] != after[end] for r, end in enumerate(routes)):
+                    return False
+        return True
+
+
+def _owner(collective: Collective, unit: int) -> int:
+    holders = collective.post[unit] if collective.combining else collective.pre[unit]
+    if len(holders) != 1:
+        what = "is wanted by" if collective.combining else "is held by"
+        raise UsageError(f"{collective.name}: unit {unit} {what} {len(holders)} ranks; rules for ways need one")
+    return next(iter(holders))
+
+
+def send_mask(network: Network, collective: Collective) -> SendMask | None:
+    """Return the mask of a network's rules, None where it has none. Raises UsageError as `SendMask`."""
+    return None if network.rules is None else _mask(network, collective)
+
+
+@lru_cache(maxsize=8)
+def _mask(network: Network, collective: Collective) -> SendMask:
+    assert network.rules is not None
+    return SendMask(network, collective, network.rules)

@@ -1,0 +1,90 @@
+"""SendRules: the links and steps that the sends of each unit of data may use, beside the links themselves.
+
+    SendRules  boxes ways phases           of a network under a sketch
+
+The *owner* of a unit is the one rank that holds it first, or where it is summed the one rank that wants the sum. A
+link is *across* if it joins ranks of two boxes, else *inside*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+OWN_RAIL, HOME = "own rail", "home"
+WAYS = (OWN_RAIL, HOME)
+ACROSS, INSIDE = "across", "inside"
+MOST_STEPS = 1 << 14  # greatest step that a rule can name
+
+
+class Phase(NamedTuple):
+    """Links `ACROSS` or `INSIDE` boxes are used in steps `first` to `last` alone, counted from 1; None: to the end."""
+
+    links: str
+    first: int
+    last: int | None = None
+
+
+@dataclass(frozen=True)
+class SendRules:
+    """Rules for the sends of each unit of data.
+
+    Attributes
+    ----------
+    boxes : the box of each rank.
+    ways : "own rail": a unit crosses between boxes from and to ranks of the place of its owner alone; "home": it
+        crosses out of its owner's box alone, or if it is summed into it.
+    phases : the steps of links across, and of links inside.
+    turned : the network is reversed in time, so steps count from the last one, from 1.
+    """
+
+    boxes: tuple[int, ...]
+    ways: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    turned: bool = field(default=False)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.ways:
+            parts.append(f"ways: {', '.join(self.ways)}")
+        for links, first, last in self.phases:
+            until = f"from step {first} on" if last is None else f"in steps {first} to {last} alone"
+            if last == first:
+                until = f"in step {first} alone"
+            parts.append(f"links {links} boxes {until}")
+        return "; ".join(parts)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The member ``rules`` of a network's document (docs/formats.md)."""
+        doc: dict[str, Any] = {"boxes": list(self.boxes)}
+        if self.ways:
+            doc["ways"] = list(self.ways)
+        if self.phases:
+            doc["phases"] = {phase.links: [phase.first, phase.last] for phase in self.phases}
+        return doc
+
+    @staticmethod
+    def from_json(doc: dict[str, Any]) -> SendRules:
+        """Return the rules of a document: the inverse of `document`."""
+        phases = tuple(Phase(links, *steps) for links, steps in doc.get("phases", {}).items())
+        return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases)
+
+    def reversed(self) -> SendRules:
+        """Return the rules of the network reversed in time."""
+        return replace(self, turned=not self.turned)
+
+    def kind(self, src: int, dst: int) -> str:
+        """Return `ACROSS` or `INSIDE` for a link from rank `src` to rank `dst`."""
+        return INSIDE if self.boxes[src] == self.boxes[dst] else ACROSS
+
+
+def places_in(boxes: Sequence[int]) -> list[int]:
+    """Return the position of each rank among the ranks of its box."""
+    counts: dict[int, int] = {}
+    places = []
+    for box in boxes:
+        places.append(counts.get(box, 0))
+        counts[box] = places[-1] + 1
+    return places

@@ -1,0 +1,358 @@
+"""Rules of sketches for the sends of each unit: ways and phases, in encoding, bound, replay and documents alike."""
+
+import copy
+import itertools
+import json
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import synth
+from synth import api, bounds
+from synth.bounds import distance
+from synth.checker.certificates import cuts
+from synth.checker.documents import exact_frontier
+from synth.checker.schedule import replay
+from synth.cli.root import root
+from synth.encodings.step import StepEncoding
+from synth.errors import InfeasibleError, UsageError, VerificationError
+from synth.model.collective import Collective
+from synth.model.schedule import Problem, Schedule, Send, Step
+from synth.model.send_mask import send_mask
+from synth.model.topology import Cap, Network, Route
+from synth.pareto.portfolio.selection import select_members
+from synth.solvers.cadical import Cadical
+from synth.topologies import sketch_files
+
+MACHINE = synth.topology("rail:2x3")  # ranks 0-2 and 3-5; rails 0-3, 1-4, 2-5
+BOXES = (0, 0, 0, 1, 1, 1)
+
+
+def under(machine=MACHINE, **rules):
+    return synth.Sketch("rules", **rules).applied(machine).network()
+
+
+def decided(network, collective, chunks, steps, rounds):
+    """Return True if there is a schedule, by the step encoding; a schedule is replayed."""
+    problem = Problem(network, collective, chunks, steps, rounds)
+    plain = problem.reversed() if collective.combining else problem
+    model, inverse = StepEncoding().apply(plain)
+    answer = Cadical(seed=0).solve(model)
+    if answer.status != "sat":
+        return False
+    found = StepEncoding().invert(inverse, answer.values)
+    found = found.reversed() if collective.combining else found
+    replay.schedule(Schedule(network, collective, chunks, found.steps))
+    return True
+
+
+def layered(machine, collective, allowed):
+    """The same problem on a machine with ranks of its own for each unit, joined by the links that it may use."""
+    ranks, routes, members = machine.ranks, [], [[] for _ in machine.routes]
+    for unit, (r, route) in itertools.product(range(collective.units), enumerate(machine.routes)):
+        if allowed(unit, route.src, route.dst):
+            members[r].append(len(routes))
+            routes.append(Route(unit * ranks + route.src, unit * ranks + route.dst, route.units))
+    caps = [Cap(tuple(same), machine.routes[r].units) for r, same in enumerate(members) if same]
+    for cap in machine.caps:
+        caps.append(Cap(tuple(i for r in cap.routes for i in members[r]), cap.units))
+    ends = []
+    for sets in (collective.pre, collective.post):
+        ends.append([{unit * ranks + rank for rank in held} for unit, held in enumerate(sets)])
+    size = ranks * collective.units
+    task = Collective("layers", size, ends[0], ends[1], collective.combining)
+    return Network("layers", size, tuple(routes), tuple(caps)), task
+
+
+@pytest.mark.parametrize("name", ["allgather", "reducescatter", "scatter"])
+@pytest.mark.parametrize("way", ["own rail", "home"])
+def test_bounds_of_ways_are_those_of_a_machine_with_ranks_for_each_unit(name, way):
+    collective = synth.collective(name, 6)
+    network = under(ways=way)
+
+    def allowed(unit, src, dst):
+        owner = min(collective.post[unit] if collective.combining else collective.pre[unit])
+        if BOXES[src] == BOXES[dst]:
+            return True
+        if way == "own rail":
+            return src % 3 == dst % 3 == owner % 3
+        return BOXES[dst if collective.combining else src] == BOXES[owner]
+
+    layers = layered(MACHINE.network(), collective, allowed)
+    for steps in (None, 2):
+        assert bounds.flow(network, collective, steps).value == bounds.flow(*layers, steps).value
+    assert distance.steps(network, collective).value == distance.steps(*layers).value
+
+
+def all_schedules(network, collective, steps, allowed):
+    """Return True if a chunk of each unit gets to where it is wanted in steps of one round: by trying all sends."""
+    state = [frozenset(held) for held in collective.pre]
+
+    def search(held, step):
+        if all(want <= have for want, have in zip(collective.post, held, strict=True)):
+            return True
+        if step > steps:
+            return False
+        options = []
+        for route in network.routes:
+            fresh: list[int | None] = [None]
+            for unit, have in enumerate(held):
+                if route.src in have and route.dst not in have and allowed(unit, route, step):
+                    fresh.append(unit)
+            options.append(fresh)
+        for chosen in itertools.product(*options):
+            after = list(held)
+            for route, unit in zip(network.routes, chosen, strict=True):
+                if unit is not None:
+                    after[unit] |= {route.dst}
+            if search(after, step + 1):
+                return True
+        return False
+
+    return search(state, 1)
+
+
+def test_the_encoding_agrees_with_a_search_of_all_sends():
+    random.seed(20)
+    links = [(0, 1), (1, 0), (2, 3), (3, 2), (0, 2), (2, 0), (1, 3), (3, 1), (0, 3)]
+    answers = []
+    for _ in range(60):
+        kept = sorted(random.sample(links, 6))
+        machine = synth.Topology("m", 4, [synth.Link(*pair, 1) for pair in kept], nodes=(0, 0, 1, 1))
+        if not {(0, 2), (2, 0), (1, 3), (3, 1)} & set(kept):
+            continue
+        first = random.randint(1, 2)
+        window = (first, random.choice([first, first + 1, None]))
+        network = under(machine, ways=random.choice([(), "home", "own rail"]), phases={"across": window})
+        roots = random.sample(range(4), 2)
+        goals = [set(random.sample(range(4), 2)) for _ in roots]
+        collective = Collective("c", 4, roots, goals)
+        assert network.rules is not None
+        ways, steps = network.rules.ways, random.randint(1, 3)
+
+        def allowed(unit, route, step, ways=ways, roots=roots, window=window):
+            if route.src // 2 == route.dst // 2:
+                return True
+            fits = window[0] <= step <= (window[1] or 9)
+            if "own rail" in ways:
+                fits = fits and route.src % 2 == route.dst % 2 == roots[unit] % 2
+            return fits and ("home" not in ways or route.src // 2 == roots[unit] // 2)
+
+        expected = all_schedules(network, collective, steps, allowed)
+        assert decided(network, collective, 1, steps, steps) == expected
+        try:
+            least = distance.steps(network, collective).value
+            assert not expected or least <= steps
+        except InfeasibleError as error:
+            assert not expected
+            assert error.certificate is not None
+            assert cuts.check(error.certificate, network.document, collective.document) == 0
+        answers.append(expected)
+    assert {True, False} == set(answers)
+
+
+@pytest.mark.parametrize("name", ["allgather", "reducescatter"])
+def test_frontiers_under_phases_and_their_mirror_images(name):
+    """A reduce-scatter that crosses in its last step is an allgather that crosses in its first."""
+    window = (1, 1) if name == "allgather" else (2, 2)
+    sketch = synth.Sketch("order", ways="own rail", phases={"across": window})
+    found = api.sketched_frontier(MACHINE, name, sketch, max_steps=2, time_limit=20)
+    (point,) = found.frontier.points
+    assert (point.steps, point.rounds_per_chunk, point.status) == (2, Fraction(11, 9), "optimal")
+    assert (found.free_bound(2), found.cost(2)) == (Fraction(33, 29), Fraction(11, 9) / Fraction(33, 29) - 1)
+    across = {send for send in point.schedule.steps[2 - window[0]].sends if BOXES[send.src] != BOXES[send.dst]}
+    assert not across
+
+
+def test_no_schedule_under_a_sketch_is_proved_of_the_sketch_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("ways: own rail\nphases: {across: 1}\n")
+    flags = ["--topo", "rail:2x3", "--coll", "reducescatter", "--sketch", "s.yaml", "--fresh", "-o", "no.json"]
+    with pytest.raises(SystemExit) as end:
+        root.main(["pareto", *flags])
+    assert end.value.code == 3
+    assert "its sketch allows no way" in capsys.readouterr().err
+    document = json.loads((tmp_path / "no.json").read_text())
+    assert any("keep rules" in line for line in exact_frontier.document(document))
+    assert distance.steps(MACHINE.network(), synth.collective("reducescatter", 6)).value == 2
+    del document["topology"]["rules"]["phases"]
+    with pytest.raises(VerificationError, match="another problem"):
+        exact_frontier.document(document)
+
+
+def test_what_the_rules_do_not_fit():
+    for name, says in (("allreduce", "collectives that copy"), ("scan", "collectives that copy")):
+        with pytest.raises(UsageError, match=says):
+            api.sketched_frontier(MACHINE, name, synth.Sketch("s", phases={"across": (1, 1)}))
+    shared = Collective("shared", 6, [{0, 1}], [set(range(6))])
+    with pytest.raises(UsageError, match="unit 0 is held by 2 ranks; rules for ways need one"):
+        send_mask(under(ways="home"), shared)
+    assert send_mask(under(phases={"across": (1, 2)}), shared)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"ways": "rail"}, "each of 'own rail', 'home' at most once"),
+        ({"ways": ("home", "home")}, "at most once"),
+        ({"phases": {"across": (2, 1)}}, "for across and inside, steps from 1"),
+        ({"phases": {"rail": (1, 1)}}, "for across and inside"),
+        ({"phases": {"across": (0, 1)}}, "steps from 1"),
+    ]
+    for rules, says in wrong:
+        with pytest.raises(UsageError, match=says):
+            synth.Sketch("s", **rules)
+    with pytest.raises(UsageError, match=r"phases.across: .* has no links between boxes"):
+        synth.Sketch("s", phases={"across": (1, 1)}).applied(synth.topology("ring:4"))
+    alone = synth.Topology("alone", 2, [synth.Link(0, 1, 1)], nodes=(0, 1))
+    with pytest.raises(UsageError, match="ways: each rank of alone is a box of its own"):
+        synth.Sketch("s", ways="home").applied(alone)
+
+
+def test_only_encodings_that_keep_the_rules_take_part():
+    problem = Problem(under(ways="home"), synth.collective("allgather", 6), 1, 2, 3)
+    members = {member.encoding for member, _ in select_members(problem, "auto", "auto")}
+    assert members == {"step", "quotient"}
+    for name in ("tree", "sccl"):
+        with pytest.raises(UsageError, match=f"encoding {name} keeps no rules of a sketch"):
+            select_members(problem, name, "auto")
+    machine = synth.Sketch("s", ways="home").applied(MACHINE)
+    with pytest.raises(UsageError, match="go with none of"):
+        api.frontier(machine, "allgather", engine="exact", cross_check=True)
+    with pytest.raises(UsageError, match="go with none of"):
+        api.frontier(machine, "allgather", engine="exact", sweep="blind")
+
+
+def test_files_give_the_rules(tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("ways: [own rail, home]\nphases: {across: 1-2, inside: 2-}\n")
+    sketch = sketch_files.load(file, MACHINE)
+    assert sketch == synth.Sketch("s", ways=("own rail", "home"), phases={"inside": (2, None), "across": (1, 2)})
+    rules = sketch.applied(MACHINE).network().rules
+    assert str(rules) == (
+        "ways: own rail, home; links across boxes in steps 1 to 2 alone; links inside boxes from step 2 on"
+    )
+    network = sketch.applied(MACHINE).network()
+    assert Network.from_json(network.to_json()).rules == rules
+    assert network.reversed().reversed().rules == rules
+    file.write_text("phases: {across: 3}\n")
+    assert sketch_files.load(file, MACHINE).rules == {"phases": {"across": [3, 3]}}
+
+
+def test_windows_of_the_reversed_machine_count_from_the_end():
+    collective = synth.collective("reducescatter", 6)
+    network = under(phases={"across": (1, 2)}).reversed()
+    mask = send_mask(network, collective.reversed())
+    assert mask is not None
+    across = next(r for r, route in enumerate(network.routes) if BOXES[route.src] != BOXES[route.dst])
+    assert [mask.window(across, steps) for steps in (1, 2, 4)] == [(1, 1), (1, 2), (3, 4)]
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sends")
+    file, output = folder / "rails.yaml", folder / "f.json"
+    file.write_text("ways: own rail\nphases: {across: 1}\n")
+    names = ["--topo", "rail:2x3", "--coll", "allgather", "--max-steps", "2"]
+    with pytest.raises(SystemExit) as end:
+        root.main(["pareto", *names, "--sketch", str(file), "-o", str(output), "--fresh"])
+    assert end.value.code == 0
+    return json.loads(output.read_text())
+
+
+def test_the_document_is_verified(document):
+    lines = exact_frontier.document(document)
+    assert any(line.startswith("sketch rails: its rules leave 18 of 18 links") for line in lines)
+    assert any("on their owner's rail alone; links across boxes carry data in step 1 alone" in line for line in lines)
+
+
+def everywhere(document, change):
+    """Apply a change to the rules of the frontier's topology, and of each schedule's."""
+    change(document["topology"])
+    for point in document["points"]:
+        change(point["schedule"]["topology"])
+        del point["schedule"]["fingerprint"]
+
+
+def moved(document):
+    """Let the first chunk that crosses do so in the second step, too late for the rule."""
+    steps = document["points"][0]["schedule"]["steps"]
+    late = next(i for i, send in enumerate(steps[0]["sends"]) if BOXES[send[1]] != BOXES[send[2]])
+    steps[1]["sends"].append(steps[0]["sends"].pop(late))
+
+
+def other_rail(document):
+    """Send a chunk of rank 0 over the rail of rank 1."""
+    sends = document["points"][0]["schedule"]["steps"][0]["sends"]
+    next(send for send in sends if send[1:3] == [1, 4])[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["sketch"]["rules"].update(ways=["home"]), "are not the"),
+        (lambda d: d["sketch"]["rules"].update(phases={"across": [1, 2]}), "are not the rules for sends"),
+        (lambda d: d["sketch"]["rules"].pop("phases"), "are not the rules for sends"),
+        (lambda d: d["sketch"]["rules"].pop("ways"), "are not the rules for sends"),
+        (lambda d: d["sketch"].update(nodes=[0, 1, 1, 0, 0, 1]), "are not the rules for sends"),
+        (lambda d: d["topology"].pop("rules"), "another topology"),
+        (lambda d: everywhere(d, lambda t: t.pop("rules")), "another problem"),
+        (lambda d: everywhere(d, lambda t: t["rules"].pop("phases")), "another problem"),
+        (lambda d: everywhere(d, lambda t: t["rules"].update(boxes=[0, 1, 1, 0, 0, 1])), ""),
+        (lambda d: everywhere(d, lambda t: t["rules"].update(boxes=[0])), "names 1 boxes for 6 ranks"),
+        (lambda d: everywhere(d, lambda t: t.update(rules={"boxes": [0] * 6})), "has no rule"),
+        (lambda d: everywhere(d, lambda t: t["rules"].update(ways=["any"])), "expected one of own rail, home"),
+        (lambda d: everywhere(d, lambda t: t["rules"].update(ways=["home", "home"])), "names one twice"),
+        (lambda d: everywhere(d, lambda t: t["rules"].update(fan=2)), "not a known field"),
+        (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(across=[2, 1])), "expected a number in 2"),
+        (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(across=[1])), "expected [first, last]"),
+        (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(across=[True, 1])), "whole number"),
+        (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(rail=[1, 1])), "not a known field"),
+        (lambda d: d["sketch"]["topology"].update(rules=d["topology"]["rules"]), "has rules for sends"),
+        (moved, "is for steps 1 to 1, not 2"),
+        (other_rail, "may not go 1 -> 4: units cross boxes on their owner's rail alone"),
+        (lambda d: d["points"][0]["bound"].update(value="12/9"), "the certificate proves 11/9"),
+        (lambda d: d["bounds"][0].update(value="3"), "the certificate proves 2"),
+    ],
+)
+def test_forged_documents_are_refused(document, change, says):
+    forged = copy.deepcopy(document)
+    change(forged)
+    with pytest.raises(VerificationError) as error:
+        exact_frontier.document(forged)
+    assert says in str(error.value)
+
+
+def test_a_certificate_under_rules_proves_nothing_without_them():
+    collective = synth.collective("allgather", 6)
+    network, free = under(ways="own rail"), MACHINE.network()
+    bound = bounds.flow(network, collective, 2)
+    assert bound.value == Fraction(11, 9) > bounds.flow(free, collective, 2).value
+    renamed = bound.certificate | {"problem": bounds.flow(free, collective, 2).certificate["problem"]}
+    with pytest.raises(VerificationError, match="overload link"):
+        cuts.check(renamed, free.document, collective.document, steps=2)
+
+
+def test_symmetries_of_a_certificate_keep_the_rules():
+    """A turn of one box keeps links and limits of a machine with all links across, but not the rails."""
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    machine = synth.Topology("all", 4, [synth.Link(a, b, 1) for a, b in pairs], nodes=(0, 0, 1, 1))
+    network, collective = under(machine, phases={"across": (1, 1)}), synth.collective("allgather", 4)
+    bound = bounds.flow(network, collective, 2)
+    turn = [0, 2, 1, 3]  # exchanges ranks of two boxes
+    forged = bound.certificate | {"generators": [*bound.certificate["generators"], [turn, turn]]}
+    with pytest.raises(VerificationError, match="does not keep the steps of links"):
+        cuts.check(forged, network.document, collective.document, steps=2)
+    network = under(machine, ways="home")
+    bound = bounds.flow(network, collective, 2)
+    forged = bound.certificate | {"generators": [*bound.certificate["generators"], [turn, turn]]}
+    with pytest.raises(VerificationError, match="does not keep the ways of unit"):
+        cuts.check(forged, network.document, collective.document, steps=2)
+
+
+def test_schedules_say_that_they_keep_rules():
+    network = under(phases={"across": (1, 1)})
+    task = Collective("one", 6, [0], [{3}])
+    schedule = Schedule(network, task, 1, (Step(1, (Send(0, 0, 3, "copy"),)),))
+    assert any("in step 1 alone" in line for line in exact_frontier.document(schedule.to_json()))
+    late = Schedule(network, task, 1, (Step(1, ()), *schedule.steps))
+    with pytest.raises(VerificationError, match="link 0 -> 3 is for steps 1 to 1, not 2"):
+        replay.schedule(late)
