@@ -135,6 +135,35 @@ def test_explain_a_file(tmp_path, monkeypatch, capsys):
     assert "synth compile my.py" in capsys.readouterr().err
 
 
+def test_explain_a_point_of_a_frontier(tmp_path, monkeypatch, capsys):
+    def said(*words):
+        with pytest.raises(SystemExit) as done:
+            root(["explain", *words])
+        return done.value.code, capsys.readouterr()
+
+    monkeypatch.chdir(tmp_path)
+    frontier = api.frontier("ring:4", "allgather")
+    (tmp_path / "f.json").write_text(json.dumps(frontier.to_json()))
+    point = frontier.points[-1]
+    point.schedule.save(tmp_path / "s.json")
+    documents = []
+    for words in (["f.json", "--step", str(point.steps)], ["s.json"]):
+        code, printed = said(*words, "--topo", "ring:4", "--format", "json")
+        assert code == 0
+        documents.append(json.loads(printed.out))
+    by_steps, alone = documents
+    assert (by_steps["distance"], by_steps["blame"]) == (alone["distance"], alone["blame"])
+    for words, code, says in (
+        (["f.json"], 2, "is a frontier: choose a point with --point K or --step S"),
+        (["f.json", "--step", "99"], 2, "no point has 99 steps"),
+        (["s.json", "--point", "1"], 2, "is no frontier"),
+        (["--topo", "ring:4", "--coll", "allgather", "--point", "1"], 2, "name its FILE"),
+    ):
+        found, printed = said(*words)
+        assert found == code
+        assert says in printed.err
+
+
 @algorithm("allreduce")
 def two_boxes(a):
     return hierarchical.allreduce(a, a.inputs(), across=one_shot)

@@ -34,6 +34,7 @@ def import_schedule(
     *,
     collective: CollectiveLike | None = None,
     roots: Sequence[int] = (),
+    point: int | StepCount | None = None,
 ) -> Imported:
     """Return the schedule that a file of another program describes.
 
@@ -44,6 +45,7 @@ def import_schedule(
     topology : the machine. None: each pair of ranks that the file uses is a link of 1 GB/s.
     collective, roots : the collective of MSCCL-IR that does not say it. ForestColl's trees are an allgather's, or a
         reduce-scatter's or allreduce's if this names it.
+    point : the number of a frontier's point, from 1.
 
     Returns
     -------
@@ -71,7 +73,7 @@ def import_schedule(
             raise UsageError(f"{path}: a collective that the file does not name needs the machine; name it with --topo")
         task = task_of(collective, machine.ranks, roots)
     root = roots[0] if len(roots) == 1 else None
-    return schedule(Path(path), Request(machine, task, root))
+    return schedule(Path(path), Request(machine, task, root, point))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from synth.cli.framework.options import (
     machine_if_named,
     machine_options,
     output_options,
+    point_option,
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit, note, printable
@@ -29,19 +30,21 @@ from synth.errors import UsageError
 @click.argument("file", type=FILE, required=False)
 @machine_options
 @collective_options
+@point_option("The N-th point of FILE, where it is a frontier.")
 @time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
 def explain(file: Path | None, **flags: Any) -> int:
     """Compare the optimal rate of a collective with the rates of rings and double binary trees on the same links, and
     name the cut or partition that limits it.
 
-    With FILE, a schedule or what `synth import` reads: how far it is from the certified bounds, and where the rounds
-    beyond them go, by step, link and place in the file.
+    With FILE, a schedule, a point of a frontier or what `synth import` reads: how far it is from the certified bounds,
+    and where the rounds beyond them go, by step, link and place in the file.
 
     \b
     Examples:
       synth explain --topo dgx1 --ranks 0,1,2,5 --coll allreduce
-      synth explain --topo dgx-a100*128 --coll allgather
+      synth explain --topo 'dgx-a100*128' --coll allgather
+      synth explain frontier.json --step 3
     """
     from synth import api
     from synth.view import rate_tables, tables
@@ -49,6 +52,8 @@ def explain(file: Path | None, **flags: Any) -> int:
     check_writable(flags["output"])
     if file is not None:
         return _explain_file(file, flags)
+    if flags["point"] is not None:
+        raise UsageError("--point and --step choose from a frontier: name its FILE")
     topology = chosen_machine(flags)
     task = chosen_collective(flags, topology)
     with (
@@ -78,7 +83,9 @@ def _explain_file(file: Path, flags: dict[str, Any]) -> int:
         raise UsageError(f"{file} is a program: `synth compile {file}` runs and explains it")
     machine = machine_if_named(flags)
     with waiting(f"explaining {file}", flags["time_limit"]):
-        found = api.import_schedule(file, machine, collective=flags["coll"], roots=flags["root"] or ())
+        found = api.import_schedule(
+            file, machine, collective=flags["coll"], roots=flags["root"] or (), point=flags["point"]
+        )
         schedule = found.schedule
         distance = api.distance(schedule, machine or schedule.network.as_topology(), time_limit=flags["time_limit"])
         places = {}

@@ -14,10 +14,12 @@ from synth.language.algorithm import Compiled
 from synth.model.collective import Collective
 from synth.model.documents import json_reader
 from synth.model.documents.text_file import text_of
+from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.analysis import check
 from synth.program.analysis.report import size_text
+from synth.program.checked_lowering import MAX_SENDS
 from synth.program.program import Program
 
 # What may stand before the first element of XML: a declaration and comments.
@@ -47,12 +49,14 @@ class FrontierGivenError(UsageError):
 class Request(NamedTuple):
     """The machine of a file, and the collective and root of a file that does not say them.
 
-    Without a machine each pair of ranks that the file uses is a link of 1 GB/s.
+    Without a machine each pair of ranks that the file uses is a link of 1 GB/s. `point`: of a frontier, by its number
+    from 1 or by its steps.
     """
 
     machine: Topology | None = None
     task: Collective | None = None
     root: int | None = None
+    point: int | StepCount | None = None
 
 
 def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B008
@@ -84,12 +88,17 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
 def _own(path: Path, request: Request) -> Imported:
     """Read a document of this project, or raise FormatError for what is none of the known kinds."""
     found = program_reader.load(path, request.task, request.root)
+    if isinstance(found, ParetoFrontier) and request.point is not None:
+        point = found.points[found.number_of(request.point) - 1]
+        return Imported(found.schedule_of(point, MAX_SENDS), "schedule")
+    if request.point is not None:
+        raise UsageError(f"{path} is no frontier, which --point and --step choose from")
     if isinstance(found, Schedule):
         return Imported(found, "schedule")
     if isinstance(found, Program):
         return _of_program(found, "program", str(path), request)
     raise FrontierGivenError(
-        f"{path} is a frontier; `synth verify` checks it, `synth export --point K` takes a point of it"
+        f"{path} is a frontier: choose a point with --point K or --step S, or check all of it with `synth verify`"
     )
 
 
