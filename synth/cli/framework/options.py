@@ -12,10 +12,11 @@ from click.core import ParameterSource
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.output import QUIET, note
 from synth.cli.framework.sizes import Sizes
-from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
+from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks, Size
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import StepCount
+from synth.model.rational import counted
 from synth.model.topology import Topology
 from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import PROTOCOLS
@@ -264,6 +265,13 @@ collective_options = _together(
         metavar="2,1,3",
         help="Chunk counts per rank; per pair in rows split by ';', or a file.",
     ),
+    click.option(
+        "--matrix",
+        type=FILE,
+        metavar="FILE",
+        help="Sizes of alltoallv: nccl-tests' matrix of bytes, a row for each sender.",
+    ),
+    click.option("--part", type=Size(), metavar="64KB", help="Round the sizes of --matrix up to multiples of this."),
 )
 
 engine_options = _together(
@@ -391,7 +399,28 @@ def chosen_collective(flags: dict[str, Any], topology: Topology) -> Collective:
 
     if flags["coll"] is None:
         raise UsageError("no collective given; add --coll NAME (`synth list collectives` shows them)")
-    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), flags["counts"])
+    sizes = _matrix(flags, topology.ranks) or flags["counts"]
+    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), sizes)
+
+
+def _matrix(flags: dict[str, Any], ranks: int) -> tuple[tuple[int, ...], ...] | None:
+    """Return the numbers of parts of --matrix, and print what a part and the call are. None without the option."""
+    if flags.get("matrix") is None:
+        if flags.get("part") is not None:
+            raise UsageError("--part is for the sizes of --matrix")
+        return None
+    from synth.model.collective import canonical_name
+    from synth.model.traffic_matrix import load
+
+    if canonical_name(flags["coll"]) != "alltoallv":
+        raise UsageError(f"--matrix holds the sizes of an alltoallv, not of {flags['coll']}")
+    if flags["counts"] is not None:
+        raise UsageError("--matrix and --counts both say the sizes; leave one out")
+    found = load(flags["matrix"], ranks, flags["part"])
+    parts = counted(sum(map(sum, found.counts)), "part")
+    rounded = ", to which sizes are rounded up" if found.rounded else ""
+    note(f"{flags['matrix']}: {parts} of {found.part} bytes{rounded}; the size of the call is {found.size} bytes")
+    return found.counts
 
 
 # The greatest number of ranks for which the units of a collective are written out for the flow methods.
@@ -404,6 +433,7 @@ def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective 
     by_name = (
         flags["coll"] is not None
         and flags["counts"] is None
+        and flags["matrix"] is None
         and Path(flags["coll"]).suffix not in (".yaml", ".yml", ".json")
     )
     if by_name and flags["method"].lower() != "exact" and topology.ranks > LISTED:
