@@ -176,10 +176,6 @@ def test_a_link_that_is_down_carries_nothing() -> None:
 
 
 def test_one_clear_line() -> None:
-    links = tuple(Link(0, v, Fraction(1)) for v in (1, 2, 3)) + tuple(Link(v, 0, Fraction(1)) for v in (1, 2, 3))
-    limits = (Limit("first", (0, 1), Fraction(1)), Limit("second", (1, 2), Fraction(1)))
-    with pytest.raises(SynthError, match="two limits on one side, 'first' and 'second'"):
-        fabric(Topology("tangled", 4, links, limits))
     with pytest.raises(SynthError, match="has no links"):
         fabric(Topology("empty", 2, ()))
     with pytest.raises(SynthError, match="no link has any bandwidth"):

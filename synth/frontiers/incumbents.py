@@ -98,8 +98,7 @@ def scale_search(
 ) -> ScaleSearch | None:
     """Return the search by scale methods for `task`, not yet begun, or None where they do not know it.
 
-    They know the named collectives of equal sizes with one root at most, on machines that they can read (not where a
-    link is in two limits on one side).
+    They know the named collectives of equal sizes with one root at most, on machines whose capacities fit 64 bits.
     """
     from synth.model.scale_collectives import COLLECTIVES
     from synth.scale.fabric.fabric import fabric

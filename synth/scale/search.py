@@ -2,6 +2,7 @@
 
 construction               applies to                                   result
 phases over boxes          several boxes                                pipelined phases and trees, shares by an LP
+trees by column generation allreduce in one box, limits or switches     paired in- and out-trees placed in the steps
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 rarest first               links from rank to rank                      greedy schedule of one chunk
@@ -265,12 +266,16 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
 
 
 def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, first: bool) -> None:
-    """Plan schedules composed of phases over the boxes: the `first` ones of few chunks, or those of more chunks."""
+    """Plan schedules composed of phases over the boxes: the `first` ones of few chunks, or those of more chunks.
+
+    In one box the latter are trees by column generation.
+    """
     few = min(state.most_sends, SETTINGS.first_composed_sends)
     if not first and few == state.most_sends:
         return
     most_sends = few if first else state.most_sends
     generators = () if collective in ROOTED else group
+    one_box = len(set(graph.topology.nodes)) < 2
 
     step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
 
@@ -280,7 +285,7 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
             del step_counts[0]  # if a time limit ends the search, it goes on after the last one that was done
 
     def compose() -> None:
-        if not first and state.gap(COMPOSITION.most_placed) > SETTINGS.long_first:
+        if not first and not one_box and state.gap(COMPOSITION.most_placed) > SETTINGS.long_first:
             short = [steps for steps in step_counts if steps <= COMPOSITION.most_placed]
             long = set(step_counts) - set(short)
             step_counts[:] = [*sorted(long, reverse=True), *short]
@@ -290,7 +295,8 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
         )  # fmt: skip
         state.add_points(points)
 
-    state.plan("phases over boxes" if first else "phases over boxes, in more chunks", compose, quick=first)
+    name = "phases over boxes" if first else "phases over boxes, in more chunks"
+    state.plan("trees by column generation" if one_box else name, compose, quick=first)
 
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -369,12 +375,13 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
             state.add_points(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
     quick = SETTINGS.forest_first[0] <= graph.ranks <= SETTINGS.forest_first[1]
+    one_box = len(set(graph.topology.nodes)) < 2  # the first schedules are those of forests there
     state.plan("reduce-scatter and allgather by breadth-first trees", shallow, quick=True)
-    if quick:
-        state.plan("reduce-scatter and allgather by forests", forests, quick=True)
+    if quick or one_box:
+        state.plan("reduce-scatter and allgather by forests", forests, quick=quick)
     for first in (True, False):
         _plan_composition(graph, collective, root, group, state, first)
-    if not quick:
+    if not (quick or one_box):
         state.plan("reduce-scatter and allgather by forests", forests)
     state.plan("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
     state.plan("paired arborescences", lambda: state.add_points(frontier_points.paired_arborescence_points(graph)))

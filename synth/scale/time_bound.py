@@ -22,6 +22,7 @@ from synth.model.time_bound import SizeBound, TimeBound
 from synth.model.topology import Topology
 from synth.scale.bounds.time_cuts import CandidateCuts
 from synth.scale.bounds.unreachability import certificate
+from synth.scale.fabric.fabric import fabric
 
 MOST_WRITTEN = 64  # ranks up to which a collective without a name of the scale engine has a bound on its rate
 MOST_RATED = 64  # ranks up to which a bound on rates is quick; above it takes seconds
@@ -48,19 +49,20 @@ def time_bound(
     if rates is None:
         rates = topology.ranks <= MOST_RATED
     wanted = _named(collective, topology.ranks, root)
+    can_be_written = rates and wanted.name is not None and topology.ranks <= MOST_WRITTEN
     try:
+        if can_be_written and fabric(topology).inner_limits:  # exact methods do not relax them
+            return _bounds(topology, _written(wanted, topology.ranks), sizes, rates, time_limit)
         return _bounds(topology, wanted, sizes, rates, time_limit)
     except InfeasibleError as error:
         if wanted.name is None:
             raise
         proof = certificate(topology, wanted.name, wanted.root or 0)
         raise InfeasibleError(str(error), proof or error.certificate) from error
-    except SynthError:  # flow methods cannot read all limits; exact ones need the collective written out
-        if not rates or wanted.name is None or topology.ranks > MOST_WRITTEN:
+    except SynthError:  # capacities are too large for flow methods
+        if not can_be_written:
             raise
-        roots = () if wanted.root is None else (wanted.root,)
-        task = wanted.task or named_collective(wanted.name, topology.ranks, roots)
-        return _bounds(topology, _NamedTask(None, task, None), sizes, rates, time_limit)
+        return _bounds(topology, _written(wanted, topology.ranks), sizes, rates, time_limit)
 
 
 class _NamedTask(NamedTuple):
@@ -104,6 +106,13 @@ def _named(collective: str | Collective, ranks: int, root: int) -> _NamedTask:
     if name in COLLECTIVES and named_collective(name, ranks, collective.roots) == collective:
         return _NamedTask(name, collective, collective.roots[0] if name in ROOTED else None)
     return _NamedTask(None, collective, None)
+
+
+def _written(wanted: _NamedTask, ranks: int) -> _NamedTask:
+    """Return the named collective written out, for exact methods."""
+    assert wanted.name is not None
+    roots = () if wanted.root is None else (wanted.root,)
+    return _NamedTask(None, wanted.task or named_collective(wanted.name, ranks, roots), None)
 
 
 def _ends_of(name: str, ranks: int, root: int | None) -> tuple[np.ndarray, np.ndarray]:

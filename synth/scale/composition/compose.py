@@ -48,7 +48,9 @@ def composed_points(
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective`, each with fewer rounds per chunk than those before of no more steps.
 
-    Nothing is yielded for machines of one box. `generators`: free commuting symmetries that schedules have.
+    In one box only an allreduce on links with limits or switches is composed, of trees by column generation alone:
+    elsewhere spanning trees, paired arborescences and forests attain the bound. `generators`: free commuting
+    symmetries that schedules have.
     `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
     of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the
     templates. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; trees
@@ -56,12 +58,12 @@ def composed_points(
     """
     index = PathIndex(topology, generators, flipped=collective in ("reduce-scatter", "reduce"))
     boxes = boxes_of(index)
-    if boxes is None:
+    if boxes is None and not (priced and collective == "allreduce" and (topology.limits or topology.switches)):
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
     groups = block_groups(collective, blocks, symmetric=bool(generators))
     running = collective in ROOTED or (collective == "allreduce" and not generators)
-    listed = templates(boxes, collective, root, groups, running)
+    listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
     if same_bits:
         listed = [template for template in listed if template.same_bits()]
     pricer = None
@@ -140,6 +142,8 @@ class Composition:
         for steps in tried:
             check_deadline()
             best = min((rate for at, rate in rates if at <= steps), default=None)
+            if best is not None and best * (1 - WORTH) < self.bound:
+                continue  # none can be better by enough
             most = inf if best is None else float(best * (1 - WORTH) * self.scale)
             found = self.at_steps(steps, most_sends, most)
             if found is None or found.rounds_per_chunk > most:
@@ -346,13 +350,14 @@ class Composition:
     def engine(self, found: Pipelining) -> str:
         """Return a description of the schedule: the template of most data, and the number of its groups of chunks.
 
-        A group starts its first phase in one step.
+        A group starts its first phase in one step. Without templates over boxes only trees are named.
         """
         main = max(range(len(found.passed)), key=lambda i: found.passed[i][0, -1] * found.templates[i].weight)
         groups = len(np.unique(found.passed[main][0])) - int(found.passed[main][0, 0] == 0)
         used = {t.name for t, passed in zip(found.templates, found.passed, strict=True) if passed[0, -1]}
         more = f", and {len(used) - 1} more" if len(used) > 1 else ""
-        return f"boxes: {found.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
+        kind = "boxes: " if self.templates else ""
+        return f"{kind}{found.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
 
     def maker(self, found: Pipelining) -> Callable[[], CompressedSchedule]:
         """Return a function that writes the schedule out."""

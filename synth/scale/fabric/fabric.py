@@ -33,7 +33,8 @@ class Fabric:
     or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together. `hub[n]` numbers the gadget of node n
     and is -1 for ranks and switches. `gadget_links[h]` are the links of gadget h. `tail` and `head` are the ends of the
     topology's links. `shortest` decides which paths through switches schedules may take (all where it is None). In a
-    `flipped` fabric every edge has the opposite direction of its links.
+    `flipped` fabric every edge has the opposite direction of its links. `inner_limits` is True where a link is in more
+    than one limit on one side: the fabric then relaxes more than pairs of ranks.
     """
 
     topology: Topology
@@ -51,6 +52,7 @@ class Fabric:
     shortest: ShortestPaths | None
     flipped: bool = False
     sets: tuple[list[int], ...] = ()
+    inner_limits: bool = False
 
     @property
     def name(self) -> str:
@@ -164,8 +166,7 @@ class Fabric:
 def fabric(topology: Topology) -> Fabric:
     """Return the fabric of a topology.
 
-    Raises SynthError for a limit that is neither a port nor a NIC (two limits on the same side of a link), and for
-    capacities whose whole multiples do not fit 64 bits.
+    Raises SynthError for capacities whose whole multiples do not fit 64 bits, and where no link has any.
     """
     from synth.scale.fabric.port_gadgets import FabricBuilder
 
@@ -204,4 +205,5 @@ def fabric(topology: Topology) -> Fabric:
         unit,
         ShortestPaths(topology),
         sets=tuple(build.sets),
+        inner_limits=bool(build.inner),
     )

@@ -4,13 +4,18 @@ Links connected by common limits form a component with out-ports (limits at the 
 at their destinations). If every out-port has a link to every in-port, except within groups such as a box, the component
 becomes a crossbar: one node in the middle, and as many edges as ports instead of pairs of ports. Otherwise each link
 becomes an edge between its two ports.
+
+A limit of links that have a port on either side already, such as that of a PCIe switch behind the streams of single
+GPUs, is *inner*: an edge behind the out-ports, through which these links pass. Links of several inner limits first pass
+those with few sources and many destinations: out of a box, then into another.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from synth.errors import SynthError
 from synth.model.link_table import members
 from synth.model.topology import Topology
 
@@ -34,6 +39,7 @@ class FabricBuilder:
         self.rows: list[np.ndarray] = []
         self.sets: list[list[int]] = []
         self.single: dict[int, int] = {}  # the rank of each limit whose links all start, or all end, at one rank
+        self.inner: list[tuple[int, np.ndarray]] = []  # limits that are no port, and their links
         # 32-bit integers, because passes over a million links take most of the time
         self.out = np.full(len(src), -1, np.int32)
         self.into = np.full(len(src), -1, np.int32)
@@ -47,7 +53,26 @@ class FabricBuilder:
         self._add(self.src[free], self.dst[free], self.cap[free], free, -1)
         if limited.any():
             self._components(np.flatnonzero(limited))
-        return np.concatenate(self.rows), np.array(self.hub, np.int64), tuple(self.gadget_links)
+        rows = self._with_inner_limits(np.concatenate(self.rows)) if self.inner else np.concatenate(self.rows)
+        return rows, np.array(self.hub, np.int64), tuple(self.gadget_links)
+
+    def _with_inner_limits(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows with an edge for each inner limit, from behind the ports of its links to these links."""
+        of_link = np.full(len(self.src), -1)
+        edges = np.flatnonzero(rows[:, 3] >= 0)
+        of_link[rows[edges, 3]] = edges
+        self.rows = [rows]
+        for k, m in self.inner:
+            gadget = len(self.gadget_links)
+            self.gadget_links.append(np.zeros(0, np.int64))  # its links are those of the gadget of their ports
+            outer, inner = self._node(gadget), self._node(gadget)
+            tails = rows[of_link[m], 0]
+            for tail in np.unique(tails).tolist():
+                mine = m[tails == tail]
+                self._add(tail, outer, int(self.cap[mine].sum()), -1, self._links(mine.tolist()))
+            self._add(outer, inner, self.widths[k], -1, k)
+            rows[of_link[m], 0] = inner
+        return np.concatenate(self.rows)
 
     def _add(self, *columns: np.ndarray | int) -> None:
         """Add rows. The columns src, dst, cap, link and limit are arrays of the same length, or integers."""
@@ -63,7 +88,7 @@ class FabricBuilder:
         """Assign each binding limit to the sources or to the destinations of its links.
 
         Limits whose links share a rank stand at this rank. Any other limit stands on the side with fewer distinct
-        ranks, if the side is free.
+        ranks, if the side is free. A limit that finds no free side is an inner one.
         """
         limits = [(k, m) for k, m in enumerate(members(self.topology.limits)) if len(m)]
         if not limits:
@@ -88,11 +113,16 @@ class FabricBuilder:
         for i in tightest:
             k, m = limits[i]
             if k not in self.single:
-                wide.append((len(np.unique(self.src[m])) - len(np.unique(self.dst[m])), k, m))
+                wide.append((self._lean(m), k, m))
         for lean, k, m in wide:
             out_first = lean < 0 or (lean == 0 and (self.out[m] < 0).all())
             first, second = (self.out, self.into) if out_first else (self.into, self.out)
             self._claim(first if (first[m] < 0).all() else second, [(k, m)])
+        self.inner.sort(key=lambda limit: self._lean(limit[1]))
+
+    def _lean(self, links: np.ndarray) -> int:
+        """Return the number of sources of the links less that of their destinations."""
+        return len(np.unique(self.src[links])) - len(np.unique(self.dst[links]))
 
     def _narrowest(self, limits: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
         """Return the indices of the narrowest limits on each distinct set of links, the first of equally wide ones."""
@@ -108,24 +138,28 @@ class FabricBuilder:
         return sorted(i for narrowest in candidates.values() for i in narrowest)
 
     def _claim(self, side: np.ndarray, chosen: list[tuple[int, np.ndarray]]) -> None:
-        """Assign limits to one side of their links. Raises SynthError where a link has another limit on this side."""
+        """Assign limits to one side of their links; one of a link that has another limit there becomes an inner one."""
         if not chosen:
             return
         flat, starts = _joined([m for _, m in chosen])
-        owner = np.repeat(np.array([k for k, _ in chosen], np.int32), np.diff(np.r_[starts, len(flat)]))
-        taken = side[flat] >= 0
-        if not taken.any():
-            side[flat] = owner
-            taken = side[flat] != owner
-        if not taken.any():
-            return
-        at = int(np.flatnonzero(taken)[0])
-        one, other = (self.topology.limits[k].name for k in sorted((int(side[flat[at]]), int(owner[at]))))
-        link = self.topology.links[int(flat[at])]
-        raise SynthError(
-            f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {one!r}"
-            f" and {other!r}; flow methods take one out of and one into each link: merge them, or describe a switch"
-        )
+        if (side[flat] < 0).all():
+            side[flat] = np.repeat(np.array([k for k, _ in chosen], np.int32), np.diff(np.r_[starts, len(flat)]))
+            if sum(np.count_nonzero(side[m] == k) for k, m in chosen) == len(flat):
+                return
+            side[flat] = -1
+        for k, m in sorted(chosen, key=lambda limit: -len(limit[1])):
+            if (side[m] < 0).all():
+                side[m] = k
+            else:
+                self.inner.append((k, m))
+
+    @cached_property
+    def _passes_inner(self) -> np.ndarray:
+        """True for each link of an inner limit."""
+        passes = np.zeros(len(self.src), bool)
+        for _, m in self.inner:
+            passes[m] = True
+        return passes
 
     def _components(self, limited: np.ndarray) -> None:
         """Add a gadget for each connected component of the `limited` links and their ports."""
@@ -191,7 +225,7 @@ class FabricBuilder:
     def _is_crossbar(self, links: np.ndarray, outs: np.ndarray, a: np.ndarray, ins: np.ndarray, b: np.ndarray) -> bool:
         """Return True if no link is narrower than both of its ports, and all ports are joined except within groups."""
         narrow = self.cap[links] < np.minimum(self._width(outs)[a], self._width(ins)[b])
-        if narrow.any() or len(outs) * len(ins) > MOST_PAIRS:
+        if self._passes_inner[links].any() or narrow.any() or len(outs) * len(ins) > MOST_PAIRS:
             return False
         joined = np.zeros((len(outs), len(ins)), bool)
         joined[a, b] = True
