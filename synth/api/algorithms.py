@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology
-from synth.errors import SynthError, UsageError, unknown
+from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -194,9 +194,13 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
             raise UsageError(f"{path} defines several algorithms; name one: {path}:{next(iter(found))}")
         return found[name] if name else next(iter(found.values()))
     named = [one for one in library() if one.name == source]
+    if not named and Path(source).is_file():
+        raise UsageError(f"{source} is no program of the chunk language, FILE.py; `synth explain` takes a schedule")
     if not named:
-        raise UsageError(unknown("algorithm", source, [one.name for one in library()], "").partition(";")[0]
-                         + "; name a file FILE.py, or one of `synth algorithms`")  # fmt: skip
+        words = [source, source.partition(".")[0], source.replace("_", "-")]
+        near = next((one.name for word in words for one in library() if one.name == word), None)
+        hint = "name a file FILE.py, or one of `synth algorithms`" if near is None else f"did you mean {near}?"
+        raise UsageError(f"unknown algorithm {source!r}; {hint}")
     fitting = [one for one in named if collective is None or one.collective == collective]
     if len(fitting) != 1:
         does = ", ".join(one.collective for one in named)

@@ -269,7 +269,8 @@ def _prepare(folder: Path) -> None:
         (folder / "frontiers").mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise SynthError(f"cannot write {folder}: {error.strerror or error}") from None
+        reason = "it is a file; name a folder" if folder.is_file() else error.strerror or error
+        raise SynthError(f"cannot write {folder}: {reason}") from None
 
 
 def _kept_search(machine: Topology, task: Collective, request: TuningRequest, seconds: float) -> KeptSearch:

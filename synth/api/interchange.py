@@ -70,7 +70,7 @@ def import_schedule(
     task = None
     if collective is not None:
         if machine is None:
-            raise UsageError(f"{path}: a collective that the file does not name needs the machine; name it with --topo")
+            raise UsageError(f"{path}: name the machine, too (--topo NAME), or leave --coll out where the file says it")
         task = task_of(collective, machine.ranks, roots)
     root = roots[0] if len(roots) == 1 else None
     return schedule(Path(path), Request(machine, task, root, point))

@@ -183,7 +183,8 @@ def _known(folder: Path, machine: str, key: str) -> dict[str, PlanSetPart]:
             write(index, json.dumps(PlanSet(machine, "", str(folder), ()).to_json()) + "\n")
         earlier = PlanSet.from_json(json.loads(index.read_text()), str(folder))
     except OSError as error:
-        raise SynthError(f"cannot write {folder}: {error.strerror or error}") from None
+        reason = "it is a file; name a folder" if folder.is_file() else error.strerror or error
+        raise SynthError(f"cannot write {folder}: {reason}") from None
     except (KeyError, TypeError, ValueError):
         raise SynthError(f"{folder / INDEX} is no index of plans; give a new folder") from None
     if earlier.machine != machine:

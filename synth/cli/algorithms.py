@@ -26,7 +26,7 @@ SIZES = ((1 << 10, "1 KB"), (1 << 20, "1 MB"), (1 << 30, "1 GB"))
 @click.command("algorithms", context_settings=CONTEXT, short_help="List the library's algorithms, ranked on a machine.")
 @machine_options
 @coll_option("Those of a collective.")
-@click.option("--size", type=Size(), default=1 << 20, metavar="1MB", help="Rank by the time at this size.")
+@click.option("--size", type=Size(), metavar="1MB", help="Rank by the time at this size; by default 1 MB.")
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bound.")
 @time_limit_option("Wall time for the bound; by default 20s.", "20s")
 @output_options
@@ -44,6 +44,11 @@ def algorithms(**flags: Any) -> None:
 
     check_writable(flags["output"])
     named = flags["topo"] or flags["topo_file"]
+    if flags["coll"] is not None and not api.library(flags["coll"]):
+        does = sorted({one.collective for one in api.library()})
+        raise UsageError(f"the library has no algorithm for {flags['coll']}; it has some for {', '.join(does)}")
+    if flags["size"] is not None and not named:
+        raise UsageError("--size ranks the algorithms on a machine: add --topo NAME and --coll NAME")
     if not named:
         chosen = api.library(flags["coll"])
         emit(
@@ -58,7 +63,11 @@ def algorithms(**flags: Any) -> None:
     machine = chosen_machine(flags)
     with waiting(f"algorithms on {machine.name}", flags["time_limit"]):
         rows = api.library_on(
-            machine, flags["coll"], size=flags["size"], bounds=flags["bounds"], time_limit=flags["time_limit"]
+            machine,
+            flags["coll"],
+            size=flags["size"] or 1 << 20,
+            bounds=flags["bounds"],
+            time_limit=flags["time_limit"],
         )
     title = f"{flags['coll']} on {machine.name}: {machine.ranks} ranks"
     emit(

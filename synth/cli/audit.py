@@ -19,6 +19,7 @@ from synth.cli.framework.options import (
 from synth.cli.framework.output import check_writable, emit, note, printable
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT
+from synth.errors import FormatError
 
 if TYPE_CHECKING:
     from synth.api.interchange import AuditRow
@@ -49,6 +50,9 @@ def audit(paths: tuple[Path, ...], **flags: Any) -> int:
     from synth.view.tables import print_report
 
     check_writable(flags["output"])
+    for path in paths:
+        if not path.exists():
+            raise FormatError("does not exist", str(path))
     machine = machine_if_named(flags)
     with waiting("auditing", flags["time_limit"]):
         rows = api.audit(

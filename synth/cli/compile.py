@@ -112,7 +112,7 @@ def compile_(source: str, **flags: Any) -> None:
     if flags["to"] is not None and flags["output"] is None:
         raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
     machine = chosen_machine(flags)
-    if source.endswith(".py") or ".py:" in source:
+    if (source.endswith(".py") or ".py:" in source) and Path(source.partition(".py:")[0]).with_suffix(".py").is_file():
         note(f"running {source} as Python code")
     task = None
     if flags["coll"] is not None:

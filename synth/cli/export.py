@@ -76,8 +76,8 @@ class SizeList(click.ParamType):
 
 
 def _format(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the named format; None for the default, which is MSCCL-IR."""
-    return None if value and value.lower() == "msccl" else value
+    """Return the named format, also by another name; None for the default, which is MSCCL-IR."""
+    return {"msccl": None, "astra-sim": "chakra"}.get((value or "").lower(), value)
 
 
 @click.command(

@@ -8,12 +8,19 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, coll_option, machine_if_named, machine_options, quiet_option
+from synth.cli.framework.options import (
+    FILE,
+    coll_option,
+    machine_if_named,
+    machine_options,
+    point_option,
+    quiet_option,
+)
 from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
-from synth.errors import FormatError
+from synth.errors import FormatError, UsageError
 
 
 @click.command("import", context_settings=CONTEXT, short_help="Read another program's schedule, and replay it.")
@@ -21,9 +28,10 @@ from synth.errors import FormatError
 @machine_options
 @coll_option("The collective of a file that does not name it (MSCCL-IR, ForestColl's trees).")
 @click.option("--root", type=Ranks(), metavar="0", help="The root of a rooted collective.")
+@point_option("The N-th point of FILE, where it is a frontier.")
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is stdout.")
 @quiet_option
-def import_(file: Path, coll: str | None, root: list[int] | None, output: str | None, **flags: Any) -> None:
+def import_(file: Path, coll: str | None, root: list[int] | None, point: Any, output: str | None, **flags: Any) -> None:
     """Read FILE, a schedule of another program, and replay it: MSCCL-IR (of msccl-tools, TACCL, TE-CCL or others),
     TE-CCL's schedule JSON, ForestColl's tree XML. The kind follows from the content.
 
@@ -36,18 +44,21 @@ def import_(file: Path, coll: str | None, root: list[int] | None, output: str | 
       synth export s.json -o theirs.xml && synth import theirs.xml --topo dgx1 -o ours.json
     """
     from synth import api
+    from synth.model.collective import COLLECTIVES, canonical_name
     from synth.model.rational import show
 
     check_writable(output)
     machine = machine_if_named(flags)
     try:
         with waiting(f"reading {file}"):
-            found = api.import_schedule(file, machine, collective=coll, roots=root or ())
+            found = api.import_schedule(file, machine, collective=coll, roots=root or (), point=point)
     except FormatError as error:
         if not _is_dump(file):
             raise
         raise FormatError(f"is a dump of a machine, not a schedule: `synth topo import {file}`", str(file)) from error
     schedule = found.schedule
+    if canonical_name(coll or "") in COLLECTIVES and schedule.collective.name != canonical_name(coll or ""):
+        raise UsageError(f"{file} says that it is {schedule.collective.name}; leave --coll {coll} out")
     for line in found.notes:
         note(line)
     size = f"C={schedule.chunks}, S={schedule.step_count}, R={schedule.rounds}"

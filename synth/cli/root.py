@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework.config import defaults, line_of
-from synth.cli.framework.mistakes import hint, machine_for_file, named_option, unknown_command
+from synth.cli.framework.mistakes import hint, meant_file, named_option, unknown_command
 from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
@@ -129,7 +129,7 @@ def _guarded(run: Any) -> int:
         return _say(f"infeasible: {error}", error.exit_code)
     except SynthError as error:
         _debug()
-        return _say(f"error: {error}{machine_for_file(error)}", error.exit_code)
+        return _say(f"error: {error}{meant_file(error)}", error.exit_code)
     except MemoryError:
         _debug()
         return _say("error: this process has no more memory; ask for fewer chunks, steps or ranks", UNDECIDED)

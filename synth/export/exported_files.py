@@ -11,7 +11,7 @@ from pathlib import Path
 
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, TooManySendsError, UsageError, VerificationError
-from synth.export import EXPORTERS, point_choice, rank_map
+from synth.export import EXPORTERS, OF_SCHEDULES, point_choice, rank_map
 from synth.export import folder_notes as notes
 from synth.export.msccl_xml.limits import root_warning
 from synth.export.point_choice import PointProgram
@@ -178,7 +178,7 @@ def rank_remarks(source: ParetoFrontier | Schedule | Program, target: Target) ->
 
 
 def _exporter(target: Target) -> tuple:
-    exporter = find("exporters", target.request.to, EXPORTERS)()
+    exporter = find("exporters", target.request.to, EXPORTERS, OF_SCHEDULES)()
     to, runtime = target.request.to, target.request.runtime.lower() or exporter.runtimes[0]
     if runtime not in exporter.runtimes:
         raise UsageError(f"{to} is not for the runtime {runtime!r}; it is for {', '.join(exporter.runtimes)}")
@@ -240,7 +240,7 @@ def _through_switch(frontier: ParetoFrontier, target: Target) -> list[PointProgr
 
 def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> list[PointProgram]:
     """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
-    exporter = find("exporters", target.request.to, EXPORTERS)()
+    exporter = find("exporters", target.request.to, EXPORTERS, OF_SCHEDULES)()
     candidates: list[PointProgram] = []
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):

@@ -87,13 +87,16 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
 
 def _own(path: Path, request: Request) -> Imported:
     """Read a document of this project, or raise FormatError for what is none of the known kinds."""
-    found = program_reader.load(path, request.task, request.root)
+    found: Any = program_reader.load(path, request.task, request.root)
     if isinstance(found, ParetoFrontier) and request.point is not None:
         point = found.points[found.number_of(request.point) - 1]
-        return Imported(found.schedule_of(point, MAX_SENDS), "schedule")
-    if request.point is not None:
+        found = found.schedule_of(point, MAX_SENDS)
+    elif request.point is not None:
         raise UsageError(f"{path} is no frontier, which --point and --step choose from")
     if isinstance(found, Schedule):
+        machine, ranks = request.machine, found.network.ranks
+        if machine is not None and machine.ranks != ranks:
+            raise UsageError(f"{path} is for {ranks} ranks; {machine.name} has {machine.ranks}")
         return Imported(found, "schedule")
     if isinstance(found, Program):
         return _of_program(found, "program", str(path), request)

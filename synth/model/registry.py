@@ -93,14 +93,14 @@ def table(kind: str, built_in: Iterable[str]) -> Mapping[str, str]:
     return added
 
 
-def find(kind: str, name: str, built_in: Mapping[str, str]) -> Any:
+def find(kind: str, name: str, built_in: Mapping[str, str], also: Iterable[str] = ()) -> Any:
     """Return the object called `name` (any case) among `built_in` and the plug-ins of `kind`.
 
-    Raises UsageError with the nearest names.
+    Raises UsageError with the nearest names, of which some may be of `also`, which are found elsewhere.
     """
     known = {**built_in, **table(kind, built_in)}
     if name.lower() not in known:
-        raise UsageError(unknown(TABLES[kind], name, list(known), kind))
+        raise UsageError(unknown(TABLES[kind], name, [*known, *also], kind))
     return load(known[name.lower()])
 
 

@@ -22,13 +22,11 @@ COMMANDS: Mapping[str, str] = {
     "plot": "pareto --plot FILE.svg",
     "graph": "topo draw",
     "draw": "topo draw",
-    "import": "topo import",
     "match": "topo match",
     "info": "topo show",
     "check": "verify",
     "validate": "verify",
     "convert": "export",
-    "compile": "export",
     "lower": "export",
     "benchmark": "bench",
     "time": "bench",
@@ -36,6 +34,10 @@ COMMANDS: Mapping[str, str] = {
     "execute": "run",
     "plan": "tune",
     "html": "report",
+    "library": "algorithms",
+    "distance": "explain",
+    "blame": "explain",
+    "decompile": "export --to python",
     "gpus": "devices",
     "topologies": "list topologies",
     "machines": "list topologies",
@@ -46,8 +48,10 @@ COMMANDS: Mapping[str, str] = {
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--collective": ("--coll",),
     "--collectives": ("--coll",),
-    "--topology": ("--topo",),
+    "--topo": ("--machine",),
+    "--topology": ("--topo", "--machine"),
     "--machine": ("--topo",),
+    "--nodes": ("--boxes",),
     "--topology-file": ("--topo",),
     "--dump": ("--topo",),
     "--frontier": ("--from",),
@@ -119,6 +123,10 @@ def hint(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         if error.option_name in ("--topo", "--topo-file") and arguments:
             return f"; the machine is an argument: {error.ctx.command_path} {' '.join(arguments)}"
+        if error.option_name == "--to" and error.ctx.info_name in ("import", "lift"):
+            return "; it writes a schedule, -o s.json, of which `synth export s.json --to NAME` makes other files"
+        if error.option_name in ("--to", "--for") and error.ctx.info_name == "plans":
+            return "; all plans are MSCCL++'s, `synth build --for` makes files for other runtimes"
         if error.option_name == "--sizes" and "--counts" in options:
             return "; the chunk counts of a collective are --counts"
         if error.option_name in COUNTS and "--topo" in options:
@@ -127,22 +135,40 @@ def hint(error: click.UsageError) -> str:
     extra = _EXTRA.search(error.message)
     if extra is None:
         return ""
+    if error.ctx.info_name == "algorithms" and extra[1] in _library():
+        return f"; `synth compile {extra[1]} --coll NAME --topo NAME` compiles it"
     words = [_as_option(word, options) for word in extra[1].split()]
     return f"; did you mean {' '.join(words)}?" if all(words) else ""
 
 
-def machine_for_file(error: SynthError) -> str:
-    """Return the command that makes a file, after "; ", where the file that is missing has the name of a machine."""
+def meant_file(error: SynthError) -> str:
+    """Return what is meant, after "; ", by a file that is Python code, or a missing one with the name of a machine."""
     name = error.file if isinstance(error, FormatError) else None
-    if name is None or os.path.exists(name):  # False, too, for a name that is too long for a file
+    if name is None:
         return ""
+    if os.path.exists(name):  # False, too, for a name that is too long for a file
+        compiles = f"`synth compile {name} --topo NAME -o s.json` makes a schedule of a program of the chunk language"
+        return f"; {compiles}" if name.endswith(".py") else ""
+    if not is_machine(name):
+        return ""
+    return f"; {name} is a machine: `synth pareto --topo {name} --coll allgather -o frontier.json` writes a file"
+
+
+def is_machine(name: str) -> bool:
+    """Return True if `name` is that of a machine or a family with its sizes."""
     from synth import topologies
 
     try:
         topologies.topology(name)
     except SynthError:
-        return ""
-    return f"; {name} is a machine: `synth pareto --topo {name} --coll allgather -o frontier.json` writes a file"
+        return False
+    return True
+
+
+def _library() -> set[str]:
+    from synth import api
+
+    return {one.name for one in api.library()}
 
 
 def _as_option(word: str, options: set[str]) -> str:
@@ -156,12 +182,5 @@ def _as_option(word: str, options: set[str]) -> str:
     if Path(word).is_file():
         option = next((name for name in ("--from", "--file", "--topo") if name in options), "")
         return f"{option} {word}" if option else ""
-    if "--topo" not in options:
-        return ""
-    from synth import topologies
-
-    try:
-        topologies.topology(word)
-    except SynthError:
-        return ""
-    return f"--topo {word}"
+    option = next((name for name in ("--topo", "--machine") if name in options), "")
+    return f"{option} {word}" if option and is_machine(word) else ""

@@ -76,6 +76,8 @@ def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
             raise SynthError(f"cannot write {output}: No such file or directory")
         if not folder and Path(str(output)).is_dir():
             raise SynthError(f"cannot write {output}: it is a folder; name a file in it")
+        if folder and Path(str(output)).is_file():
+            raise SynthError(f"cannot write {output}: it is a file; name a folder")
 
 
 def captured(table: Callable[[], None]) -> str:
