@@ -425,7 +425,7 @@ def test_verification_errors_exit_5(monkeypatch):
     def fail(*args):
         raise VerificationError("the sum is 7, not 8", "points[0].bound")
 
-    monkeypatch.setattr(api, "verify", fail)
+    monkeypatch.setattr("synth.checker.documents.dispatch.check_document", fail)
     assert refused("verify f.json", code=5) == "synth: error: f.json: points[0].bound: the sum is 7, not 8"
 
 

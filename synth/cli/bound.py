@@ -54,8 +54,8 @@ def bound(**flags: Any) -> int:
     \b
     Examples:
       synth bound --topo dgx1 --coll alltoall
-      synth bound --topo dgx-h100*128 --coll allgather
-      synth bound --topo dgx-a100*2 --coll allreduce --sizes 1KB,1MB,1GB -o times.json
+      synth bound --topo 'dgx-h100*128' --coll allgather
+      synth bound --topo 'dgx-a100*2' --coll allreduce --sizes 1KB,1MB,1GB -o times.json
     """
     from synth import api
     from synth.api.multicast import MULTICAST_NOTES

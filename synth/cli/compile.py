@@ -96,7 +96,7 @@ def compile_(source: str, **flags: Any) -> None:
 
     \b
     Examples:
-      synth compile my.py --topo dgx-a100*2
+      synth compile my.py --topo 'dgx-a100*2'
       synth compile ring --coll allgather --topo ring:8 --to msccl-xml -o ring.xml
     """
     from synth import api

@@ -35,7 +35,7 @@ def groups(**flags: Any) -> int:
 
     \b
     Example:
-      synth groups --topo dgx-a100*4 --file groups.yaml
+      synth groups --topo 'dgx-a100*4' --file groups.yaml
     where groups.yaml says
       groups:
         - {size: 8, collective: allreduce, bytes: 10}      # ranks 0-7, 8-15, ...
