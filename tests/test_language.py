@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
-from synth.algorithms import ring
+from synth import api
+from synth.algorithms import double_tree, halving_doubling, hierarchical, one_shot, ring
 from synth.api.algorithms import load_algorithm
 from synth.checker.schedule import replay
 from synth.cli.root import root
@@ -20,6 +21,7 @@ from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions
 from synth.model.collective import collective as collective_named
+from synth.program.analysis import check
 
 PROGRAMS = Path(__file__).parent / "data" / "language"
 
@@ -459,6 +461,31 @@ def test_copies_are_added_as_they_come():
     compiled = by_copies.compile("hypercube:4")
     assert compiled.schedule.step_count == 2
     assert compiled.unused == ()
+
+
+@pytest.mark.parametrize(
+    ("program", "machine", "most"),
+    [
+        # msccl-tools' programs of the same algorithms have 104, 1224, 298 and 576 instructions
+        (halving_doubling.allreduce, "dgx-a100", 104),
+        (one_shot.allreduce, "dgx-a100", 168),
+        (two_shot, "dgx-a100", 224),
+        pytest.param(hierarchical.allreduce, "dgx-a100*2", 576, marks=pytest.mark.slow),
+        (double_tree.allreduce, "switch:6:units=4", 106),
+    ],
+)
+def test_one_lane_joins_chunks_of_several_steps(program, machine, most):
+    """At most the instructions that are known, clean and right under delays; more lanes keep the chunks apart."""
+    parameters = {"inside": ring} if program is hierarchical.allreduce else {}
+    options = CompileOptions(multiple=1 if parameters else None, parameters=parameters)
+    schedule = program.compile(machine, None, options).schedule
+    for protocol in ("Simple", "LL"):
+        made = api.lower(schedule, runtime="msccl", protocol=protocol, lanes=1)
+        assert made.ops <= most
+        report = check(made)
+        assert report.ok
+        assert report.safe is None
+        api.run(made, size=1 << 12, topology=machine, delays=3)
 
 
 def test_one_lane_makes_the_fewest_instructions(capsys):

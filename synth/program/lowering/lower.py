@@ -42,6 +42,7 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     names an exceeded limit of the runtime and a remedy.
     """
     runtime, instances = _runtime(options.runtime), options.instances
+    fewest = options.lanes == 1 and not schedule.timed
     if schedule.timed:
         options = replace(options, fuse=False, lanes=1)
     layout = Layout(schedule.collective, schedule.chunks)
@@ -54,7 +55,8 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
         runtime_limits.check_schedule(without_unneeded_sends(schedule), runtime)
     error: SynthError | None = None
     for lanes in _lane_counts(schedule, options.lanes):
-        gpus = _one_instance(schedule, layout, runtime, replace(options, in_place=in_place, lanes=lanes))
+        chosen = replace(options, in_place=in_place, lanes=lanes)
+        gpus = _one_instance(schedule, layout, runtime, chosen, fewest)
         try:
             runtime_limits.check(_in_form(gpus, runtime), runtime, 1)
         except SynthError as exceeded:
@@ -101,14 +103,19 @@ def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
         count //= 2
 
 
-def _one_instance(schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions) -> tuple[Gpu, ...]:
+def _one_instance(
+    schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions, fewest: bool
+) -> tuple[Gpu, ...]:
     """Return the ranks' programs for one instance, free of deadlock; they may exceed limits of the runtime.
 
-    `options`: `in_place` and `lanes` are set. Where several instances follow, no op spans two units.
+    `options`: `in_place` and `lanes` are set. `fewest`: fewer messages, some of which wait for a later chunk. Where
+    several instances follow, no op spans two units.
     """
     in_place, lanes = options.in_place or "out", options.lanes or 1
     whole_units = options.instances > 1
-    flow = schedule_messages(schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units)
+    flow = schedule_messages(
+        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, across_steps=fewest
+    )
     storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes

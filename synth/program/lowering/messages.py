@@ -19,6 +19,7 @@ from synth.errors import VerificationError
 from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network
 
 # One connection: src, dst, via, number, piece. A connection whose block would exceed the runtime's instructions is cut
 # into pieces, each with a block of its own; they carry its messages one after the other.
@@ -92,11 +93,15 @@ class ScheduleMessages:
     chains: dict[tuple[int, int], list[Value]]
 
 
-def schedule_messages(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool) -> ScheduleMessages:
+def schedule_messages(
+    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, across_steps: bool = False
+) -> ScheduleMessages:
     """Return the messages and values of `schedule`, without unneeded sends.
 
     `lanes`: the most lanes of a route; None: its units. `aggregate`: neighbouring chunks that were written in the same
-    step travel as one message; with `whole_units` no message spans two units. Raises VerificationError if the schedule
+    step travel as one message; with `whole_units` no message spans two units. `across_steps`: so do those of a
+    collective that combines that were written in different steps, on routes that share a limit with others: while the
+    earlier chunks wait, the limit is there for other messages. Raises VerificationError if the schedule
     sends a chunk that the source does not have, uses a link that does not exist, or ends without a demanded chunk.
     """
     collective, per_unit = schedule.collective, schedule.chunks
@@ -111,6 +116,7 @@ def schedule_messages(schedule: Schedule, *, lanes: int | None, aggregate: bool,
     arrival_lane: dict[Value, Lane] = {}
     messages: list[Message] = []
     run = per_unit if whole_units else None
+    waiting = _limited_routes(schedule.network) if across_steps and collective.combining else frozenset()
     for t, step in enumerate(without_unneeded_sends(schedule).steps):
         step_messages: list[Message] = []
         for route, sends in _by_route(step.sends).items():
@@ -123,7 +129,7 @@ def schedule_messages(schedule: Schedule, *, lanes: int | None, aggregate: bool,
             width = 1 if local else min(units[route], len(loads))
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
-                step_messages += _runs(t, (*route, lane, 0), part, aggregate, run)
+                step_messages += _runs(t, (*route, lane, 0), part, aggregate, run, route in waiting)
         step_messages.sort(key=lambda m: (m.reduce, m.local, m.reads[0].born, m.chunk, m.lane))
         for message in step_messages:
             message.order = len(messages)
@@ -192,9 +198,26 @@ def _wrong(step: int, fault: str) -> VerificationError:
     return VerificationError(f"the schedule is wrong in step {step}: {fault}; `synth verify` says more")
 
 
-def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None) -> list[Message]:
-    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step."""
-    rows = sorted((send.kind.startswith("reduce"), value.born, send.chunk, k) for k, (value, send) in enumerate(loads))
+def _limited_routes(network: Network) -> frozenset[tuple[int, int, tuple[str, ...]]]:
+    """Return the routes that share a limit with others, such as the port of a switch."""
+    limited = {i for cap in network.caps if len(set(cap.routes)) > 1 for i in cap.routes}
+    return frozenset((network.routes[i].src, network.routes[i].dst, network.routes[i].via) for i in limited)
+
+
+def _runs(
+    step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None, across_steps: bool
+) -> list[Message]:
+    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step.
+
+    `across_steps`: or in different ones, but inputs and values that were written stay apart.
+    """
+
+    def ready(value: Value) -> int:
+        return min(value.born, 0) if across_steps else value.born
+
+    rows = sorted(
+        (send.kind.startswith("reduce"), ready(value), send.chunk, k) for k, (value, send) in enumerate(loads)
+    )
     messages: list[Message] = []
     for reduce, born, chunk, k in rows:
         last = messages[-1] if messages else None
@@ -202,7 +225,7 @@ def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: boo
             aggregate
             and last is not None
             and last.reduce == reduce
-            and last.reads[0].born == born
+            and ready(last.reads[0]) == born
             and chunk == last.chunk + last.count
             and (unit is None or chunk % unit)
         ):
