@@ -241,3 +241,12 @@ def test_the_ci_script_is_executable_and_parses():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_every_file_that_the_map_of_the_code_names_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    for path in set(re.findall(r"`([a-z_0-9]+/[a-z_0-9/]*(?:\.py|\.cuh)?)`", page)):
+        assert (ROOT / "synth" / path).exists(), path
+    for name, path in re.findall(r"`([A-Za-z_.]+)` in `([a-z_/]+\.py)`", page):
+        source = (ROOT / "synth" / path).read_text()
+        assert all(re.search(rf"\b{part}\b", source) for part in name.split(".")), (name, path)

@@ -55,46 +55,52 @@ def timeline(program: Program) -> Timeline:
 
     Messages are FIFO data, or signals of one-sided programs.
     """
+    run = _LogicalRun()
     blocks = [(gpu.rank, b, block) for gpu in program.gpus for b, block in enumerate(gpu.blocks)]
-    columns: dict[Place, int] = {}
-    arrows: list[tuple[Place, Place]] = []
-    posted: dict[Hashable, deque[Place]] = defaultdict(deque)
     at = dict.fromkeys(((rank, b) for rank, b, _ in blocks), 0)
-    now = dict.fromkeys(at, -1)
-    met: dict[Hashable, list[int]] = defaultdict(list)
     moved = True
     while moved:
         moved = False
         for rank, b, block in blocks:
-            while at[rank, b] < len(block.ops):
-                op, place = block.ops[at[rank, b]], (rank, b, at[rank, b])
-                if op.code == "barrier":
-                    visit = 1 + sum(
-                        before.code == "barrier" and before.group == op.group for before in block.ops[: at[rank, b]]
-                    )
-                    latest = _meet(met, rank, b, op, visit, now[rank, b])
-                    if latest is None:
-                        break
-                    now[rank, b] = latest
-                if any(at.get((rank, dep.block), 0) <= dep.op for dep in op.deps):
-                    break
-                inbox = [_inbox(rank, block, port) for port in _incoming(op)]
-                if any(not posted[key] for key in inbox):
-                    break
-                sources = [posted[key].popleft() for key in inbox]
-                arrows += [(source, place) for source in sources]
-                ends = [
-                    now[rank, b],
-                    *(columns[rank, dep.block, dep.op] for dep in op.deps),
-                    *(columns[source] for source in sources),
-                ]
-                columns[place] = now[rank, b] = 1 + max(ends)
-                for key in _outboxes(rank, block, op):
-                    posted[key].append(place)
+            while at[rank, b] < len(block.ops) and run.start(rank, b, block, at[rank, b]):
                 at[rank, b] += 1
                 moved = True
     stuck = [(rank, b, i) for rank, b, block in blocks for i in range(at[rank, b], len(block.ops))]
-    return Timeline(columns, arrows, stuck)
+    return Timeline(run.columns, run.arrows, stuck)
+
+
+class _LogicalRun:
+    """A run of a program in logical time. `posted`: the senders of messages that are not received yet."""
+
+    def __init__(self) -> None:
+        self.columns: dict[Place, int] = {}
+        self.arrows: list[tuple[Place, Place]] = []
+        self.posted: dict[Hashable, deque[Place]] = defaultdict(deque)
+        self.now: dict[tuple[int, int], int] = {}
+        self.met: dict[Hashable, list[int]] = defaultdict(list)
+
+    def start(self, rank: int, b: int, block: Block, i: int) -> bool:
+        """Run op `i` of a block, all of whose earlier ops have run. Return False where it still waits."""
+        op, place = block.ops[i], (rank, b, i)
+        if op.code == "barrier":
+            visit = 1 + sum(before.code == "barrier" and before.group == op.group for before in block.ops[:i])
+            latest = _meet(self.met, rank, b, op, visit, self.now.get((rank, b), -1))
+            if latest is None:
+                return False
+            self.now[rank, b] = latest
+        if any((rank, dep.block, dep.op) not in self.columns for dep in op.deps):
+            return False
+        inbox = [_inbox(rank, block, port) for port in _incoming(op)]
+        if any(not self.posted[key] for key in inbox):
+            return False
+        sources = [self.posted[key].popleft() for key in inbox]
+        self.arrows += [(source, place) for source in sources]
+        waited = [*((rank, dep.block, dep.op) for dep in op.deps), *sources]
+        latest = max([self.now.get((rank, b), -1), *(self.columns[source] for source in waited)])
+        self.columns[place] = self.now[rank, b] = 1 + latest
+        for key in _outboxes(rank, block, op):
+            self.posted[key].append(place)
+        return True
 
 
 def _incoming(op: Op) -> Iterable[int]:

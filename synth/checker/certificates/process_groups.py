@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -85,6 +85,30 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     weights = [weight for _, families in packings for weight, _, _ in families]
     scale = lcm(*(x.denominator for x in (*own.values(), *caps.values(), *weights)))
     check_fits(int(sum(weights) * scale), "weights", "packings")
+    price = _route_prices(network, own, caps, scale)
+    ends = np.array([(r.src, r.dst) for r in network.routes], np.int64).reshape(-1, 2)
+    paid = [Fraction(0)] * len(groups)
+    seen: set[int] = set()
+    for i, (members, families) in enumerate(packings):
+        need(not seen & set(members), "weighs a group of another packing again", f"packings[{i}]")
+        seen |= set(members)
+        need(len(families) * len(ends) <= MOST_WORK, "is too much to check", f"packings[{i}]")
+        need((_load(families, ends, scale) <= price).all(), "weighs more than a route's price", f"packings[{i}]")
+        for g in members:
+            paid[g] = sum(
+                (weight * crossings(groups[g], leaving, label) for weight, leaving, label in families), Fraction(0)
+            )
+    for g, total in _alltoall_prices(groups, ends, price, network.ranks):
+        paid[g] = max(paid[g], Fraction(total, scale) * groups[g].part)
+    need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
+    return sum(paid, Fraction(0)) / (budget * network.unit)
+
+
+def _route_prices(network: Network, own: dict[int, Fraction], caps: dict[int, Fraction], scale: int) -> np.ndarray:
+    """Return the price of each route times `scale`: its own, and those of its limits, as often as they list it.
+
+    Raises VerificationError where the prices along a path might not fit an int64.
+    """
     times = {k: np.unique(np.array(network.caps[k].routes, np.int64), return_counts=True) for k in caps}
     dearest = sum(int(p * scale) for p in own.values())
     dearest += sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items())
@@ -94,36 +118,35 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
         price[i] = int(p * scale)
     for k, p in caps.items():
         price[times[k][0]] += int(p * scale) * times[k][1]
-    ends = np.array([(r.src, r.dst) for r in network.routes], np.int64).reshape(-1, 2)
-    paid = [Fraction(0)] * len(groups)
-    seen: set[int] = set()
-    for i, (members, families) in enumerate(packings):
-        need(not seen & set(members), "weighs a group of another packing again", f"packings[{i}]")
-        seen |= set(members)
-        need(len(families) * len(ends) <= MOST_WORK, "is too much to check", f"packings[{i}]")
-        load = np.zeros(len(ends), np.int64)
-        for weight, leaving, label in families:
-            a, b = (label[ends[:, 0]], label[ends[:, 1]]) if leaving else (label[ends[:, 1]], label[ends[:, 0]])
-            load += np.where((a >= 0) & (a != b), int(weight * scale), 0)
-        need((load <= price).all(), "weighs more than a route's price", f"packings[{i}]")
-        for g in members:
-            paid[g] = sum(
-                (weight * crossings(groups[g], leaving, label) for weight, leaving, label in families), Fraction(0)
-            )
+    return price
+
+
+def _load(families: Sequence[tuple[Fraction, bool, np.ndarray]], ends: np.ndarray, scale: int) -> np.ndarray:
+    """Return for each route the weights, times `scale`, of the families whose regions it leaves or enters."""
+    load = np.zeros(len(ends), np.int64)
+    for weight, leaving, label in families:
+        inner, outer = (ends[:, 0], ends[:, 1]) if leaving else (ends[:, 1], ends[:, 0])
+        crosses = (label[inner] >= 0) & (label[inner] != label[outer])
+        load += np.where(crosses, int(weight * scale), 0)
+    return load
+
+
+def _alltoall_prices(
+    groups: Sequence[Group], ends: np.ndarray, price: np.ndarray, ranks: int
+) -> Iterator[tuple[int, int]]:
+    """Yield (number, total) of each group of an alltoall: the distances by `price` between all pairs of its ranks.
+
+    Raises VerificationError where ranks of a group do not reach each other.
+    """
     asked = [g for g, group in enumerate(groups) if group.collective == "alltoall"]
     starts = sorted({r for g in asked for r in groups[g].ranks})
     need(len(starts) * len(ends) <= MOST_WORK, "asks for too many distances", "routes")
-    far = {r: _distances(ends, price, r, network.ranks) for r in starts}
+    far = {r: _distances(ends, price, r, ranks) for r in starts}
     for g in asked:
-        ranks = list(groups[g].ranks)
-        need(
-            all((far[r][ranks] < MAX_SUM).all() for r in ranks),
-            f"group {g} cannot be run: ranks do not reach each other",
-            "problem",
-        )
-        paid[g] = max(paid[g], Fraction(sum(exact_sum(far[r][ranks]) for r in ranks), scale) * groups[g].part)
-    need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
-    return sum(paid, Fraction(0)) / (budget * network.unit)
+        members = list(groups[g].ranks)
+        reached = all((far[r][members] < MAX_SUM).all() for r in members)
+        need(reached, f"group {g} cannot be run: ranks do not reach each other", "problem")
+        yield g, sum(exact_sum(far[r][members]) for r in members)
 
 
 def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:

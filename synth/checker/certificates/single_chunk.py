@@ -97,42 +97,60 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
     sends of one kind between a rank and others through one switch in one step cost no less than one to all of them.
     """
     names = Variables(problem, unit, steps)
-    has, keep, own, sent = names.has, names.keep, names.own, names.sent
+    yield from _end_clauses(names, problem, unit)
+    for t in range(steps):
+        yield from _send_clauses(names, problem, unit, t)
+        for n in range(problem.ranks):
+            yield from _content_clauses(names, problem, unit, t, n)
+
+
+def _end_clauses(names: Variables, problem: Instance, unit: int) -> Iterator[list[int]]:
+    """Yield the contents of each rank before the first step, and those of a destination after the last one."""
+    first, last = names.has[0], names.has[-1]
     for n in range(problem.ranks):
         for i in problem.pre[unit]:
-            yield [has[0][n][i] if n == i else -has[0][n][i]]
+            yield [first[n][i] if n == i else -first[n][i]]
             if n in problem.post[unit]:
-                yield [has[steps][n][i] if problem.wants(unit, n, i) else -has[steps][n][i]]
-    for t in range(steps):
-        for (u, _, _), (total, raw) in zip(problem.links, sent[t], strict=True):
-            yield [-total, *has[t][u].values()]  # something is sent
-            if t == 0 or u not in problem.pre[unit]:
-                yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
-        for row in names.switched[t]:
-            for member, x in row.members.items():
-                source = member if row.kind == "fetch-reduce" else row.rank
-                yield from ([-x, row.used], [-x, *has[t][source].values()])
-        for n in range(problem.ranks):
-            into = [(u, *sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
-            copies, added = _switched_into(names.switched[t], n)
-            if n not in problem.pre[unit]:
-                yield [-own[t][n]]
-            # Only what comes replaces what is there. What is added by a switch replaces nothing.
-            replacing = [x for _, *both in into for x in both]
-            yield [keep[t][n], own[t][n], *replacing, *(x for _, x in copies)]
-            yield from ([-x, -keep[t][n]] for _, x in copies)
-            yield from ([-x, -y] for (_, x), (_, y) in combinations(copies, 2))
-            for i in sorted(problem.pre[unit]):
-                moved = [*((u, total) for u, total, _ in into), *copies, *added]
-                pairs = [(keep[t][n], has[t][n][i]), *((x, has[t][u][i]) for u, x in moved)]
-                ways = [next(names.fresh) for _ in pairs]
-                for way, (move, there) in zip(ways, pairs, strict=True):
-                    yield from ([-way, move], [-way, there], [way, -move, -there])
-                ways += [own[t][n]] * (n == i) + [raw for u, _, raw in into if u == i]
-                after = has[t + 1][n][i]
-                yield [-after, *ways]
-                yield from ([-way, after] for way in ways)
-                yield from ([-a, -b] for a, b in combinations(ways, 2))
+                yield [last[n][i] if problem.wants(unit, n, i) else -last[n][i]]
+
+
+def _send_clauses(names: Variables, problem: Instance, unit: int, t: int) -> Iterator[list[int]]:
+    """Yield clauses by which each send of step `t` carries something."""
+    has = names.has[t]
+    for (u, _, _), (total, raw) in zip(problem.links, names.sent[t], strict=True):
+        yield [-total, *has[u].values()]
+        if t == 0 or u not in problem.pre[unit]:
+            yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
+    for row in names.switched[t]:
+        for member, x in row.members.items():
+            source = member if row.kind == "fetch-reduce" else row.rank
+            yield from ([-x, row.used], [-x, *has[source].values()])
+
+
+def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: int) -> Iterator[list[int]]:
+    """Yield clauses by which rank `n` holds after step `t` what it kept, its own input and what it received."""
+    has, keep, own = names.has[t], names.keep[t][n], names.own[t][n]
+    into = [(u, *names.sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
+    copies, added = _switched_into(names.switched[t], n)
+    if n not in problem.pre[unit]:
+        yield [-own]
+    # Only what comes replaces what is there. What is added by a switch replaces nothing.
+    replacing = [x for _, *both in into for x in both]
+    yield [keep, own, *replacing, *(x for _, x in copies)]
+    yield from ([-x, -keep] for _, x in copies)
+    yield from ([-x, -y] for (_, x), (_, y) in combinations(copies, 2))
+    moved = [*((u, total) for u, total, _ in into), *copies, *added]
+    for i in sorted(problem.pre[unit]):
+        # Each term brings contribution i: a move of a holder of i, the own input, or a send of an input.
+        pairs = [(keep, has[n][i]), *((x, has[u][i]) for u, x in moved)]
+        terms = [next(names.fresh) for _ in pairs]
+        for term, (move, there) in zip(terms, pairs, strict=True):
+            yield from ([-term, move], [-term, there], [term, -move, -there])
+        terms += [own] * (n == i) + [raw for u, _, raw in into if u == i]
+        after = names.has[t + 1][n][i]
+        yield [-after, *terms]
+        yield from ([-term, after] for term in terms)
+        yield from ([-a, -b] for a, b in combinations(terms, 2))
 
 
 def _switched_into(rows: Sequence[SwitchSends], n: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -9,6 +9,7 @@ where it adds the fewest rounds. Every schedule is replayed. It is a heuristic: 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -219,22 +220,26 @@ class ChunkAssembly:
 
     def _with_rounds(self, schedule: Schedule, name: str) -> ChunkPlan:
         """Return the plan of a schedule, with the fewest rounds in each step."""
-        load: dict[tuple[int, int], int] = {}
-        routes = len(self.network.routes)
+        counts = Counter[tuple[int, int]]()
         for t, step in enumerate(schedule.steps):
             for send in step.sends:
                 if not send.local:
-                    r = self.network.route_index[send.src, send.dst, send.via]
-                    for resource in (r, *(routes + c for c in self.network.caps_of[r])):
-                        load[resource, t] = load.get((resource, t), 0) + 1
-        rows = np.array([(e, t, n) for (e, t), n in sorted(load.items())], dtype=np.int64).reshape(-1, 3)
+                    counts.update((resource, t) for resource in self._resources(send))
+        table = np.array([(*key, count) for key, count in sorted(counts.items())], dtype=np.int64).reshape(-1, 3)
+        resources, times, sends = table.T
         totals = np.zeros(len(self.units), dtype=np.int64)
-        np.add.at(totals, rows[:, 0], rows[:, 2])
+        np.add.at(totals, resources, sends)
         rounds = np.ones(len(schedule.steps), dtype=np.int64)
-        np.maximum.at(rounds, rows[:, 1], -(-rows[:, 2] // self.units[rows[:, 0]]))
+        np.maximum.at(rounds, times, -(-sends // self.units[resources]))
         steps = tuple(Step(int(r), step.sends) for r, step in zip(rounds, schedule.steps, strict=True))
-        loads = (rows[:, 0], rows[:, 1], rows[:, 2])
-        return ChunkPlan(replace(schedule, steps=steps), name, loads, float((totals / self.units).max()))
+        return ChunkPlan(
+            replace(schedule, steps=steps), name, (resources, times, sends), float((totals / self.units).max())
+        )
+
+    def _resources(self, send: Send) -> list[int]:
+        """Return the route of a send, and behind the numbers of all routes those of its limits."""
+        route = self.network.route_index[send.src, send.dst, send.via]
+        return [route, *(len(self.network.routes) + cap for cap in self.network.caps_of[route])]
 
     # ------------------------------------------------------------ many chunks
 

@@ -60,38 +60,17 @@ class BlockReader:
         sizes: list[dict[str, int]],
     ) -> None:
         self.number, self.rank, self.sizes, self.node = number, channels.rank, sizes, node
-        ports = channels.ports
         fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
         if fields["id"].whole(0, 1 << 20) != number:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {number}")
         self.mine: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
         self.switches: list[SwitchChannel] = []
         for entry in fields["channels"].items(len(PORT_KINDS) + 1):
-            found = entry.fields(("channel_type", "channel_ids"))
-            kind = found["channel_type"].text((*PORT_KINDS, "switch"))
-            if kind == "switch":
-                for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
-                    if not channels.switches:
-                        channel.fail("the rank has no switch channel")
-                    self.switches.append(channels.switches[channel.whole(0, len(channels.switches) - 1)])
-                continue
-            for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
-                if not ports[kind]:
-                    channel.fail(f"the rank has no {kind} channel")
-                self.mine[kind].append(ports[kind][channel.whole(0, len(ports[kind]) - 1)])
-            if len(self.mine[kind]) > limits.BLOCK_CHANNELS:
-                entry.fail(f"a thread block takes at most {limits.BLOCK_CHANNELS} {kind} channels")
+            self._add_channels(entry, channels)
         self.reached: dict[str, list[tuple[int, str]]] = {kind: [] for kind in PORT_KINDS}
-        for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)) if "remote_buffer_refs" in fields else ():
-            found = entry.fields(("access_channel_type", "remote_buffer_ids"))
-            kind = found["access_channel_type"].text(PORT_KINDS)
-            for buffer in found["remote_buffer_ids"].items(limits.BLOCK_BUFFERS):
-                owner, name, kinds = buffers[buffer.whole(0, len(buffers) - 1)] if buffers else (0, "", ())
-                if kind not in kinds:
-                    buffer.fail(f"remote buffer {buffer.value} is not reached through {kind} channels")
-                self.reached[kind].append((owner, name))
-            if len(self.reached[kind]) > limits.BLOCK_BUFFERS:
-                entry.fail(f"a thread block takes at most {limits.BLOCK_BUFFERS} remote buffers")
+        if "remote_buffer_refs" in fields:
+            for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)):
+                self._add_remote_buffers(entry, buffers)
         self.ports = (*self.mine["memory"], *self.mine["port"])
         self.ops: list[Op] = []
         self.acquires: list[tuple[int, int, Node]] = []
@@ -101,6 +80,31 @@ class BlockReader:
         self.loops: list[Loop] = []
         self.listed = 0  # operations of the plan, those of pipelines included
         self._ops(fields["ops"])
+
+    def _add_channels(self, entry: Node, channels: Channels) -> None:
+        """Add the block's channels of one kind, which `entry` lists by their numbers among those of the rank."""
+        found = entry.fields(("channel_type", "channel_ids"))
+        kind = found["channel_type"].text((*PORT_KINDS, "switch"))
+        known = channels.switches if kind == "switch" else channels.ports[kind]
+        mine: list = self.switches if kind == "switch" else self.mine[kind]
+        for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
+            if not known:
+                channel.fail(f"the rank has no {kind} channel")
+            mine.append(known[channel.whole(0, len(known) - 1)])
+        if kind != "switch" and len(mine) > limits.BLOCK_CHANNELS:
+            entry.fail(f"a thread block takes at most {limits.BLOCK_CHANNELS} {kind} channels")
+
+    def _add_remote_buffers(self, entry: Node, buffers: Buffers) -> None:
+        """Add the remote buffers that the block reaches through one kind of channel."""
+        found = entry.fields(("access_channel_type", "remote_buffer_ids"))
+        kind = found["access_channel_type"].text(PORT_KINDS)
+        for buffer in found["remote_buffer_ids"].items(limits.BLOCK_BUFFERS):
+            owner, name, kinds = buffers[buffer.whole(0, len(buffers) - 1)] if buffers else (0, "", ())
+            if kind not in kinds:
+                buffer.fail(f"remote buffer {buffer.value} is not reached through {kind} channels")
+            self.reached[kind].append((owner, name))
+        if len(self.reached[kind]) > limits.BLOCK_BUFFERS:
+            entry.fail(f"a thread block takes at most {limits.BLOCK_BUFFERS} remote buffers")
 
     def _ops(self, node: Node, pipeline: bool = False) -> None:
         """Read a list of operations, of the block or of a `pipeline` in it."""

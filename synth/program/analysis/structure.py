@@ -20,6 +20,7 @@ from synth.program.program import (
     Gpu,
     Loop,
     Op,
+    Part,
     Program,
     Span,
     checked_loops,
@@ -149,10 +150,7 @@ def _unlike_loops(program: Program) -> Iterator[Finding]:
     first: dict[tuple[int, str, int], tuple[tuple[int, int], tuple[int, int, int]]] = {}
     for rank, b, i, op, loop in _looped(program):
         for span in (*op.src, *op.dst):
-            owner = rank if span.rank is None else span.rank
-            buffer, start, shift = span.buffer, span.offset, shifts[owner]
-            if buffer == "o" and shift is not None:  # one memory with the input
-                buffer, start = "i", start + shift
+            owner, buffer, start = _memory_of(rank, span, shifts)
             for chunk in range(start, start + loop.chunks):
                 other, place = first.setdefault((owner, buffer, chunk), ((start, loop.chunks), (rank, b, i)))
                 if other != (start, loop.chunks):
@@ -182,26 +180,40 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
     """
     shifts = _shifts(program)
     first: dict[tuple[int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+    for here, op, part in _uneven_parts(program):
+        for span in (*op.src, *op.dst):
+            owner, buffer, start = _memory_of(here[0], span, shifts)
+            division = (start, op.count, part.of)
+            for chunk in range(start, start + op.count):
+                other, place = first.setdefault((owner, buffer, chunk), (division, here))
+                if other != division:
+                    cut = f"{NAMES[span.buffer]} {span.offset + chunk - start} of rank {owner}"
+                    text = (
+                        f"cuts {cut} into {part.of} shares with other ends than gpu {place[0]} block {place[1]} step "
+                        f"{place[2]}: not analysed"
+                    )
+                    yield error("part", here, text)
+
+
+def _uneven_parts(program: Program) -> Iterator[tuple[tuple[int, int, int], Op, Part]]:
+    """Yield ((rank, block, step), op, part) of each op whose shares are no whole chunks."""
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
-                if op.part is None or op.count % op.part.of == 0:
-                    continue
-                for span in (*op.src, *op.dst):
-                    owner = gpu.rank if span.rank is None else span.rank
-                    buffer, start, shift = span.buffer, span.offset, shifts[owner]
-                    if buffer == "o" and shift is not None:  # one memory with the input
-                        buffer, start = "i", start + shift
-                    division = (start, op.count, op.part.of)
-                    for chunk in range(start, start + op.count):
-                        other, place = first.setdefault((owner, buffer, chunk), (division, (gpu.rank, b, i)))
-                        if other != division:
-                            text = (
-                                f"cuts {NAMES[span.buffer]} {span.offset + chunk - start} of rank {owner} into "
-                                f"{op.part.of} shares with other ends than gpu {place[0]} block {place[1]} step "
-                                f"{place[2]}: not analysed"
-                            )
-                            yield error("part", (gpu.rank, b, i), text)
+                if op.part is not None and op.count % op.part.of:
+                    yield (gpu.rank, b, i), op, op.part
+
+
+def _memory_of(rank: int, span: Span, shifts: Sequence[int | None]) -> tuple[int, str, int]:
+    """Return the owner, the buffer and the first chunk of a span of an op of `rank`.
+
+    An output that is one memory with the input is a part of the input: `shifts` as `_shifts` gives them.
+    """
+    owner = rank if span.rank is None else span.rank
+    shift = shifts[owner]
+    if span.buffer == "o" and shift is not None:
+        return owner, "i", span.offset + shift
+    return owner, span.buffer, span.offset
 
 
 def _loops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from synth.program.analysis.symbolic_execution import (
     parts_of,
 )
 from synth.program.analysis.vector_clocks import Row
-from synth.program.program import Op, Port, Program, Span
+from synth.program.program import Gpu, Op, Port, Program, Span
 from synth.program.straight_line import StraightLine
 
 
@@ -276,26 +277,26 @@ class OneSidedExecution(SymbolicExecution):
     def check_end(self) -> None:
         """Report accesses to a rank's input and output that may come after all its blocks have ended: the call has
         returned there by then."""
-        for rank in range(self.program.ranks):
-            mine = [self.number[rank, b] for b in range(len(self.program.gpus[rank].blocks))]
+        for gpu in self.program.gpus:
+            mine = [self.number[gpu.rank, b] for b in range(len(gpu.blocks))]
             if not mine:
                 continue
             end = self.clocks.rows[mine].max(axis=0)
-            gpu = self.program.gpus[rank]
-            base = self.memory.base[rank]
-            for buffer, size in (("i", gpu.input), ("o", gpu.output)):
-                for cell in range(base[buffer], base[buffer] + size):
-                    for (actor, i), how in self.clocks.unordered(cell, end):
-                        if actor < self.entry:
-                            home, b = [*self.places, *self._engine_places()][actor]
-                            verb = "written" if how == "write" else "read"
-                            cure = "must wait for a signal of it"
-                            if home == rank and actor >= len(self.places):
-                                cure = "must flush the port channel first"
-                            text = (
-                                f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
-                            )
-                            self.add_finding("unfinished", (home, b, i), text)
+            base = self.memory.base[gpu.rank]
+            inputs, outputs = range(base["i"], base["i"] + gpu.input), range(base["o"], base["o"] + gpu.output)
+            for cell in chain(inputs, outputs):
+                for (actor, i), how in self.clocks.unordered(cell, end):
+                    if actor < self.entry:
+                        self._add_late_access(gpu.rank, cell, actor, i, how)
+
+    def _add_late_access(self, rank: int, cell: int, actor: int, i: int, how: str) -> None:
+        """Add the finding that op `i` of `actor` may access `cell` of `rank` after the call has returned there."""
+        home, b = [*self.places, *self._engine_places()][actor]
+        verb = "written" if how == "write" else "read"
+        own_engine = home == rank and actor >= len(self.places)
+        cure = "must flush the port channel first" if own_engine else "must wait for a signal of it"
+        text = f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
+        self.add_finding("unfinished", (home, b, i), text)
 
     def check_next_launches(self) -> None:
         """Report packets that overwrite those of an earlier launch, whose readers may not have read them."""
@@ -337,13 +338,18 @@ def shared_ports(program: Program) -> list[Finding]:
     for gpu in program.gpus:
         for code in ("signal", "wait"):
             first: dict[Port, int] = {}
-            for b, block in enumerate(gpu.blocks):
-                for i, op in enumerate(block.ops):
-                    if op.code != code:
-                        continue
-                    for port in {block.ports[p] for p in op.ports}:
-                        if first.setdefault(port, b) != b:
-                            name = f"{port.kind} channel {port.index} to rank {port.peer}"
-                            text = f"{code}s on {name}, as block {first[port]} does: one block may"
-                            findings.append(error("two-ends", (gpu.rank, b, i), text))
+            for b, i, port in _port_uses(gpu, code):
+                if first.setdefault(port, b) != b:
+                    name = f"{port.kind} channel {port.index} to rank {port.peer}"
+                    text = f"{code}s on {name}, as block {first[port]} does: one block may"
+                    findings.append(error("two-ends", (gpu.rank, b, i), text))
     return findings
+
+
+def _port_uses(gpu: Gpu, code: str) -> Iterator[tuple[int, int, Port]]:
+    """Yield (block, op, port) of each port that an op with this code names."""
+    for b, block in enumerate(gpu.blocks):
+        for i, op in enumerate(block.ops):
+            if op.code == code:
+                for port in {block.ports[p] for p in op.ports}:
+                    yield b, i, port

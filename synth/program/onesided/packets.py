@@ -95,10 +95,8 @@ class PacketWriter:
                     continue
                 holders.add(move.dst)
                 if move.local:
-                    contribution = self.contribution[g][move.src]
-                    if move.kind == "reduce" or self.value[g].get(move.src) != contribution:
-                        if not contribution.packet:
-                            contribution = self._as_packets(move.src, g, contribution)
+                    contribution = self._own_contribution(g, move)
+                    if contribution is not None:
                         arrivals.setdefault((move.dst, g), []).append((move, contribution))
                     continue
                 src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
@@ -110,15 +108,25 @@ class PacketWriter:
                 arrivals.setdefault((move.dst, g), []).append((move, dst))
         for (rank, g, src, _), peers in sorted(targets.items(), key=lambda item: item[0][:2]):
             for i in range(0, len(peers), OP_CHANNELS):
-                batch = peers[i : i + OP_CHANNELS]
-                dsts = tuple(dst._replace(rank=peer) for peer, dst in batch)
-                ports = tuple(self.block.port(rank, peer) for peer, _ in batch)
-                self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
-                # a thread forwards packets that it read itself; of other threads' reads it knows since the last join
-                read = self.writer_clock.get((rank, src), self.block.joined_clock[rank])
-                clock = tuple(map(max, read, self.block.joined_clock[rank]))
-                self.writer_clock.update(((peer, dst), clock) for peer, dst in batch)
+                self._put(rank, g, src, peers[i : i + OP_CHANNELS])
         return arrivals
+
+    def _own_contribution(self, g: int, move: GroupTransfer) -> Span | None:
+        """Return the packets of the rank's own contribution that a local move takes in; None where it is there."""
+        contribution = self.contribution[g][move.src]
+        if move.kind != "reduce" and self.value[g].get(move.src) == contribution:
+            return None
+        return contribution if contribution.packet else self._as_packets(move.src, g, contribution)
+
+    def _put(self, rank: int, g: int, src: Span, peers: list[tuple[int, Span]]) -> None:
+        """Put `src` of group `g` to the packets of `peers`, (rank, span) each, in one op."""
+        dsts = tuple(dst._replace(rank=peer) for peer, dst in peers)
+        ports = tuple(self.block.port(rank, peer) for peer, _ in peers)
+        self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
+        # a thread forwards packets that it read itself; of other threads' reads it knows since the last join
+        read = self.writer_clock.get((rank, src), self.block.joined_clock[rank])
+        clock = tuple(map(max, read, self.block.joined_clock[rank]))
+        self.writer_clock.update(((peer, dst), clock) for peer, dst in peers)
 
     def _receive(self, arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]) -> None:
         """Take in the arrivals of a step: a copy replaces the value and stays a packet, sums are taken at once."""

@@ -84,6 +84,29 @@ def _kinds(groups: Sequence[Group]) -> list[list[int]]:
     return list(kinds.values())
 
 
+class _Rows:
+    """A sparse matrix that grows by blocks of rows. `worth`: of each column, which grows with the columns."""
+
+    def __init__(self, worth: list[float]) -> None:
+        self.worth, self.rows = worth, 0
+        self._entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+        """Add entries of the present block of rows; `rows` are numbered from its first one."""
+        self._entries.append((self.rows + rows, columns, values))
+
+    def end(self, rows: int) -> None:
+        """End the present block, which has this many rows."""
+        self.rows += rows
+
+    def matrix(self) -> Any:
+        """Return the matrix of all blocks."""
+        from scipy import sparse
+
+        rows, columns, values = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
+        return sparse.csr_matrix((values, (rows, columns)), shape=(self.rows, len(self.worth)))
+
+
 class _Program:
     """The linear program.
 
@@ -177,65 +200,58 @@ class _Program:
         alltoalls. Rows: the families of a kind that a route crosses weigh at most its price; distances grow by at most
         the price of a route; all capacities at their prices cost at most 1.
         """
-        from scipy import sparse
-
-        network, routes = self.network, len(self.network.routes)
-        caps, bare = len(network.caps), len(self.bare)
+        network, caps = self.network, len(self.network.caps)
         self.weights: list[tuple[int, int]] = []
-        worth = [0.0] * (caps + bare)
-        rows, columns, values = [], [], []
+        program = _Rows([0.0] * (caps + len(self.bare)))
         # the price of route route_of[n] contains the column column_of[n]
-        priced = [(i, k) for i in range(routes) for k in network.caps_of[i]]
+        priced = [(i, k) for i in range(len(network.routes)) for k in network.caps_of[i]]
         priced += [(i, caps + n) for n, i in enumerate(self.bare)]
         route_of, column_of = np.array(priced, np.int64).reshape(-1, 2).T
-        at = 0
         for kind, members in enumerate(self.kinds):
-            if self.exact and self.groups[members[0]].collective == "alltoall":
-                continue
-            rows.append(at + route_of)
-            columns.append(column_of)
-            values.append(np.full(len(route_of), -1.0))
-            for f, (leaving, label) in enumerate(self.families):
-                crossing_bytes = sum((crossings(self.groups[g], leaving, label) for g in members), Fraction(0))
-                if not crossing_bytes:
-                    continue
-                crossed = np.flatnonzero(_crossed(self.ends, leaving, label))
-                rows.append(at + crossed)
-                columns.append(np.full(len(crossed), len(worth)))
-                values.append(np.ones(len(crossed)))
-                self.weights.append((kind, f))
-                worth.append(float(crossing_bytes))
-            at += routes
+            if not (self.exact and self.groups[members[0]].collective == "alltoall"):
+                self._family_rows(program, kind, members, route_of, column_of)
         for g in self._alltoalls() if self.exact else ():
-            group = self.groups[g]
-            for s in group.ranks:
-                start = len(worth)
-                keep = self.ends[:, 1] != s
-                count = int(keep.sum())
-                number = np.cumsum(keep) - 1
-                # distances of the ranks other than s, numbered by rank: distance[b] - distance[a] <= price
-                column = start + np.arange(network.ranks) - (np.arange(network.ranks) > s)
-                for r in range(network.ranks):
-                    if r != s:
-                        worth.append(float(group.part) if r in group.ranks else 0.0)
-                a, b = self.ends[keep, 0], self.ends[keep, 1]
-                used = keep[route_of]
-                rows += [at + np.arange(count), at + np.flatnonzero(a != s), at + number[route_of[used]]]
-                columns += [column[b], column[a[a != s]], column_of[used]]
-                values += [np.ones(count), np.full(int((a != s).sum()), -1.0), np.full(int(used.sum()), -1.0)]
-                at += count
+            for source in self.groups[g].ranks:
+                self._distance_rows(program, self.groups[g], source, route_of, column_of)
         units = [cap.units for cap in network.caps]
         units += [network.routes[i].units for i in self.bare]
-        rows.append(np.full(len(units), at))
-        columns.append(np.arange(len(units)))
-        values.append(np.array(units, float))
-        shape = (at + 1, len(worth))
-        matrix = sparse.csr_matrix(
-            (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape
-        )
-        upper = np.zeros(at + 1)
-        upper[at] = 1
-        return np.array(worth), matrix, upper
+        program.add(np.zeros(len(units), np.int64), np.arange(len(units)), np.array(units, float))
+        program.end(1)
+        upper = np.zeros(program.rows)
+        upper[-1] = 1
+        return np.array(program.worth), program.matrix(), upper
+
+    def _family_rows(
+        self, program: _Rows, kind: int, members: Sequence[int], route_of: np.ndarray, column_of: np.ndarray
+    ) -> None:
+        """Add a row for each route: the weights of the families of a kind that it crosses, less its price, are <= 0."""
+        program.add(route_of, column_of, np.full(len(route_of), -1.0))
+        for f, (leaving, label) in enumerate(self.families):
+            crossing_bytes = sum((crossings(self.groups[g], leaving, label) for g in members), Fraction(0))
+            if crossing_bytes:
+                crossed = np.flatnonzero(_crossed(self.ends, leaving, label))
+                program.add(crossed, np.full(len(crossed), len(program.worth)), np.ones(len(crossed)))
+                program.worth.append(float(crossing_bytes))
+                self.weights.append((kind, f))
+        program.end(len(self.network.routes))
+
+    def _distance_rows(
+        self, program: _Rows, group: Group, source: int, route_of: np.ndarray, column_of: np.ndarray
+    ) -> None:
+        """Add a row for each route from a to b != source: distance[b] - distance[a] less its price is <= 0."""
+        ranks = np.arange(self.network.ranks)
+        keep = self.ends[:, 1] != source
+        number = np.cumsum(keep) - 1  # of each kept route
+        column = len(program.worth) + ranks - (ranks > source)  # distances of the other ranks, by rank
+        for r in range(self.network.ranks):
+            if r != source:
+                program.worth.append(float(group.part) if r in group.ranks else 0.0)
+        a, b = self.ends[keep, 0], self.ends[keep, 1]
+        beyond, used = np.flatnonzero(a != source), keep[route_of]
+        program.add(np.arange(len(b)), column[b], np.ones(len(b)))
+        program.add(beyond, column[a[beyond]], np.full(len(beyond), -1.0))
+        program.add(number[route_of[used]], column_of[used], np.full(int(used.sum()), -1.0))
+        program.end(len(b))
 
     def _certificate(self, answer: np.ndarray) -> dict:
         """Return a certificate from simple fractions near the answer.
