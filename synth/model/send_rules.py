@@ -18,7 +18,7 @@ ACROSS, INSIDE = "across", "inside"
 MOST_STEPS = 1 << 14  # greatest step that a rule can name
 
 
-class Phase(NamedTuple):
+class SendPhase(NamedTuple):
     """Links `ACROSS` or `INSIDE` boxes are used in steps `first` to `last` alone, counted from 1; None: to the end."""
 
     links: str
@@ -41,7 +41,7 @@ class SendRules:
 
     boxes: tuple[int, ...]
     ways: tuple[str, ...] = ()
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[SendPhase, ...] = ()
     turned: bool = field(default=False)
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class SendRules:
     @staticmethod
     def from_json(doc: dict[str, Any]) -> SendRules:
         """Return the rules of a document: the inverse of `document`."""
-        phases = tuple(Phase(links, *steps) for links, steps in doc.get("phases", {}).items())
+        phases = tuple(SendPhase(links, *steps) for links, steps in doc.get("phases", {}).items())
         return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases)
 
     def reversed(self) -> SendRules:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from synth.errors import UsageError
-from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, OWN_RAIL, WAYS, Phase, SendRules, places_in
+from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, OWN_RAIL, WAYS, SendPhase, SendRules, places_in
 from synth.model.topology import Limit, Topology
 
 RAIL = "rail"
@@ -55,7 +55,7 @@ class Sketch:
     inside: tuple[Pair, ...] | None = None
     without: tuple[Pair, ...] = ()
     ways: str | tuple[str, ...] = ()
-    phases: Mapping[str, tuple[int, int | None]] | tuple[Phase, ...] = ()
+    phases: Mapping[str, tuple[int, int | None]] | tuple[SendPhase, ...] = ()
 
     def __post_init__(self) -> None:
         ways = (self.ways,) if isinstance(self.ways, str) else tuple(self.ways)
@@ -83,7 +83,7 @@ class Sketch:
 
     def _send_rules(self, boxes: tuple[int, ...]) -> SendRules:
         """Return the rules for sends; `ways` and `phases` are tuples since `__post_init__`."""
-        return SendRules(boxes, tuple(self.ways), tuple(map(Phase._make, self.phases)))
+        return SendRules(boxes, tuple(self.ways), tuple(map(SendPhase._make, self.phases)))
 
     def allows(self, src: int, dst: int, boxes: Sequence[int], places: Sequence[int]) -> bool:
         """Return True if a link from rank `src` to rank `dst` may be used.
@@ -149,11 +149,11 @@ class Sketch:
                     raise RuleError(f"{key}[{i}]", f"{topology.name} has no such link from {what} {a} to {what} {b}")
 
 
-def _phases(given: Any) -> tuple[Phase, ...]:
+def _phases(given: Any) -> tuple[SendPhase, ...]:
     """Return phases from a mapping of links to (first, last), or as they are."""
     if isinstance(given, Mapping):
         given = [(links, *steps) for links, steps in given.items()]
-    found = tuple(Phase(*row) for row in sorted(given))
+    found = tuple(SendPhase(*row) for row in sorted(given))
     for links, first, last in found:
         good = links in (ACROSS, INSIDE) and 1 <= first <= (MOST_STEPS if last is None else last) <= MOST_STEPS
         if not good or [phase.links for phase in found].count(links) > 1:
