@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from synth.api import catalog
-from synth.api.algorithms import blame, distance, library, library_on
+from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
 from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
@@ -49,6 +49,7 @@ __all__ = [
     "frontier",
     "frontier_document",
     "groups",
+    "hole_synthesizer",
     "import_plan",
     "import_schedule",
     "improve",

@@ -17,8 +17,8 @@ compiler projects them on a `Schedule`, whose lowering chooses places, thread bl
 
 from __future__ import annotations
 
-from synth.language.algorithm import ChunkAlgorithm, algorithm
+from synth.language.algorithm import ChunkAlgorithm, CompileOptions, algorithm
 from synth.language.data import Data
 from synth.language.groups import RankGroup
 
-__all__ = ["ChunkAlgorithm", "Data", "RankGroup", "algorithm"]
+__all__ = ["ChunkAlgorithm", "CompileOptions", "Data", "RankGroup", "algorithm"]

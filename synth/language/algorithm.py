@@ -15,6 +15,7 @@ from synth.errors import SynthError, UsageError
 from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
+from synth.language.holes import Synthesizer
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import MODES
@@ -41,12 +42,14 @@ class CompileOptions:
         multiple at which no step wastes a part of a round, so far as there is one.
     parameters : values for the keywords of the function.
     relays : copies over a missing link go through the ranks of a shortest path; else they are refused.
+    synthesizer : answers what the program leaves to `a.solve`; `synth.api.hole_synthesizer` makes one.
     """
 
     steps: str | None = None
     multiple: int | None = None
     parameters: Mapping[str, Any] | None = None
     relays: bool = False
+    synthesizer: Synthesizer | None = None
 
 
 @dataclass(frozen=True)
@@ -137,18 +140,17 @@ class ChunkAlgorithm:
         `collective`: by default the one of the algorithm's name, its root rank 0. Raises UsageError with the line for a
         program that makes no sense.
         """
-        return self._traced(_machine(topology), collective, parameters)
+        return self._traced(_machine(topology), collective, CompileOptions(parameters=parameters))
 
-    def _traced(
-        self, machine: Topology, collective: Collective | None, parameters: Mapping[str, Any], relays: bool = False
-    ) -> AlgorithmTrace:
-        task = collective or LazyCollective(self.collective, machine.ranks)
+    def _traced(self, machine: Topology, collective: Collective | None, options: CompileOptions) -> AlgorithmTrace:
+        task, parameters = collective or LazyCollective(self.collective, machine.ranks), options.parameters or {}
         known = inspect.signature(self.function).parameters
         for key in parameters:
             if key not in known:
                 names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
                 raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
-        trace = AlgorithmTrace(task, machine, _call.__code__, relays)
+        trace = AlgorithmTrace(task, machine, _call.__code__, options.relays)
+        trace.synthesizer = options.synthesizer
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
         trace.begin()
         return trace
@@ -162,7 +164,7 @@ class ChunkAlgorithm:
         """
         chosen = options or CompileOptions()
         machine = _machine(topology)
-        trace = self._traced(machine, collective, chosen.parameters or {}, chosen.relays)
+        trace = self._traced(machine, collective, chosen)
         mode = chosen.steps or self.steps
         _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
         chunks = _fewest_chunks(trace) * (chosen.multiple or 1)

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from math import prod
 
 from synth.checker.schedule import replay
+from synth.errors import UsageError
 from synth.language.data import Data
+from synth.language.holes import HoleQuery, machine_of_group
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
+from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 
@@ -174,6 +177,62 @@ class RankGroup:
                 chunks = range(unit * schedule.chunks, (unit + 1) * schedule.chunks)
                 results.setdefault(self.ranks[i], []).extend(now[chunk, i] for chunk in chunks)
         return {rank: parts[0].join(*parts[1:]) for rank, parts in results.items()}
+
+    def solve(
+        self, collective: str, group: RankGroup | None = None, held: Mapping[int, Data] | None = None, *,
+        steps: int | None = None, chunks: int | None = None, same_in: str | None = None,
+    ) -> dict[int, Data]:  # fmt: skip
+        """Leave a collective on a group to exact synthesis, on the links among its ranks; return what each rank ends
+        with.
+
+        Parameters
+        ----------
+        collective : its name; a root is the first rank of the group.
+        group : by default all ranks of this handle.
+        held : `held[rank]` takes the place of the rank's input, cut into its units in their order.
+        steps, chunks : the most steps, and the most chunks of a unit of the group's collective.
+        same_in : "boxes" or "rails": the group is one of these, and all of them have the same links in their order, so
+            that one answer is for all.
+
+        Raises InfeasibleError where no such schedule is possible on these links, UndecidedError where none was found in
+        time, UsageError for groups that are not alike; each with the line.
+        """
+        part, place = group or self, self.trace.place()
+        for name, most in (("steps", steps), ("chunks", chunks)):
+            if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+                raise error_at(place, f"a.solve: {name}={most!r} is no number of {name}")
+        if self.trace.network is None:
+            raise error_at(place, "a.solve needs a machine whose links are listed: none of a.symmetric")
+        try:
+            task = collective_named(collective, part.size)
+        except UsageError as error:
+            raise error_at(place, f"a.solve: {error}") from None
+
+        def query(ranks: tuple[int, ...]) -> HoleQuery:
+            assert self.trace.network is not None
+            return HoleQuery(machine_of_group(self.trace.network, ranks), task, steps, chunks)
+
+        asked = query(part.ranks)
+        for other in self._alike(part, same_in):
+            if len(other) != part.size or query(other) != asked:
+                raise error_at(
+                    place,
+                    f"the {same_in} are not alike: ranks {', '.join(map(str, part.ranks))} and "
+                    f"{', '.join(map(str, other))} have other links in their order; leave same_in out",
+                )
+        return part.apply(self.trace.answered(asked, place, part.ranks), held)
+
+    def _alike(self, part: RankGroup, same_in: str | None) -> list[tuple[int, ...]]:
+        """Return the groups that have to be like `part`: all boxes, or all rails."""
+        if same_in is None:
+            return []
+        if same_in not in ("boxes", "rails"):
+            raise error_at(self.trace.place(), f"a.solve: same_in={same_in!r}; there are 'boxes' and 'rails'")
+        kind = self.boxes if same_in == "boxes" else self.rails
+        groups = [group.ranks for group in kind]
+        if part.ranks not in groups:
+            raise error_at(self.trace.place(), f"a.solve: same_in={same_in!r}, but the group is none of a.{same_in}")
+        return groups
 
     def _chunks(self, schedule: Schedule, held: Mapping[int, Data]) -> dict[tuple[int, int], Data]:
         """Return the data of each rank by chunk of the schedule and position in the group."""

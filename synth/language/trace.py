@@ -19,10 +19,12 @@ from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
 
 from synth.errors import UsageError
+from synth.language.holes import HoleQuery, Synthesizer, answer
 from synth.language.place import SourceLine, SourceLines, error_at
 from synth.language.symmetry import ProgramSymmetry
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
+from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class AlgorithmTrace:
     ----------
     ranks, topology : of the call. Without a topology every rank may send to every other.
     symmetry : the group that makes the operations of other ranks from those of the trace; None without `a.symmetric`.
+    synthesizer : answers the holes of the program; None for none.
     input_data : of each rank the data that its handle returned, which are made once.
     values : all values, the inputs first.
     merged : numbers of copies that are added where they arrive; the sum takes the value from its source instead.
@@ -115,6 +118,8 @@ class AlgorithmTrace:
         self._inputs: dict[int, list[Segment]] = {}
         self._begun = False
         self.input_data: dict[int, Data] = {}
+        self.synthesizer: Synthesizer | None = None
+        self._answers: dict[HoleQuery, Schedule] = {}
 
     @cached_property
     def collective(self) -> Collective:
@@ -163,6 +168,13 @@ class AlgorithmTrace:
         self.symmetry = symmetry
         for name in ("collective", "network", "_linked"):
             self.__dict__.pop(name, None)
+
+    def answered(self, query: HoleQuery, place: SourceLine, ranks: Sequence[int]) -> Schedule:
+        """Return the schedule that fills a hole on these ranks at `place`; equal queries are asked once. Raises as
+        `holes.answer`."""
+        if query not in self._answers:
+            self._answers[query] = answer(query, self.synthesizer, place, ranks)
+        return self._answers[query]
 
     def place(self) -> SourceLine:
         """Return the place of the call that is being traced."""
