@@ -220,6 +220,28 @@ def test_tables_are_as_the_golden_files_at_each_width(width, monkeypatch, capsys
     assert "123456/7890123" in out or "left out at" in out
 
 
+def test_tables_of_algorithms_and_audits_fit_80_columns(monkeypatch, capsys, tmp_path):
+    """A heading such as ``µs at 1 KB`` ended a line between the number and its unit."""
+    from synth.cli import algorithms, audit
+
+    api.export_program(api.baseline("ring", "ring:4", "allgather"), "msccl-xml").write(tmp_path / "a-ring-of-4.xml")
+    rows = api.library_on("full:4", "allreduce", bounds=False)
+    rows = [row for row in rows if row.algorithm.name in ("ring", "two-shot", "one-shot", "recursive-doubling")]
+    with monkeypatch.context() as patched:
+        patched.chdir(tmp_path)
+        audited = api.audit([Path("a-ring-of-4.xml")], "ring:4", bounds=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    tables.print_reports([algorithms._report("allreduce on full:4: 4 ranks", rows), audit._report(audited)])
+    out = capsys.readouterr().out
+    golden = Path(__file__).parent / "golden" / "tables-of-commands-80.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(out)
+    assert out == golden.read_text()
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert " 1 KB" in out and "at 1\n" not in out
+
+
 def test_wide_prints_every_column(monkeypatch):
     monkeypatch.setattr("synth.view.tables.shutil.get_terminal_size", lambda: os.terminal_size((40, 20)))
     monkeypatch.setattr("synth.view.tables.sys.stdout", SimpleNamespace(isatty=lambda: True))

@@ -109,6 +109,7 @@ def _document(row: LibraryRow) -> dict[str, Any]:
 
 
 def _report(title: str, rows: Sequence[LibraryRow]) -> Report:
+    from synth.model.number_text import number
     from synth.model.rational import show
     from synth.view.frontier_text import Report
 
@@ -120,7 +121,7 @@ def _report(title: str, rows: Sequence[LibraryRow]) -> Report:
             lines.append(f"{row.algorithm.name}: {row.refusal}")
             continue
         factor = "" if row.factor is None else f"{float(row.factor):.2f}"
-        times = [f"{row.microseconds(size):.6g}" for size, _ in SIZES]
+        times = [number(row.microseconds(size) or 0) for size, _ in SIZES]
         table.append(
             (row.algorithm.name, str(row.schedule.step_count), show(row.schedule.rounds_per_chunk), factor, *times)
         )

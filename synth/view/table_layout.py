@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +11,9 @@ from synth.view.frontier_text import Report
 
 # Characters between two columns: the widest that fits is taken.
 GAPS = (3, 2, 1)
+NO_BREAK = "\N{NO-BREAK SPACE}"
+# The blank between a number and its unit.
+_SIZE = re.compile(r"(?<=\d) (?=(?:[KMGT]?B|µs|ms|s|GB/s)(?![\w/]))")
 
 
 class _Column(NamedTuple):
@@ -147,11 +151,17 @@ def _filled(text: str, width: int | None) -> list[str]:
 def _split(text: str, width: int) -> list[str]:
     if _width(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(_bound(text), width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def _longest_word(text: str) -> int:
-    return max(map(_width, text.split()), default=0)
+    return max(map(_width, _bound(text).split(" ")), default=0)
+
+
+def _bound(text: str) -> str:
+    """Return `text` with blanks between a number and its unit at which no line ends."""
+    return _SIZE.sub(NO_BREAK, text)
 
 
 def _width(text: str) -> int:
