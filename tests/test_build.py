@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,17 @@ def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypat
     (said,) = [note for note in synth.build("ring:3", output=folder, **SMALL).notes if "--time-limit" in note]
     assert said.startswith("allgather: not searched to the end; the same command with a longer --time-limit")
     assert said in (folder / "README.txt").read_text()
+
+
+def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
+    from synth.api import synthesis
+
+    found = replace(synth.frontier("ring:3", "alltoall", jobs=1), points=())
+    monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: found)
+    with pytest.raises(
+        SynthError, match=r"no schedule of alltoall was found within the time limit of 1 s.*--time-limit"
+    ):
+        synth.build("ring:3", "alltoall", tmp_path / "a", sizes=(1 << 10,), time_limit=1)
 
 
 def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):

@@ -357,7 +357,7 @@ def test_steps_that_touch_too_many_chunks_together_are_refused_at_once():
     program = programs.direct_allgather(2)
     first = program.gpus[0]
     copy = Op("cpy", (Span("s", 0),), (Span("s", 1 << 20),), 1 << 20)
-    block = first.blocks[0]._replace(ops=(copy,) * 16)
+    block = first.blocks[0]._replace(ops=(copy,) * 2)
     large = first._replace(scratch=1 << 21, blocks=(block, *first.blocks[1:]))
     (fault,) = lint.check(replace(program, gpus=(large, program.gpus[1]))).errors
     assert (fault.rule, fault.gpu, fault.block, fault.op) == ("too-large", 0, 0, 0)

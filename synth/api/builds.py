@@ -305,7 +305,15 @@ def _planned(
     _save_frontier(found, folder / "frontiers" / f"{task.name}.json")
     left = max(1.0, seconds - (time.monotonic() - began))
     _tell(on_event, f"{task.name}: predicted times")
-    return tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
+    try:
+        return tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
+    except SynthError as error:
+        if found.points:
+            raise
+        raise SynthError(
+            f"no schedule of {task.name} was found within the time limit of {seconds:.3g} s, and the library has no "
+            f"time for it; the same command with a longer --time-limit goes on from here"
+        ) from error
 
 
 def _save_frontier(found: ParetoFrontier, document: Path) -> None:

@@ -50,7 +50,7 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
 }
 MAX_CELLS = 1 << 24  # chunks of all buffers of a program that is analysed; each takes memory for its value and clocks
 MAX_BLOCKS = 1 << 15  # thread blocks of a program that is analysed; each takes a row of clocks
-MAX_TOUCHED = 1 << 24  # chunks that all ops together read or write; each takes some microseconds
+MAX_TOUCHED = 1 << 21  # chunks that all ops together read or write; each takes some ten microseconds
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
