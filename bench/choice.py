@@ -16,7 +16,8 @@ Each factor has a plan of its own. *Plan of × 1* judges the plan of factor 1 on
 choice* is what no plan can avoid that does not know the factor: at each size the least, over all candidates, of the
 greatest regret with the three factors, by the tuner's predictions.
 
-All rows are of one commit: a further run on it measures the missing rows, and the first one on another begins anew.
+A further run on the same commit measures the missing rows, and the first one on another begins anew. With --only the
+named rows alone are measured anew, and the table says of which commit they are.
 """
 
 from __future__ import annotations
@@ -196,11 +197,19 @@ def least_regrets(worlds: dict[Fraction, World]) -> list[tuple[int, str, float]]
     return rows
 
 
-def started(earlier: dict, setting_now: dict) -> dict:
+def started(earlier: dict, setting_now: dict, only: str = "") -> dict:
     """Return the document to go on with: that of an earlier run on the same commit, else one without rows.
 
-    So all rows of a table are of one commit. Uncommitted changes are of none.
+    So all rows of a table are of one commit, or with `only` those that do not hold this text. Uncommitted changes are
+    of none.
     """
+    if only and earlier["rows"]:
+        now = setting_now["commit"] + " with uncommitted changes" * setting_now["changed"]
+        others = []
+        for row in earlier["rows"]:
+            if only not in f"{row['machine']} {row['collective']}" or row.get("commit") == now:
+                others.append(row)
+        return earlier | {"rows": others, "now": now}
     document = {"setting": setting_now, "goal": GOAL, "baseline_goal": BASELINE_GOAL, "limit": LIMIT}
     document |= {"sends": MOST_SENDS, "rows": []}
     before = earlier.get("setting", {})
@@ -241,6 +250,10 @@ def table(document: dict) -> str:
         own = [r for kind in KINDS[:-1] for r in row[kind]]
         if max(r[2] for r in own) > document["goal"] or max(r[3] for r in own) > document["baseline_goal"]:
             missed.append(f"{row['machine']} {row['collective']}")
+    of_commit: dict[str, list[str]] = {}
+    for row in document["rows"]:
+        if "commit" in row:
+            of_commit.setdefault(row["commit"], []).append(f"{row['machine']} {row['collective']}")
     cells = len(document["rows"])
     judgements = cells * len(FACTORS) * len(JUDGED)
     above = sum(r[2] > document["goal"] for row in document["rows"] for kind in KINDS[:-1] for r in row[kind])
@@ -261,6 +274,7 @@ def table(document: dict) -> str:
         f"Frontiers of {document['limit']:g} s of synthesis; schedules of more than {document['sends']} sends are left "
         "out.\n",
         f"{setting(document['setting'])}\n",
+        *(f"Of commit {commit}: {', '.join(names)}.\n" for commit, names in of_commit.items()),
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -278,11 +292,14 @@ def main(arguments: list[str] | None = None) -> int:
     if given.table:
         print(table(earlier))
         return 0
-    document = started(earlier, where())
+    document = started(earlier, where(), given.only)
+    now = document.pop("now", None)
     rows = {(row["machine"], row["collective"]): row for row in document["rows"]}
     for machine, collective in product(MACHINES, COLLECTIVES):
         if given.only in f"{machine} {collective}" and (machine, collective) not in rows:
             rows[machine, collective] = row = measured(machine, collective)
+            if now:
+                row["commit"] = now
             greatest = max(r[2] for kind in KINDS[:-1] for r in row[kind])
             print(machine, collective, f"{100 * greatest:.2f}%", f"{row['cpu']:.0f} s", file=sys.stderr, flush=True)
             document["rows"] = [rows[key] for key in product(MACHINES, COLLECTIVES) if key in rows]

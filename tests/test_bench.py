@@ -180,3 +180,13 @@ def test_rows_on_choice_are_of_one_commit():
         begun = choice.started(earlier, other)
         assert begun["rows"] == [] and begun["setting"] == other
     assert choice.started({"rows": []}, here)["rows"] == []
+
+
+def test_rows_on_choice_that_are_measured_again_say_their_commit():
+    rows = [{"machine": "dgx1", "collective": "alltoall"}, {"machine": "dgx-a100", "collective": "alltoall"}]
+    earlier = {"setting": {"commit": "a", "changed": False}, "rows": rows}
+    begun = choice.started(earlier, {"commit": "b", "changed": False}, "dgx1")
+    assert begun["rows"] == rows[1:] and begun["now"] == "b" and begun["setting"] == earlier["setting"]
+    again = earlier | {"rows": [rows[0] | {"commit": "b"}, rows[1]]}
+    assert choice.started(again, {"commit": "b", "changed": False}, "dgx1")["rows"] == again["rows"]
+    assert choice.started(again, {"commit": "b", "changed": True}, "dgx1")["rows"] == rows[1:]

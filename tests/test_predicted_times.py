@@ -13,8 +13,10 @@ from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
 from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.checked_lowering import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL
+from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.executor import Reference
 from synth.view import algorithm_times
 
@@ -69,6 +71,15 @@ def test_a_prediction_is_a_run_of_the_program_with_the_protocols_overhead():
     assert simple(size) == pytest.approx(run * 1e-12 + float(cost.launch + hops * cost.hop) * 1e-6, rel=1e-3)
     assert (ll(size) or 0) < (simple(size) or 0)
     assert (ll(1 << 30) or 0) > (simple(1 << 30) or 0)
+
+
+def test_times_are_also_asked_for_before_and_after_a_chunk_needs_one_more_slice():
+    schedule = api.baseline("halving-doubling", "full:8", "reduce-scatter")
+    found = PredictedTimes(schedule.network).add(Variant(schedule, shape(schedule), "LL"))
+    program = lower(schedule, LoweringOptions(protocol="LL"))
+    whole = RUNTIMES["synth"].operation_bytes("LL", "reduce-scatter") * program.loop_chunks  # one slice of each chunk
+    assert found.jumps(whole - 1, 3 * whole) == [whole, whole + 1, 2 * whole, 2 * whole + 1, 3 * whole]
+    assert found.jumps(whole, whole) == []
 
 
 def test_programs_that_are_far_behind_or_too_long_are_not_run():

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.catalog.tuner.curves import Curve
+from synth.catalog.tuner.curves import Curve, no_jumps
 from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, crossing, ranges
-from synth.model.tuning_plan import Range
+from synth.catalog.tuner.tune import Question, TunerCandidate, choose_algorithms
+from synth.model.tuning_plan import Algorithm, Range
 
 SIZES = [1 << k for k in range(8, 29, 2)]
 
@@ -113,6 +114,27 @@ def test_an_option_that_is_known_at_some_sizes_only_serves_those():
 def test_crossing_is_the_least_size_from_which_the_new_one_is_ahead():
     assert crossing(line(0, 2), line(1000, 1), 10, 5000) == 1000
     assert crossing(line(0, 1), line(1000, 2), 10, 5000) == 5000  # never: then at the next judged size
+
+
+def test_ranges_switch_several_times_between_two_sizes_where_times_jump():
+    """The stair is the fastest at both sizes, and slower on the first part of each of its treads."""
+    treads = range(1000, 9000, 1000)
+    stair = lambda size: 1e-6 * (100 + size // 1000 * 10 + size % 1000 / 1000)  # noqa: E731
+    even = lambda size: 1e-6 * (95 + size / 100)  # noqa: E731
+    jumps = lambda low, high: [at for n in treads for at in (n - 1, n) if low < at <= high]  # noqa: E731
+
+    def candidate(label, seconds, jumps=no_jumps):
+        return TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds, jumps)
+
+    question = Question("allreduce", 4, (2999, 5999), 1, 0.0)
+    found = choose_algorithms(question, [candidate("stair", stair, jumps), candidate("even", even)], None)
+    labels = [found.algorithms[row.order[0]].label for row in found.table.ranges]
+    assert labels == ["stair", "even", "stair", "even", "stair", "even", "stair"]
+    for row, label in zip(found.table.ranges, labels, strict=True):
+        for size in (row.low, row.high or 0):
+            assert min((stair(size), "stair"), (even(size), "even"))[1] == label
+    alone = choose_algorithms(question, [candidate("stair", stair), candidate("even", even)], None)
+    assert len(alone.table.ranges) < len(labels)
 
 
 samples = st.lists(

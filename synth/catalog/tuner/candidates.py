@@ -97,11 +97,11 @@ def candidates(
             if able and (not named.protocols or protocol in named.protocols):
                 match = matched.get((k, protocol, instances))
                 samples = match.samples if match else ()
-                predicted = None
+                candidate = TunerCandidate(_algorithm(named, protocol, instances, prefix), shapes[k], samples)
                 if times is not None and not matched:
                     predicted = times.add(Variant(named.schedule, shapes[k], protocol, instances))
-                algorithm = _algorithm(named, protocol, instances, prefix)
-                result.append(TunerCandidate(algorithm, shapes[k], samples, predicted))
+                    candidate = replace(candidate, predicted=predicted, jumps=predicted.jumps)
+                result.append(candidate)
     result += [_foreign(measurement, prefix) for measurement in others]
     unused = [place for place in matched if place[1:] not in pairs]
     if unused:
@@ -121,7 +121,8 @@ def nccl_candidates(
         label = f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}")
         options = (("algorithm", name), ("protocol", protocol.lower()))
         predicted = times.add(Variant(schedule, shape, protocol))
-        result.append(TunerCandidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), shape, (), predicted))
+        algorithm = Algorithm(label, "nccl", None, protocol, 1, 1, options)
+        result.append(TunerCandidate(algorithm, shape, (), predicted, predicted.jumps))
     return result
 
 

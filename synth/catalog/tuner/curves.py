@@ -9,7 +9,7 @@ the model.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,6 +17,12 @@ from synth.catalog.tuner.measurements import Sample
 
 BEYOND = 2  # times the last measured size that times are carried on to
 Predict = Callable[[int], float | None]
+Jumps = Callable[[int, int], Sequence[int]]
+
+
+def no_jumps(low: int, high: int) -> Sequence[int]:
+    """Return no sizes: the time is known to be continuous, or nothing is known."""
+    return ()
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,18 @@ class Variant(NamedTuple):
     instances: int = 1
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """The time of a variant: `seconds` at a size in bytes, and sizes in low+1..high before and after it may jump."""
+
+    seconds: Predict
+    jumps: Callable[[int, int], list[int]]
+
+    def __call__(self, size: int) -> float | None:
+        """Return `seconds` at `size`."""
+        return self.seconds(size)
+
+
 class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
@@ -87,7 +99,7 @@ class PredictedTimes:
         self._least_rough = cache(self._least_rough_time)
         self.not_run: set[Variant] = set()
 
-    def add(self, variant: Variant) -> Predict:
+    def add(self, variant: Variant) -> Prediction:
         """Add a variant. Returns its time as a function of the size, to be called when all variants are added."""
         self._variants.append(variant)
         program_times = cache(lambda: self._program_times(variant))
@@ -111,8 +123,12 @@ class PredictedTimes:
             times = program_times()
             return times.seconds(size) if times else rough(size)
 
+        def jumps(low: int, high: int) -> list[int]:
+            times = program_times() if self._runs_at(variant, low) or self._runs_at(variant, high) else None
+            return times.jumps(low, high) if times else []
+
         self._rough.append(rough)
-        return seconds
+        return Prediction(seconds, jumps)
 
     def ran(self, variant: Variant, size: int) -> bool:
         """Return True if the time of the variant at this size, which was asked for, is that of runs of its program."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import MeasuredTime, TimeModel, fit
 from synth.catalog.tuner.cost_terms import Shape
-from synth.catalog.tuner.curves import BEYOND, Curve, Predict, cached_seconds
+from synth.catalog.tuner.curves import BEYOND, Curve, Jumps, Predict, cached_seconds, no_jumps
 from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, ranges
 from synth.errors import SynthError
@@ -28,6 +28,8 @@ from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 TOLERANCE = 0.01
 # Ratio of neighbouring sizes at which predicted times are compared.
 SPACING = 2**0.5
+# Multiple of the least time, at a neighbouring size, up to which an algorithm is also compared where its time may jump.
+NEAR = 1.1
 ROWS_A_TERM = 2  # measured times for each fitted coefficient that a fit needs to predict other algorithms
 
 
@@ -35,13 +37,15 @@ ROWS_A_TERM = 2  # measured times for each fitted coefficient that a fit needs t
 class TunerCandidate:
     """An algorithm, its shape for the cost model (None: unknown), and its measured samples.
 
-    `predicted`: its seconds by size where nothing was measured. None: the cost model predicts them.
+    `predicted`: its seconds by size where nothing was measured. None: the cost model predicts them. `jumps`: the sizes
+    in low+1..high before and after `predicted` may jump.
     """
 
     algorithm: Algorithm
     shape: Shape | None = None
     samples: tuple[Sample, ...] = ()
     predicted: Predict | None = None
+    jumps: Jumps = no_jumps
 
 
 class Question(NamedTuple):
@@ -101,7 +105,7 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], 
         missing = [size for size in question.sizes if size not in known]
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
     measured = any(c.samples for c in considered)
-    judged = known if measured else _with_sizes_between(known)
+    judged = known if measured else _with_jumps(considered, options, _with_sizes_between(known))
     rows = [_compared(row, considered, options, known) for row in ranges(options, judged, question.tolerance)]
     used = sorted({k for row in rows for k in row.order})
     place = {k: i for i, k in enumerate(used)}
@@ -146,6 +150,25 @@ def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
         pieces = ceil(log(high / low, SPACING) - 1e-9)
         for k in range(1, pieces):
             result.add(round(low * (high / low) ** (k / pieces)))
+    return tuple(sorted(result))
+
+
+def _with_jumps(
+    candidates: Sequence[TunerCandidate], options: Sequence[Option], sizes: Sequence[int]
+) -> tuple[int, ...]:
+    """Return `sizes` with those in between where the time of a candidate near the least one may jump.
+
+    A candidate that is the fastest at two neighbouring sizes need not be so between them, nor do two candidates' times
+    cross only once there.
+    """
+    result = set(sizes)
+    for low, high in pairwise(sizes):
+        least = [_least(options, range(len(options)), size) for size in (low, high)]
+        for candidate, option in zip(candidates, options, strict=True):
+            for size, best in zip((low, high), least, strict=True):
+                time = option.seconds(size)
+                if time is not None and best is not None and time <= NEAR * best:
+                    result.update(candidate.jumps(low, high))
     return tuple(sorted(result))
 
 

@@ -101,6 +101,15 @@ class ProgramTimes:
         elements = Fraction(size, FLOAT32.size * self.program.loop_chunks)
         return float(self.picoseconds(max(Fraction(1), elements))) * 1e-12
 
+    def jumps(self, low: int, high: int) -> list[int]:
+        """Return the bytes in low+1..high before and after a chunk needs one more slice, or an op one more part.
+
+        They end where times are extrapolated in a steady rhythm.
+        """
+        unit = FLOAT32.size * self.program.loop_chunks
+        sizes = [end * unit + after for end in self._ends[:-1] for after in (0, 1)]
+        return [size for size in sizes if low < size <= high]
+
     def rough_seconds(self, size: int) -> float:
         """Return the seconds of a call of `size` bytes from few runs: jumps of calls of many slices are smoothed."""
         elements = max(Fraction(1), Fraction(size, FLOAT32.size * self.program.loop_chunks))
@@ -161,6 +170,8 @@ class ProgramTimes:
 
     def _between(self, elements: Fraction | int, low: int, high: int) -> Fraction:
         """Return the ps at `elements` in low..high; the interval is divided until its middle lies on a line."""
+        if elements in (low, high):
+            return Fraction(self.computed(int(elements)))
         while elements not in self._computed and (low, high) not in self._straight:
             if high - low <= max(1, SETTINGS.narrow * low):
                 break
