@@ -136,7 +136,7 @@ def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
 
 def test_the_call_takes_both(monkeypatch):
     limit_sends(monkeypatch, 13_000)
-    monkeypatch.setattr(engine_choice, "last_part", lambda *_: NEVER)  # all the time that it takes
+    monkeypatch.setattr(engine_choice, "deadline_after_sweep", lambda *_: NEVER)  # all the time that it takes
     found = api.frontier("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
     assert found.points[-1].rounds_per_chunk < 2

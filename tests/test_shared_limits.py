@@ -84,7 +84,7 @@ def limited(draw) -> Topology:
     return Topology("limited", ranks, links, tuple(limits))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(limited())
 def test_bounds_of_random_limits_are_not_above_exact_ones_and_schedules_are_replayed(machine):
     for name in ("allgather", "alltoall"):
