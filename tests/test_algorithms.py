@@ -79,6 +79,13 @@ def known(large=False):
     yield "allgather", "hierarchical", "dgx-h100*2", 2, Fraction(11, 12), {}
     yield "allreduce", "hierarchical", "dgx-a100*2", 4, Fraction(43, 192), {}
     yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(17, 144), {}
+    for machine, height, rate in (("torus:3x3", 4, Fraction(9, 4)), ("fully-connected:5", 2, Fraction(5, 2))):
+        # packed spanning trees: M parts of each, in M + height - 1 levels, at the rate of Nash-Williams and Tutte
+        for pieces in (4, 16):
+            steps = pieces + 2 * height - 1
+            yield "allreduce", "packed-trees", machine, steps, steps / (rate * pieces), {"pieces": pieces}
+    yield "broadcast", "packed-trees", "fully-connected:5", 6, Fraction(3, 5), {"pieces": 4}
+    yield "broadcast", "packed-trees", "torus:3x3", 22, Fraction(41, 72), {"pieces": 16}
     yield "allreduce", "rail-rings", "dgx-a100*2", 30, Fraction(15, 64), {}
     yield "alltoall", "direct", "dgx-a100*2", 1, 8, {}
     yield "alltoall", "two-step", "dgx-a100*2", 2, Fraction(49, 6), {}
@@ -115,6 +122,17 @@ def test_roots_and_other_numbers_of_ranks():
         ALGORITHMS["allgather", "recursive-doubling"].schedule("fully-connected:6")
 
 
+def test_packed_trees_come_near_the_bound():
+    allreduce, broadcast = (ALGORITHMS[name, "packed-trees"] for name in ("allreduce", "broadcast"))
+    rates = [allreduce.schedule("fully-connected:4", pieces=pieces).rounds_per_chunk for pieces in (1, 8, 64)]
+    assert rates[0] > rates[1] > rates[2] > Fraction(1, 2)  # 6 pairs of one unit, 3 edges of a tree
+    assert rates[2] < Fraction(21, 40)
+    task = synth.collective("broadcast", 4, roots=[2])
+    assert broadcast.schedule("ring:4", task).collective.roots == (2,)
+    with pytest.raises(UsageError, match="packed trees need all ranks of a machine"):
+        allreduce.schedule("dgx-a100")
+
+
 def test_families_are_parts_of_programs():
     @algorithm("allreduce")
     def by_boxes(a, inside=ring):
@@ -138,7 +156,7 @@ def test_bounds_hold_and_the_library_is_ranked(capsys):
         root(["algorithms", "--coll", "allreduce", "--topo", "ring:6", "--no-bounds", "--format", "json"])
     assert done.value.code == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in listed if "steps" in row] == ["ring"]
+    assert [row["name"] for row in listed if "steps" in row] == ["ring", "packed-trees"]
     refused = {row["name"]: row["refused"] for row in listed if "refused" in row}
     assert "ring:6 has no link" in refused["two-shot"]
 

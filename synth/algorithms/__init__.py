@@ -18,6 +18,7 @@ from synth.algorithms import (
     halving_doubling,
     hierarchical,
     one_shot,
+    packed_trees,
     recursive_doubling,
     ring,
     swing,
@@ -28,7 +29,7 @@ from synth.language import ChunkAlgorithm
 
 _MODULES = (
     direct, one_shot, two_shot, ring, recursive_doubling, halving_doubling, bruck, swing, torus, broadcast, double_tree,
-    hierarchical, alltoall,
+    hierarchical, alltoall, packed_trees,
 )  # fmt: skip
 # Families by name, for programs that take one as a parameter.
 FAMILIES: Mapping[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

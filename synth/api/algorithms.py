@@ -305,7 +305,7 @@ def library_on(
     --------
     >>> import synth
     >>> [row.algorithm.name for row in synth.api.library_on("ring:6", "allreduce", bounds=False) if row.schedule]
-    ['ring']
+    ['ring', 'packed-trees']
     """
     machine = named_topology(topology)
     rows = []
