@@ -146,7 +146,7 @@ def blame(schedule: Schedule, bound: LowerBound, *, places: Places | None = None
     --------
     >>> import synth
     >>> from synth.algorithms import recursive_doubling
-    >>> schedule = recursive_doubling.allgather.schedule("hypercube:8", rotated=0)
+    >>> schedule = recursive_doubling.allgather.schedule("hypercube:8")
     >>> found = synth.api.blame(schedule, synth.api.distance(schedule, "hypercube:8").bound)
     >>> found.total.rounds == schedule.rounds
     True
