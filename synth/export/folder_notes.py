@@ -46,7 +46,7 @@ CAVEATS = {
     "rccl": [
         "The folder must hold nothing but these files, and the same on every node: the loader reads every file of it.",
         "One process per GPU. A `libmsccl-scheduler.so` that the loader finds takes over; unset `MSCCL_SCHEDULER`.",
-        "`RCCL_MSCCL_FORCE_ENABLE` is for machines other than MI300X. RCCL has removed MSCCL in later releases.",
+        "`RCCL_MSCCL_FORCE_ENABLE` is for machines other than MI300X. RCCL 2.28.3 (ROCm 7.13) removed MSCCL.",
         "Sum, prod, min and max run; avg falls back to RCCL.",
     ],
 }
