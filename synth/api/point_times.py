@@ -97,13 +97,17 @@ def fastest(
 ) -> Fastest | None:
     """Return the point and the protocol whose program takes the least predicted time at `size` bytes.
 
-    `number`, `protocol`: those that are asked for. None where no point is small enough to run.
+    `number`, `protocol`: those that are asked for. Where a point is too large for a run, the fastest of synchronous
+    steps is taken; None where it is that one.
     """
     points: dict[str, int] = {}
     for one in range(1, len(frontier.points) + 1) if number is None else (number,):
         points[_name(frontier.points[one - 1])] = one
     only = [frontier.points[one - 1] for one in points.values()]
     rows = point_times_at(frontier, size, overheads=overheads, points=only)
+    if len({row.label for row in rows}) < len(points):  # some are too large for a run, and may be faster
+        chosen = _name(frontier.best(size))
+        rows = [row for row in rows if row.label == chosen]
     rows = [row for row in rows if protocol in (None, row.protocol)]
     if not rows:
         return None
