@@ -70,7 +70,7 @@ def attempt(kind: Kind, seed: str) -> tuple[str, str]:
     name, protocol, channels = kind
     rng = random.Random(f"{seed} {kind}")
     given = schedule(name, seed)
-    ranks, can_be_in_place = given.collective.ranks, Layout(given.collective, given.chunks).can_be_in_place
+    ranks, can_be_in_place = given.collective.ranks, Layout(given.collective, given.chunks).shares_chunks
     in_place = "in" if can_be_in_place and rng.random() < 0.5 else "out"
     nodes, instances, blocks = boxes(channels, ranks, rng), rng.randint(1, 2), rng.choice((None, None, 1, 2))
     try:

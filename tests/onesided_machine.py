@@ -3,7 +3,8 @@
 Blocks run op by op in a random interleaving; chunks are sets of contributions. Beside it, happens-before: every data op
 is an event; the threads of a block learn of a wait, a flush, a packet or an earlier op only at the next `nop`; a signal
 tells what was known at the last `nop`. Two uses of one chunk of memory, one a write, must be ordered. A put through a
-port channel reads its source later: until flushed, or until its receiver is known to have waited. Packets need no such
+port channel reads its source later: until flushed, or until its receiver is known to have waited. Thread k hands the
+k-th put of an op to its channel, and the k-th signal or flush: those of one thread are in order. Packets need no such
 order, but no writer may be two launches ahead of the owner of the scratch it writes to.
 
 Addresses, in chunks. With packets (LL) scratch is double and every second launch uses the upper half, which a rank
@@ -61,6 +62,7 @@ class Machine:
         self.released = {}
         self.signals, self.waited = defaultdict(list), defaultdict(int)
         self.flying = defaultdict(list)  # port end → events of puts through it
+        self.handed = defaultdict(list)  # block → (port end, thread, event) of such puts since the last join
         self.reads = defaultdict(list)  # rank → events of reads by port channels
         self.packet_pairs = set()
         self.barriers = defaultdict(set)
@@ -157,21 +159,26 @@ class Machine:
         if op.code in ("put", "cpy", "reduce", "glres", "gstore"):
             self.move(key, op, ends)
         elif op.code == "signal":
-            for me, peer, k, x in ends:
+            for thread, end in enumerate(ends):
                 mask = self.known[key]
-                for e in self.flying[me, peer, k, x]:
+                for e in self.flying[end]:
                     if e & self.known[key]:
                         mask |= e << 1
-                self.signals[me, peer, k, x].append(mask)
+                    elif (end, thread, e) in self.handed[key]:
+                        mask |= e | e << 1
+                self.signals[end].append(mask)
         elif op.code == "wait":
             for me, peer, k, x in ends:
                 self.open[key] |= self.signals[peer, me, k, x][self.waited[me, peer, k, x]]
                 self.waited[me, peer, k, x] += 1
         elif op.code == "flush":
-            for end in ends:
-                self.open[key] |= sum(e << 1 for e in self.flying[end] if e & self.known[key])
+            for thread, end in enumerate(ends):
+                for e in self.flying[end]:
+                    if e & self.known[key] or (end, thread, e) in self.handed[key]:
+                        self.open[key] |= e | e << 1
         elif op.code in ("nop", "barrier"):
             self.known[key] |= self.open[key]
+            self.handed[key] = []
         else:
             raise Wrong(f"{op.code} in a one-sided program")
         self.released[rank, b, self.pc[key]] = self.known[key]
@@ -192,7 +199,7 @@ class Machine:
         event = self.bit()
         far = self.bit()  # where a port channel carries it: the transfer, after the op
         port = op.code == "put" and ends and ends[0][2] == "port"
-        if op.code in ("cpy", "reduce") and any(s.rank is not None for s in (*op.src, *op.dst)):
+        if op.code == "cpy" and any(s.rank is not None for s in (*op.src, *op.dst)):
             raise Wrong(f"{key} op {self.pc[key]}: {op.code} reaches another rank")
         if op.code == "put" and (
             len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))
@@ -232,9 +239,11 @@ class Machine:
                     self.use(key, place, far if port else event, True)
                     self.mem[place] = value
         self.open[key] |= event
-        for end in ends:
+        for thread, end in enumerate(ends):
             if port:
                 self.flying[end].append(event)
+                if not op.src[0].packet:
+                    self.handed[key].append((end, thread, event))
         assert far == event << 1
 
     def finish(self):
@@ -281,8 +290,7 @@ MOVES = {
     "copy": "cpy",
     "cpkt": "cpy",
     "upkt": "cpy",
-    "re": "reduce",
-    "repkt": "reduce",
+    **dict.fromkeys(["re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt"], "reduce"),
     "glres": "glres",
     "gstore": "gstore",
 }
@@ -314,7 +322,14 @@ def gpu(plan, rank, task, chunks):
         refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", ())}
         every = [port for kind in ports for port in held.get(kind, ())]
         blocks.append(
-            Block(None, None, 0, tuple(op(raw, mine, held, refs, every) for raw in block["ops"]), (), tuple(every))
+            Block(
+                None,
+                None,
+                0,
+                tuple(made for raw in block["ops"] for made in ops(raw, mine, held, refs, every)),
+                (),
+                tuple(every),
+            )
         )
     held, wanted = (chunks * sum(rank in ranks for ranks in side) for side in (task.pre, task.post))
     if (mine["input_chunks"], mine["output_chunks"]) != (held or wanted or 1, wanted or held or 1):
@@ -322,6 +337,13 @@ def gpu(plan, rank, task, chunks):
             f"rank {rank} has {mine['input_chunks']} and {mine['output_chunks']} chunks, not {held} and {wanted}"
         )
     return Gpu(rank, held, wanted, mine["scratch_chunks"], tuple(blocks))
+
+
+def ops(raw, mine, held, refs, every):
+    """The ops of an operation: pws and pwsf are a put, a signal and a flush."""
+    further = {"pws": ("signal",), "pwsf": ("signal", "flush")}.get(raw["name"], ())
+    made = op(raw | {"name": "put"} if further else raw, mine, held, refs, every)
+    return [made, *(Op(code, ports=made.ports) for code in further)]
 
 
 def op(raw, mine, held, refs, every):
@@ -337,7 +359,7 @@ def op(raw, mine, held, refs, every):
     for side, packets in (("src_buff", name in FROM_PACKETS), ("dst_buff", name in TO_PACKETS)):
         found = []
         for k, buff in enumerate(raw[side]):
-            packet = packets or (name == "repkt" and side == "src_buff" and k > 0)
+            packet = packets or (MOVES[name] == "reduce" and "pkt" in name and k > 0)
             if "switch_channel_id" in buff:
                 buffer, ranks = held["switch"][buff["switch_channel_id"]]
                 found += [Span(buffer, buff["index"], None if r == mine["id"] else r) for r in ranks]

@@ -110,7 +110,9 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
         assert all("buffer_id" in b for b in dst) and all("type" in b for b in src)
     if name == "rppkt":
         assert len(src) == 1 and src[0]["type"] == "s"
-    if name in ("put", "rppkt") and kind == "port":
+    if name in ("pws", "pwsf"):
+        assert kind == "port" and len(src) == len(dst) == len(ids), "a memory channel never signals"
+    if name in ("put", "pws", "pwsf", "rppkt") and kind == "port":
         assert len(ids) == len(dst)
         assert len(set(ids)) == len(ids)
     assert not (name == "ppkt" and kind == "port"), "sends without the context's own memory ids"
@@ -118,7 +120,7 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
         assert len(dst) == 1 and all("type" in b for b in (*src, *dst))
     assert ("pkt" not in name) or packets
     if packets:
-        assert name not in ("put", "get"), "plain puts do not know which half of the scratch is in turn"
+        assert name not in ("put", "get", "pws", "pwsf"), "plain puts do not know which half of the scratch is in turn"
     for side, buffers in (("src", src), ("dst", dst)):
         for place, buff in enumerate(buffers):
             assert sum(key in buff for key in ("type", "buffer_id", "switch_channel_id")) == 1
@@ -148,16 +150,33 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
 
 
 def _joins(ops):
-    """A block sync between wait and data, and data and signal."""
+    """A block sync between wait and data, and data and signal.
+
+    Thread k of a block hands the k-th put of an op to its port channel, and the k-th signal and flush, in order.
+    """
     waited = data = False
+    threads = {}  # port channel → the thread that has put through it
     for op in ops:
-        if op["name"] in ("nop", "barrier"):
+        name, served = op["name"], list(enumerate(op.get("channel_ids", [])))
+        ports = op.get("channel_type") == "port"
+        if name in ("nop", "barrier"):
             waited = data = False
-        elif op["name"] in ("wait", "flush", "sem_acquire"):
-            assert not (op["name"] == "flush" and data)
+            threads = {}
+        elif name in ("wait", "flush", "sem_acquire"):
+            if name == "flush":
+                assert not data and all(threads.get(i, {k}) == {k} for k, i in served)
             waited = True
-        elif op["name"] in ("signal", "sem_release"):
+        elif name in ("signal", "sem_release"):
             assert not waited and not data, "the threads are not joined before a signal"
-        elif op["name"] in DATA:
+            if ports:
+                assert all(threads.get(i, {k}) == {k} for k, i in served), "another thread put through the channel"
+        elif name in DATA:
             assert not waited, "the threads are not joined after a wait"
-            data = True
+            if name in ("put", "pws", "pwsf") and ports:
+                for k, i in served:
+                    threads.setdefault(i, set()).add(k)
+                if name != "put":
+                    assert not data and all(threads[i] == {k} for k, i in served), "the signal is of another thread"
+                waited = name == "pwsf"
+            else:
+                data = True

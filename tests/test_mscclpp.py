@@ -2,6 +2,7 @@
 back."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from onesided_machine import Machine, Wrong, decoded, launches
 from randoms import schedule as random_schedule
 
+from bench.plan_mutants import fault
 from synth import api, topologies
+from synth.algorithms import two_shot
 from synth.checker.schedule import replay
+from synth.cli.root import root
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export.mscclpp.emit import Mscclpp, message_sizes, registration
+from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels, registration
 from synth.export.mscclpp.read import read
 from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
@@ -170,6 +174,86 @@ def exchange() -> Schedule:
     from test_lower import exchange_allreduce
 
     return exchange_allreduce(4)
+
+
+def names_of(program):
+    """The operations of a plan's first rank, counted by name."""
+    return Counter(op["name"] for block in document(program)["gpus"][0]["threadblocks"] for op in block["ops"])
+
+
+@pytest.mark.parametrize("in_place", ["in", "out"])
+def test_a_sum_of_a_box_is_read_and_stored_in_one_operation(in_place):
+    """As in hand-written two-shot plans: entry, one rres, the result; not with several sums at once, unless wished."""
+    schedule = two_shot.allreduce.schedule("dgx-h100", chunks=1)
+    program = onesided(schedule, LoweringOptions(in_place=in_place))
+    assert names_of(program) == {"wait": 8, "nop": 2, "rres": 1, "signal": 8}
+    eight = onesided(schedule, LoweringOptions(in_place=in_place, instances=8, blocks=8, reads=True))
+    assert names_of(eight) == {"wait": 16, "nop": 16, "rres": 8, "signal": 16}
+    for options in (LoweringOptions(instances=2), LoweringOptions(reads=False)):
+        assert {"put", "res"} <= names_of(onesided(schedule, options)).keys()
+    for made in (program, eight):
+        launches(decoded(strict_mscclpp.check(emit(made)), made.collective, made.chunks))
+        assert analysis.check(made, "mscclpp").ok
+
+
+def test_single_threads_run_a_read_sum():
+    program = onesided(two_shot.allreduce.schedule("fully-connected:4", chunks=1), LoweringOptions(in_place="in"))
+    plan = document(program)
+    assert fault(plan, 2, range(2)) is None
+    for block in plan["gpus"][0]["threadblocks"]:
+        block["ops"] = [op for op in block["ops"] if op["name"] != "nop"]
+    assert fault(plan, 2, range(4)) is not None
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+def test_a_put_to_another_box_signals_by_itself(version):
+    """The flush is part of it where the version has a sound pwsf."""
+    program = onesided(solved("dgx-a100*2", "alltoall"), LoweringOptions(nodes=nodes("dgx-a100*2")))
+    plan = document(program, version)
+    found = Counter(op["name"] for gpu in plan["gpus"] for block in gpu["threadblocks"] for op in block["ops"])
+    assert found["pws"] + found["pwsf"]
+    assert version == "0.10" or not found["pwsf"]
+    ports = port_channels(program)
+    counts = []
+    for gpu in plan["gpus"]:
+        counts.append(sum(len(c["connected_to"]) for c in gpu["channels"] if c["channel_type"] == "port"))
+    assert ports == max(counts) > 0
+    assert any(f"up to {ports} port channels" in line for line in Mscclpp().remarks(program, Target()))
+
+
+def test_a_signal_of_another_thread_needs_a_join():
+    """Thread 1 puts to rank 2, and thread 0 would signal it."""
+    put = Op("put", (Span("i", 0),), (Span("o", 0, 1), Span("o", 0, 2)), ports=(0, 1))
+    ports = (Port("port", 1, 0), Port("port", 2, 0))
+    for signal, joins in ((Op("signal", ports=(0, 1)), []), (Op("signal", ports=(1, 0)), ["nop"])):
+        gpu = Gpu(0, 1, 1, 0, (Block(None, None, 0, (put, signal), (), ports),))
+        program = with_joins(Program("hand", None, 1, (gpu,)))
+        assert [op.code for op in program.gpus[0].blocks[0].ops] == ["put", *joins, "signal"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--to", "msccl-xml", "--blocks", "2"], ["--to", "msccl-xml", "--no-reads"], ["--blocks", "0", "--to", "mscclpp"]],
+)
+def test_options_of_plans_are_refused_elsewhere(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "-o", "-", *arguments])
+    assert stopped.value.code == 2
+    assert "--blocks" in capsys.readouterr().err
+
+
+def test_blocks_and_reads_are_options_of_the_commands(tmp_path):
+    names = {}
+    for option in ("--reads", "--no-reads"):
+        path = tmp_path / f"plan{option}.json"
+        with pytest.raises(SystemExit) as stopped:
+            root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "mscclpp", "--chunks", "1",
+                  "--instances", "2", "--blocks", "2", option, "-o", str(path)])  # fmt: skip
+        assert stopped.value.code == 0
+        blocks = json.loads(path.read_text())["gpus"][0]["threadblocks"]
+        names[option] = {op["name"] for block in blocks for op in block["ops"]}
+        assert len(blocks) == 2
+    assert "rres" in names["--reads"] and "put" in names["--no-reads"]
 
 
 def test_golden(golden):

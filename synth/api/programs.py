@@ -282,6 +282,8 @@ def export_program(
     root: int | None = ExportRequest.root,
     plan_version: str = ExportRequest.plan_version,
     lanes: int | None = ExportRequest.lanes,
+    blocks: int | None = ExportRequest.blocks,
+    reads: bool | None = ExportRequest.reads,
 ) -> ExportResult:
     """Return the file of a program for another runtime, or a folder of all points of a frontier.
 
@@ -305,6 +307,9 @@ def export_program(
     collective, root : of a file that does not say them.
     plan_version : the version of MSCCL++ whose format a plan has.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
+    blocks : of MSCCL++ plans, thread blocks of a rank to start from. None: 16 for each instance.
+    reads : of MSCCL++ plans, sums read what other ranks of the box have where it lies. None: where no rank takes
+        several sums at once.
 
     Returns
     -------
@@ -331,6 +336,7 @@ def export_program(
     request = ExportRequest(
         to, runtime, machine, placing, in_place, assume_root, assume_nvlink, assume_one_node, least, greatest, point,
         every, protocol, instances, judged, element, bytes_of_call, collective, root, plan_version, lanes,
+        blocks, reads,
     )  # fmt: skip
     return export_request(source, request)
 

@@ -14,6 +14,7 @@ from synth.cli.framework.options import (
     coll_option,
     instances_option,
     machine_options,
+    onesided_options,
     protocol_option,
     quiet_option,
     runtime_option,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 @runtime_option("The runtime of --to.")
 @protocol_option("Of --to: Simple, LL or LL128.")
 @instances_option("Of --to: copies of the program, each for a share of the data.")
+@onesided_options
 @click.option("--lanes", type=Positive(), metavar="N", help="Of --to: the most connections of a route; by default its "
               "units. 1 makes the fewest thread blocks and instructions.")  # fmt: skip
 @click.option("--improve", is_flag=True, help="Mend it: relay hops for missing links, images under symmetries side by "
@@ -106,7 +108,7 @@ def compile_(source: str, **flags: Any) -> None:
     from synth.language.algorithm import CompileOptions
 
     check_writable(flags["output"])
-    for name in ("runtime", "protocol", "instances", "lanes"):
+    for name in ("runtime", "protocol", "instances", "lanes", "blocks", "reads"):
         if flags[name] is not None and (flags["to"] or "python").lower() == "python":
             raise UsageError(f"--{name} is of a file for a runtime; write --to msccl-xml or --to mscclpp")
     if flags["most_steps"] is not None and not flags["improve"]:
@@ -184,6 +186,7 @@ def _write(program: ChunkAlgorithm, made: Schedule | CompressedSchedule, machine
             written = api.export_program(
                 schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
                 protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"],
+                blocks=flags["blocks"], reads=flags["reads"],
             )  # fmt: skip
         except UsageError:
             raise

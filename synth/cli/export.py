@@ -18,6 +18,7 @@ from synth.cli.framework.options import (
     instances_option,
     multicast_points_option,
     one_of,
+    onesided_options,
     plan_version_option,
     point_option,
     protocol_option,
@@ -51,15 +52,17 @@ ELEMENTS = {
 # options that ExportRequest calls the same
 SAME = (
     "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "every",
-    "instances", "sizes", "size", "root", "plan_version",
+    "instances", "sizes", "size", "root", "plan_version", "blocks", "reads",
 )  # fmt: skip
 TRACE_FILES = ("system.json", "network.yml")
 NOT_OF_TRACES = (
     "runtime", "every", "protocol", "instances", "in_place", "rank_map", "assume_root", "assume_nvlink",
     "assume_one_node", "sizes", "dtype", "min_size", "max_size", "multicast", "coll", "root", "plan_version",
+    "blocks", "reads",
 )  # fmt: skip
 NOT_OF_PLANS = (
-    "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root",
+    "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root", "blocks",
+    "reads",
 )  # fmt: skip
 
 
@@ -108,6 +111,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @protocol_option("Simple, LL or LL128; by default Simple.")
 @instances_option("Copies of the program, each for a share of the data; by default 1.")
+@onesided_options
 @click.option(
     "--in-place",
     type=click.Choice(["in", "out", "both"], case_sensitive=False),

@@ -281,6 +281,8 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
             raise UsageError(
                 "a program has its instances and ranks already; --instances and --rank-map are for schedules"
             )
+        if request.blocks is not None or request.reads is not None:
+            raise UsageError("a program has its thread blocks and ops already; --blocks and --reads are for schedules")
         in_place = request.in_place or source.in_place
         program = replace(source, protocol=request.protocol or source.protocol, in_place=in_place)
     else:
@@ -329,7 +331,10 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
         if request.lanes is not None:
             raise UsageError("lanes are of two-sided programs; a MSCCL++ plan has none")
         nodes = target.machine.nodes if target.machine else None
-        return checked_lowering.onesided(schedule, replace(options, nodes=nodes))
+        onesided = replace(options, nodes=nodes, blocks=request.blocks, reads=request.reads)
+        return checked_lowering.onesided(schedule, onesided)
+    if request.blocks is not None or request.reads is not None:
+        raise UsageError("--blocks and --reads are of MSCCL++ plans; leave them out for other formats")
     return checked_lowering.lower(schedule, options)
 
 

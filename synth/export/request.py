@@ -97,6 +97,7 @@ class ExportRequest:
     `root`: the root of a foreign file's collective, where it does not follow.
     `plan_version`: the version of MSCCL++ whose format a plan has.
     `lanes`: the most connections of one route of a lowered schedule; not of MSCCL++ plans. None: its units.
+    `blocks`, `reads`: of a schedule that becomes a MSCCL++ plan, as `LoweringOptions` has them.
 
     Raises UsageError for an unknown `plan_version`.
     """
@@ -122,6 +123,8 @@ class ExportRequest:
     root: int | None = None
     plan_version: str = NEWEST
     lanes: int | None = None
+    blocks: int | None = None
+    reads: bool | None = None
 
     def __post_init__(self) -> None:
         if self.plan_version not in VERSIONS:

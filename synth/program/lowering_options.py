@@ -29,6 +29,8 @@ class LoweringOptions:
     `nodes`: the box of each rank; ranks of one box are connected by memory channels, others by port channels. None:
     one box.
     `blocks`: thread blocks of each rank to start from, as far as there are chunks. None: 16 for each instance.
+    `reads`: sums read contributions of other ranks where they lie, as far as that needs no signal more (Simple). None:
+    where no rank takes several sums at once, which would wait for each other's links.
 
     Raises UsageError for a value that no schedule can be lowered with.
     """
@@ -43,6 +45,7 @@ class LoweringOptions:
     lanes: int | None = None
     nodes: Sequence[int] | None = None
     blocks: int | None = None
+    reads: bool | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:

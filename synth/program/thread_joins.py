@@ -4,7 +4,8 @@ The kernel runs the ops of a block without joining its threads in between (execu
 only some threads wait and signal, and each data op deals the bytes out to threads in its own way. So a `nop` stands
 after a wait or flush before anything but a wait; after data before a signal or flush; between two data ops that touch
 the same chunk of the rank's memory, one of them writing; between two waits, or two signals, on one port. Packets need
-none: each thread reads the flag of what it takes.
+none: each thread reads the flag of what it takes. Nor does a signal or flush after a put through a port channel, if one
+thread does both: thread k serves the k-th port of an op, and what it hands over for a channel stays in order.
 """
 
 from __future__ import annotations
@@ -32,28 +33,35 @@ class UnjoinedAccesses:
         self.writes: set[Key] = set()
         self.data = self.waited = False
         self.port_ops: set[tuple[str, int]] = set()  # (wait or signal, port)
+        self.handed: dict[int, set[int]] = {}  # port → the threads that have handed puts to it
 
     def must_join(self, op: Op, reads: set[Key], writes: set[Key]) -> bool:
         """True if a `nop` is needed before `op`, which reads and writes the memory keys `reads` and `writes`."""
         if op.code in ("wait", "signal") and any((op.code, port) in self.port_ops for port in op.ports):
             return True
-        if op.code == "signal":
-            return self.data or self.waited
-        if op.code == "flush":
-            return self.data
+        if op.code in ("signal", "flush"):
+            others = any(self.handed.get(port, {thread}) != {thread} for thread, port in enumerate(op.ports))
+            return self.data or others or (op.code == "signal" and self.waited)
         return op.code in DATA and (self.waited or bool(reads & self.writes or writes & (self.reads | self.writes)))
 
-    def record(self, op: Op, reads: set[Key], writes: set[Key]) -> None:
-        """Record `op` as the next op of the block."""
+    def record(self, op: Op, reads: set[Key], writes: set[Key], handed: bool = False) -> None:
+        """Record `op` as the next op of the block. `handed`: single threads hand it to port channels (`is_handed`)."""
         if op.code in JOINING:
             self._reset()
         elif op.code in DATA:
-            self.data = True
+            self.data |= not handed
+            for thread, port in enumerate(op.ports if handed else ()):
+                self.handed.setdefault(port, set()).add(thread)
             self.reads |= reads
             self.writes |= writes
         else:
             self.waited |= op.code in ("wait", "flush")
             self.port_ops |= {(op.code, port) for port in op.ports}
+
+
+def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
+    """Return True for a put of plain chunks through port channels. ``kind(port)``: the kind of a port of its block."""
+    return op.code == "put" and not op.src[0].packet and any(kind(port) == "port" for port in op.ports)
 
 
 def touched(rank: int, op: Op, keys: Keys) -> tuple[set[Key], set[Key]]:
@@ -129,7 +137,7 @@ def _joined_ops(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int
             ops.append(Op("nop", deps=op.deps if plain else ()))
             threads.record(ops[-1], set(), set())
         ops.append(op._replace(deps=(), flag=False) if plain else op)
-        threads.record(op, reads, writes)
+        threads.record(op, reads, writes, is_handed(op, lambda port: block.ports[port].kind))
         if plain and op.flag:
             ops.append(Op("nop", flag=True))
             threads.record(ops[-1], set(), set())

@@ -85,6 +85,27 @@ def instances_option(help: str, **attributes: Any) -> Callable[[Function], Funct
     return click.option("--instances", type=Positive(), metavar="N", help=help, **attributes)
 
 
+def onesided_options(function: Function) -> Function:
+    """Add --blocks and --reads, of schedules that become MSCCL++ plans."""
+    for option in (
+        click.option(
+            "--reads/--no-reads",
+            default=None,
+            help="Of MSCCL++ plans: sums read what other GPUs of the box have, or have it put; by default "
+            "they read where no GPU takes several sums at once.",
+        ),
+        click.option(
+            "--blocks",
+            type=Positive(),
+            metavar="N",
+            help="Of MSCCL++ plans: thread blocks of a rank to start from, as far as there are chunks; by default 16 "
+            "for each instance. Each has channels, and between boxes queue pairs, of its own.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def executor_option(help: str) -> Callable[[Function], Function]:
     """Return --executor, the name of an executor."""
     return click.option(

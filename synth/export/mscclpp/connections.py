@@ -35,7 +35,8 @@ class Connections:
 
     `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
     `switches`: the switch channels. `deps[block, op]`: the dependencies of an op that no earlier op of its block has
-    waited for, with the semaphore of each. `barriers`: groups of blocks.
+    waited for, with the semaphore of each. `barriers`: groups of blocks. `put_signal_flush`: the version of MSCCL++ has
+    a sound `pwsf`.
     """
 
     channels: Mapping[str, tuple[Port, ...]]
@@ -45,9 +46,10 @@ class Connections:
     deps: Mapping[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]]
     barriers: tuple[tuple[int, ...], ...]
     switches: tuple[SwitchChannel, ...]
+    put_signal_flush: bool = True
 
     @staticmethod
-    def of(gpu: Gpu, switches: Iterable[SwitchChannel]) -> Connections:
+    def of(gpu: Gpu, switches: Iterable[SwitchChannel], put_signal_flush: bool = True) -> Connections:
         """Return the connections of `gpu`. Raises SynthError if a plan cannot express them.
 
         `switches`: the switch channels of the program; the rank has those that it is a member of.
@@ -82,7 +84,7 @@ class Connections:
         for key, buffer_kinds in access.items():
             kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
         mine = tuple(channel for channel in switches if gpu.rank in channel[0])
-        return Connections(ports, buffers, kinds, tuple(semaphores), deps, tuple(groups), mine)
+        return Connections(ports, buffers, kinds, tuple(semaphores), deps, tuple(groups), mine, put_signal_flush)
 
     def channel_documents(self) -> list[dict]:
         """Return the field `channels` of the gpu."""

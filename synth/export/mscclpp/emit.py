@@ -3,6 +3,7 @@
 Operations of a plan, and ops of the program:
 
     nop barrier signal wait   the same                     put     put, one source for each destination
+    pws pwsf                  put, signal (and flush) of the same port channels, by the same threads
     copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
     re res rre rres           reduce of plain chunks       rppkt   put of packets into packets
     repkt respkt recpkt ..    reduce of packets and, last, a plain chunk; to a plain chunk, own packets, others' packets
@@ -49,7 +50,7 @@ class Mscclpp:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
         check_root(program, target)
         check_version(program, target.request.plan_version)
-        return json.dumps(document(program), indent=1) + "\n"
+        return json.dumps(document(program, target.request.plan_version), indent=1) + "\n"
 
     def remarks(self, program: Program, target: Target) -> tuple[str, ...]:
         """Return remarks for the user: the version and sizes served, the operator, the root, and where to read on."""
@@ -62,6 +63,11 @@ class Mscclpp:
         ]
         if program.collective is not None and program.collective.combining:
             remarks.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
+        if entries := port_channels(program):
+            remarks.append(
+                f"a rank has up to {entries} port channels, each a queue pair (QP) of its NIC; fewer thread blocks "
+                "have fewer"
+            )
         if switch_channels(program):
             remarks.append(
                 "the plan's switch channels (NVLS) need GPUs from sm_90 on, and buffers of MSCCL++'s own allocator"
@@ -70,8 +76,11 @@ class Mscclpp:
         return (*remarks, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
 
 
-def document(program: Program) -> dict:
-    """Return the plan of a one-sided program as a JSON document. Raises SynthError if MSCCL++ cannot take it."""
+def document(program: Program, version: str = limits.NEWEST) -> dict:
+    """Return the plan of a one-sided program as a JSON document of a version of MSCCL++.
+
+    Raises SynthError if MSCCL++ cannot take it.
+    """
     if any(op.code not in ONE_SIDED for gpu in program.gpus for block in gpu.blocks for op in block.ops):
         _refuse(
             f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"
@@ -105,13 +114,21 @@ def document(program: Program) -> dict:
         "protocol": program.protocol,
         "inplace": program.in_place == "in",
         "reuse_resources": program.scratch_bytes is not None,
-        "gpus": [_gpu(gpu, switches) for gpu in program.gpus],
+        "gpus": [_gpu(gpu, switches, version != "0.9") for gpu in program.gpus],
         "num_threads_per_block": THREADS,
         "use_double_scratch_buffer": double,
         "buffer_alignment": limits.ALIGNMENT,
         "min_message_size": low,
         "max_message_size": high if program.max_bytes is not None else message_size(program, served),
     }
+
+
+def port_channels(program: Program) -> int:
+    """Return the port channels of the rank with the most; MSCCL++ makes a connection (a queue pair) for each."""
+    counts = []
+    for gpu in program.gpus:
+        counts.append(len({port for block in gpu.blocks for port in block.ports if port.kind == "port"}))
+    return max(counts, default=0)
 
 
 def check_version(program: Program, version: str) -> None:
@@ -190,9 +207,9 @@ def select(algorithms, request):
 """
 
 
-def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel]) -> dict:
+def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel], put_signal_flush: bool) -> dict:
     inputs, outputs = limits.chunk_counts(gpu)
-    wiring = Connections.of(gpu, switches)
+    wiring = Connections.of(gpu, switches, put_signal_flush)
     blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
     return {
         "id": gpu.rank,

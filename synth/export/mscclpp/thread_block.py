@@ -52,8 +52,12 @@ class _Block:
         where = f"rank {self.gpu.rank} block {self.number}"
         ops: list[dict] = []
         listed = len(self.block.loops)
+        merged = self.merged()
         for i in range(len(self.block.ops)):
+            if merged.get(i) == "":
+                continue
             documents = self.op(i)
+            documents[-1]["name"] = merged.get(i, documents[-1]["name"])
             listed += len(documents)
             loop = loop_of(self.block, i)
             if loop < 0:
@@ -96,6 +100,28 @@ class _Block:
                 {"access_channel_type": kind, "remote_buffer_ids": ids} for kind, ids in self.buffers.items() if ids
             ],
         }
+
+    def merged(self) -> dict[int, str]:
+        """Return the names of puts through port channels that signal, and flush, in the same operation: thread k does
+        all that for the k-th channel. The ops that they do beside have the name ""."""
+        names: dict[int, str] = {}
+        ops, loops = self.block.ops, [loop_of(self.block, i) for i in range(len(self.block.ops))]
+        for i, op in enumerate(ops):
+            if (
+                op.code != "put"
+                or self.kinds[i] != "port"
+                or op.src[0].packet
+                or op.dst[0].packet
+                or self.released.get(i)
+            ):
+                continue
+            for k, code, name in ((i + 1, "signal", "pws"), (i + 2, "flush", "pwsf")):
+                if k == len(ops) or ops[k] != Op(code, ports=op.ports) or loops[k] != loops[i]:
+                    break
+                if code == "flush" and not self.wiring.put_signal_flush:
+                    break
+                names |= {i: name, k: ""}
+        return names
 
     def op(self, i: int) -> list[dict]:
         """Return the operations of op `i`: acquisitions of semaphores, the op itself, releases of semaphores."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from synth.program.plan_limits import OP_CHANNELS
 from synth.program.program import PORT_KINDS, Op
-from synth.program.thread_joins import Keys, UnjoinedAccesses, touched
+from synth.program.thread_joins import Keys, UnjoinedAccesses, is_handed, touched
 
 
 class WrittenBlock(NamedTuple):
@@ -63,7 +63,8 @@ class BlockWriter:
             self.ops[rank].append(Op("nop"))
             threads.record(self.ops[rank][-1], set(), set())
             self.joined_clock[rank] = list(self.clock[rank])
-        threads.record(op, reads, writes)
+        kinds = [kind for kind, _ in self.ports[rank]]
+        threads.record(op, reads, writes, is_handed(op, kinds.__getitem__))
         self.ops[rank].append(op)
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
@@ -98,14 +99,17 @@ class BlockWriter:
         """Merge `clock` into the clock of `rank`."""
         self.clock[rank] = [max(a, b) for a, b in zip(self.clock[rank], clock, strict=True)]
 
-    def enter(self, rank: int, peer: int) -> None:
-        """Let `rank` signal `peer` before all else, and `peer` wait for that signal now.
+    def enter(self, ranks: Sequence[int], peer: int) -> None:
+        """Let each of `ranks` signal `peer` before all else, and `peer` wait for these signals now.
 
-        After it `peer` knows that the rank has entered the kernel, so its buffers are in no other use.
+        After it `peer` knows that the ranks have entered the kernel, so their buffers are in no other use.
         """
-        self.entry[rank].append(peer)
-        self.port(rank, peer)
-        self.wait(peer, {rank: tuple(int(r == rank) for r in range(len(self.nodes)))})
+        learned = {}
+        for rank in ranks:
+            self.entry[rank].append(peer)
+            self.port(rank, peer)
+            learned[rank] = tuple(int(r == rank) for r in range(len(self.nodes)))
+        self.wait(peer, learned)
 
     def _batches(self, rank: int, peers: Iterable[int]) -> list[tuple[int, ...]]:
         """Return the rank's ports to `peers`, in batches of one kind that one operation can name."""

@@ -25,7 +25,7 @@ from synth.program.onesided.block_writer import WrittenBlock
 from synth.program.onesided.packets import PacketWriter
 from synth.program.onesided.simple import SimpleWriter
 from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, groups
-from synth.program.program import Block, Gpu, InPlace, Op, Port, Program, Span
+from synth.program.program import SWITCHED, Block, Gpu, InPlace, Op, Port, Program, Span
 
 DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
 
@@ -55,13 +55,23 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
-        drafts = _fitting(shares, lambda share: SimpleWriter(share, memory, boxes).write())
+        reads = _sums_at_once(work) == 1 if options.reads is None else options.reads
+        drafts = _fitting(shares, lambda share: SimpleWriter(share, memory, boxes, reads).write())
     name = options.name
     if not name:
         name = f"{schedule.collective.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
         name += f"-i{instances}" * (instances > 1)
     program = _assemble(name, drafts, layout, protocol, in_place)
     return replace(program, max_bytes=limits.largest_size(program))
+
+
+def _sums_at_once(work: tuple[ChunkGroup, ...]) -> int:
+    """Return the most groups that one rank adds up in one step."""
+    sums: Counter[tuple[int, int]] = Counter()
+    for group in work:
+        for t, moves in enumerate(group.moves):
+            sums.update({(t, move.dst) for move in moves if move.kind == "reduce"})
+    return max(sums.values(), default=0)
 
 
 def _shares(work: tuple[ChunkGroup, ...], blocks: int) -> list[tuple[ChunkGroup, ...]]:
@@ -131,9 +141,11 @@ def _misfit(draft: WrittenBlock) -> str | None:
                 return (
                     f"a thread block of rank {rank} uses {count} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}"
                 )
-        reached = {
-            (ports[p][0], span.rank, span.buffer) for op in ops for p, span in zip(op.ports, op.dst, strict=False)
-        }
+        reached = set()
+        for op in ops:
+            kind = ports[op.ports[0]][0] if op.ports else "memory"
+            far = [span for span in (*op.src, *op.dst) if span.rank is not None and op.code not in SWITCHED]
+            reached.update((kind, span.rank, span.buffer) for span in far)
         for count in Counter(kind for kind, _, _ in reached).values():
             if count > limits.BLOCK_BUFFERS:
                 return (

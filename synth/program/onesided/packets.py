@@ -52,8 +52,9 @@ class PacketWriter:
 
     def write(self) -> WrittenBlock:
         """Write all steps of the schedule and return the block; to be called once."""
-        for writer, owner in sorted(self.pairs & self.signal_first, key=lambda pair: (pair[1], pair[0])):
-            self.block.enter(owner, writer)
+        first = self.pairs & self.signal_first
+        for writer in sorted({writer for writer, _ in first}):
+            self.block.enter(sorted(owner for other, owner in first if other == writer), writer)
         self._save_inputs()
         for t in range(self.steps):
             self._receive(self._send(t))

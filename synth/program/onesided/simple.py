@@ -1,12 +1,19 @@
 """The one-sided Simple protocol: puts into the peer's output or scratch, then a signal that the peer waits for.
 
 In every step a rank first puts the chunks that it sends, then signals each receiver once, then waits for its senders
-and adds up the arrivals. Copies go straight to the home of the chunk: the output, or scratch on ranks that only pass it
-on. Contributions to sums go to scratch slots. A put needs the destination to be free. If the sender's vector clock does
-not know of its last use, the owner signals first ("ready"). If the sender does not even know that the owner has entered
-the kernel, the owner sends that signal before all else. An op through a switch needs what puts to all ranks of its
-group need, and where it reads from them, their sources too. A put through a port channel is read from memory later:
-until the receiver is known to have it, or the port is flushed, its source is not written and the kernel not left.
+and adds up the arrivals. What goes through port channels goes first, with its signal in the same operation where one
+thread does both. Copies go straight to the home of the chunk: the output, or scratch on ranks that only pass it on.
+Contributions to sums go to scratch slots.
+
+Inside a box a sum reads contributions where they lie, without puts, if that needs no signal more: the ranks that it
+reads from get the sum later, by which they know that it has read. Where the ranks that get the sum in the next step are
+ready for it, the op that adds up stores it there too.
+
+A put needs the destination to be free. If the sender's vector clock does not know of its last use, the owner signals
+first ("ready"). If the sender does not even know that the owner has entered the kernel, the owner sends that signal
+before all else. An op through a switch needs what puts to all ranks of its group need, and where it reads from them,
+their sources too. A put through a port channel is read from memory later: until the receiver is known to have it, or
+the port is flushed, its source is not written and the kernel not left.
 """
 
 from __future__ import annotations
@@ -23,13 +30,19 @@ from synth.program.thread_joins import Key
 
 
 class _Put(NamedTuple):
-    """A put of `src` on the sender; `slot`: `dst` is a scratch slot, not the home of the chunk."""
+    """A put of `src` on the sender; `slot`: `dst` is a scratch slot, not the home of the chunk.
+
+    `pulled`: no put; the receiver's sum reads `src` on the sender. `done`: the sum that is sent was stored at `dst` by
+    the op that added it up.
+    """
 
     group: int
     move: GroupTransfer
     src: Span
     dst: Span  # on the receiver
     slot: bool
+    pulled: bool = False
+    done: bool = False
 
 
 class _PlannedSwitchOp(NamedTuple):
@@ -40,7 +53,8 @@ class _PlannedSwitchOp(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A put through a port channel that may read its source until op `time` of rank `reader`."""
+    """A read of a rank's memory that has ended with op `time` of rank `reader`: of a sum of that rank, or of a put
+    through a port channel to it."""
 
     reader: int
     time: int
@@ -49,15 +63,19 @@ class _Read(NamedTuple):
 class SimpleWriter:
     """Writer of one thread block on every rank that moves `groups` by puts and signals.
 
-    `nodes[rank]`: the box of the rank.
+    `nodes[rank]`: the box of the rank. `reads`: sums may read contributions where they lie.
     """
 
-    def __init__(self, groups: Sequence[ChunkGroup], memory: BufferOffsets, nodes: Sequence[int]) -> None:
-        self.groups, self.memory = groups, memory
+    def __init__(
+        self, groups: Sequence[ChunkGroup], memory: BufferOffsets, nodes: Sequence[int], reads: bool = True
+    ) -> None:
+        self.groups, self.memory, self.reads = groups, memory, reads
         self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)
         self.last_use: list[dict[Key, int]] = [{} for _ in range(n)]  # time of the rank's own last use of the memory
         self.port_reads: list[dict[Key, list[_Read]]] = [{} for _ in range(n)]
+        self.pulls: list[dict[Key, list[_Read]]] = [{} for _ in range(n)]  # reads by sums of other ranks
+        self.stored: set[tuple[int, int, int, int]] = set()  # sends of sums by (step, group, src, dst) that are done
         self.scratch = [0] * n  # chunks
         self.free: list[dict[int, list[int]]] = [{} for _ in range(n)]  # count → offsets of free slots
         inputs, outputs = memory.offsets()
@@ -81,21 +99,26 @@ class SimpleWriter:
         """Write all steps of the schedule and return the block; to be called once."""
         self._save_inputs()
         for t in range(self.steps):
-            puts = self._plan(t)
+            planned = self._plan(t)
+            puts = [put for put in planned if not put.pulled]
+            pulls = [put for put in planned if put.pulled]
             through = self._plan_switch_moves(t)
             stores = [put for _, op_puts in through for put in op_puts]
-            self._make_ready([*puts, *stores, *self._read_by_switches(through)])
+            new = [put for put in puts if not put.done]
+            self._make_ready([*new, *stores, *self._read_by_switches(through), *map(_as_reader, pulls)])
             arrivals, learned = self._send(puts, through)
             if t == 0 and not self.memory.collective.combining and not self.memory.aliased:
                 self._copy_inputs()
             self._wait(arrivals, learned)
             self._contribute(t, "copy")
-            self._combine_all(arrivals)
+            sums = self._plan_sums(t, planned)
+            self._make_ready([put for targets in sums.values() for put in targets])
+            self._combine_all([*puts, *stores, *pulls], sums)
             self._contribute(t, "reduce")
             self._release(t)
         self._copy_inputs()
         for rank, reads in enumerate(self.port_reads):
-            self._flush(rank, list(reads))
+            self._flush(rank, [*reads, *self.pulls[rank]])
         return self.block.finish(self.scratch, [0] * len(self.scratch))
 
     # ------------------------------------------------------------ before and after
@@ -135,11 +158,16 @@ class SimpleWriter:
         for g, group in enumerate(self.groups):
             sending = {move.src for move in group.moves[t] if not move.local}
             holders = set(self.value[g])
+            pulling = self._pulling(t, g)
             for move in sorted(group.moves[t], key=lambda move: (move.kind != "copy", move)):
                 if move.local or (not self.memory.collective.combining and move.dst in holders):
                     continue
                 copy = move.kind == "copy" or move.dst not in holders
                 holders.add(move.dst)
+                src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
+                if move.dst in pulling and not copy:
+                    puts.append(_Put(g, move, src, src, False, pulled=True))
+                    continue
                 home = self.home[g].get(move.dst) if copy else None
                 if copy and home is None:
                     home = self.home[g][move.dst] = Span("s", self._slot(move.dst, move.src, group.count))
@@ -147,9 +175,83 @@ class SimpleWriter:
                 busy = move.dst in sending and move.dst in self.value[g]
                 direct = home is not None and not busy and self.memory.remote_span(move.src, move.dst, home) is not None
                 dst = home if home is not None and direct else Span("s", self._slot(move.dst, move.src, group.count))
-                src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
-                puts.append(_Put(g, move._replace(kind="copy" if copy else "reduce"), src, dst, not direct))
+                done = (t, g, move.src, move.dst) in self.stored
+                move = move._replace(kind="copy" if copy else "reduce")
+                puts.append(_Put(g, move, src, dst, not direct, done=done))
         return puts
+
+    def _pulling(self, t: int, g: int) -> set[int]:
+        """Return the ranks whose sum of group `g` in step `t` reads all contributions, of its box, where they lie.
+
+        They get the sum from that rank later, which tells them that it has read. No other rank reads or writes a
+        contribution in that step, and no signal is needed before it but that its rank has entered the kernel.
+        """
+        moves = self.groups[g].moves
+        if self.groups[g].switch_moves or not self.reads:
+            return set()
+        receiving = {move.dst for move in moves[t]}
+        sending = {move.src for move in moves[t]}
+        copied = {(move.src, move.dst) for later in moves[t + 1 :] for move in later if move.kind == "copy"}
+        found = set()
+        for rank in receiving - sending:
+            sources = [move for move in moves[t] if move.dst == rank]
+            peers = {move.src for move in sources}
+            near = all(self.block.kind(peer, rank) == "memory" for peer in peers)
+            alone = not peers & receiving and all((rank, peer) in copied for peer in peers)
+            alone &= all(move.dst == rank for move in moves[t] if move.src in peers)
+            combining = rank in self.value[g] and all(move.kind == "reduce" for move in sources)
+            if near and alone and combining and all(self._pulls(g, move) for move in sources):
+                found.add(rank)
+        return found
+
+    def _pulls(self, g: int, move: GroupTransfer) -> bool:
+        """Return True if the receiver can read the contribution where it lies as early as a put could begin."""
+        src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
+        keys = self.memory.keys(move.src, src, self.groups[g].count)
+        if self.memory.remote_span(move.dst, move.src, src) is None:
+            return False
+        begun = self.block.clock[move.src][move.dst] >= 1
+        return self._known(move.dst, move.src, keys) or (not begun and self._untouched(move.src, keys))
+
+    def _plan_sums(self, t: int, planned: list[_Put]) -> dict[tuple[int, int], list[_Put]]:
+        """Return (group, rank) → the puts of step `t` + 1 that the rank's sum of step `t` does.
+
+        The sum is final, its receivers have it in the box and neither receive nor send the chunk otherwise in the two
+        steps, and they are ready for it, or only have not entered the kernel.
+        """
+        sums: dict[tuple[int, int], list[_Put]] = {}
+        if t + 1 == self.steps:
+            return sums
+        for g, rank in sorted({(put.group, put.move.dst) for put in planned if put.move.kind == "reduce"}):
+            group = self.groups[g]
+            moves = (*group.moves[t], *group.moves[t + 1])
+            final = not any(move.dst == rank for move in group.moves[t + 1])
+            # what goes to other boxes goes first
+            final &= all(self.block.kind(rank, m.dst) == "memory" for m in group.moves[t + 1] if m.src == rank)
+            local = any(move.src == rank for move in group.moves[t])
+            home = self.home[g].get(rank)
+            if not final or local or home is None or group.switch_moves:
+                continue
+            targets = []
+            for move in group.moves[t + 1]:
+                others = [other for other in moves if move.dst in (other.src, other.dst) and other != move]
+                alone = all((other.src, other.dst, other.kind) == (move.dst, rank, "reduce") for other in others)
+                target = self.home[g].get(move.dst)
+                if move.src != rank or move.kind != "copy" or move.original or not alone or target is None:
+                    continue
+                put = _Put(g, move, home, target, False)
+                if self.block.kind(rank, move.dst) == "memory" and self._can_store(put):
+                    targets.append(put)
+            sums[g, rank] = sorted(targets, key=lambda put: self._turn(rank, put.move.dst))[: OP_BUFFERS - 1]
+            self.stored.update((t + 1, g, rank, put.move.dst) for put in sums[g, rank])
+        return sums
+
+    def _can_store(self, put: _Put) -> bool:
+        """Return True if the sum can be stored at once: no signal is needed but that its receiver has entered."""
+        owner, keys = put.move.dst, self._keys(put.move.dst, put.dst, put)
+        if self.memory.remote_span(put.move.src, owner, put.dst) is None:
+            return False
+        return self._known(put.move.src, owner, keys) or self._untouched(owner, keys)
 
     def _make_ready(self, puts: list[_Put]) -> None:
         """Let each receiver signal that the destination is free to each sender whose clock does not know it."""
@@ -164,8 +266,9 @@ class SimpleWriter:
             else:
                 ready.add((owner, writer))
                 self._flush(owner, [key for key in keys if not self._known(owner, owner, [key])])
-        for owner, writer in sorted(enter - ready):
-            self.block.enter(owner, writer)
+        first = enter - ready
+        for writer in sorted({writer for _, writer in first}):
+            self.block.enter(sorted(owner for owner, other in first if other == writer), writer)
         learned: dict[int, dict[int, tuple[int, ...]]] = {}
         for owner in sorted({owner for owner, _ in ready}):
             writers = sorted(writer for other, writer in ready if other == owner)
@@ -231,29 +334,54 @@ class SimpleWriter:
         same_source: dict[tuple[int, int, Span, str], list[_Put]] = {}
         for put in sorted(puts, key=lambda put: put.move.src):
             kind = self.block.kind(put.move.src, put.move.dst)
-            same_source.setdefault((put.move.src, put.group, put.src, kind), []).append(put)
+            if not put.done:
+                same_source.setdefault((put.move.src, put.group, put.src, kind), []).append(put)
             arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
         for op in through:  # before the puts, which may read what an op stores on its own rank for long
             self._switch_op(op)
             for put in op.puts:
                 arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
-        for (rank, g, src, kind), same_puts in same_source.items():
+        batches: dict[int, list[list[_Put]]] = {}
+        for (rank, *_), same_puts in sorted(same_source.items(), key=lambda item: item[0][3] == "memory"):
             for i in range(0, len(same_puts), OP_CHANNELS):
-                batch = same_puts[i : i + OP_CHANNELS]
-                dsts = tuple(self._remote_target(rank, put) for put in batch)
-                src = self.memory.port_source(rank, src) if kind == "port" else src
-                ports = tuple(self.block.port(rank, put.move.dst) for put in batch)
-                self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
+                batches.setdefault(rank, []).append(same_puts[i : i + OP_CHANNELS])
         receivers: dict[int, set[int]] = {}
         for receiver, senders in arrivals.items():
             for sender in senders:
                 receivers.setdefault(sender, set()).add(receiver)
         learned: dict[int, dict[int, tuple[int, ...]]] = {}
         for rank in sorted(receivers):
-            peers = sorted(receivers[rank])
-            for peer, clock in self.block.signal(rank, peers).items():
+            signalled = set()
+            for i, batch in enumerate(batches.get(rank, ())):
+                self._put(rank, batch)
+                if self._signals_at_once(batch, batches[rank][:i], batches[rank][i + 1 :]):
+                    peers = [put.move.dst for put in batch]
+                    signalled.update(peers)
+                    for peer, clock in self.block.signal(rank, peers).items():
+                        learned.setdefault(peer, {})[rank] = clock
+            for peer, clock in self.block.signal(rank, sorted(receivers[rank] - signalled)).items():
                 learned.setdefault(peer, {})[rank] = clock
         return arrivals, learned
+
+    def _put(self, rank: int, batch: list[_Put]) -> None:
+        """Append a put of one chunk group to several ranks of one kind of channel."""
+        first = batch[0]
+        dsts = tuple(self._remote_target(rank, put) for put in batch)
+        through_port = self.block.kind(rank, first.move.dst) == "port"
+        src = self.memory.port_source(rank, first.src) if through_port else first.src
+        ports = tuple(self.block.port(rank, put.move.dst) for put in batch)
+        self._local(rank, Op("put", (src,), dsts, self.groups[first.group].count, ports=ports))
+
+    def _signals_at_once(self, batch: list[_Put], before: list[list[_Put]], after: list[list[_Put]]) -> bool:
+        """Return True if a signal to all ranks of a put can be one operation with it: through port channels, where one
+        thread hands all puts of the step to a channel, the last ones in this op."""
+        if self.block.kind(batch[0].move.src, batch[0].move.dst) == "memory":
+            return False
+        peers = [put.move.dst for put in batch]
+        later = {put.move.dst for other in after for put in other}
+        threads = {(put.move.dst, thread) for other in before for thread, put in enumerate(other)}
+        one = all(thread == peers.index(peer) for peer, thread in threads if peer in peers)
+        return one and not later.intersection(peers)
 
     def _remote_target(self, writer: int, put: _Put) -> Span:
         # `_plan` chose only homes that the writer can name, and scratch is always named as it is
@@ -270,17 +398,19 @@ class SimpleWriter:
                         for key in self._keys(sender, put.src, put):
                             self.port_reads[sender].setdefault(key, []).append(_Read(rank, time))
 
-    def _combine_all(self, arrivals: dict[int, dict[int, list[_Put]]]) -> None:
-        for rank, senders in sorted(arrivals.items()):
-            by_group: dict[int, list[_Put]] = {}
-            for _, puts in sorted(senders.items()):
-                for put in puts:
-                    by_group.setdefault(put.group, []).append(put)
-            for g, puts in sorted(by_group.items()):
-                self._combine(rank, g, sorted(puts, key=lambda put: (put.move.kind != "copy", put.move.src)))
+    def _combine_all(self, arrived: list[_Put], sums: dict[tuple[int, int], list[_Put]]) -> None:
+        arrivals: dict[tuple[int, int], list[_Put]] = {}
+        for put in arrived:
+            arrivals.setdefault((put.move.dst, put.group), []).append(put)
+        for (rank, g), puts in sorted(arrivals.items()):
+            ordered = sorted(puts, key=lambda put: (put.move.kind != "copy", put.move.src))
+            self._combine(rank, g, ordered, sums.get((g, rank), []))
 
-    def _combine(self, rank: int, g: int, puts: list[_Put]) -> None:
-        """Take in the arrivals of a group: copies first, then one sum of the others, split by `OP_BUFFERS`."""
+    def _combine(self, rank: int, g: int, puts: list[_Put], targets: list[_Put]) -> None:
+        """Take in the arrivals of a group: copies first, then one sum of the others, split by `OP_BUFFERS`.
+
+        The last op of the sum stores it at `targets` too.
+        """
         count = self.groups[g].count
         for put in puts:
             if put.move.kind == "copy":
@@ -288,15 +418,37 @@ class SimpleWriter:
                     self._local(rank, Op("cpy", (put.dst,), (self.home[g][rank],), count))
                     self._free(rank, put.dst, count)
                 self.value[g][rank] = self.home[g][rank]
-        slots = [put.dst for put in puts if put.move.kind == "reduce"]
-        if slots and rank not in self.home[g]:
+        addends = [put for put in puts if put.move.kind == "reduce"]  # all of them are pulled, or none
+        if addends and addends[0].pulled:
+            addends.sort(key=lambda put: self._turn(rank, put.move.src))
+        if addends and rank not in self.home[g]:
             self.home[g][rank] = Span("s", self._slot(rank, rank, count))
-        while slots:
-            batch, slots = slots[: OP_BUFFERS - 1], slots[OP_BUFFERS - 1 :]
-            self._local(rank, Op("reduce", (self.value[g][rank], *batch), (self.home[g][rank],), count))
+        while addends:
+            batch, addends = addends[: OP_BUFFERS - 1], addends[OP_BUFFERS - 1 :]
+            sources = [self._addend(put) for put in batch]
+            stores: list[Span] = []
+            if not addends:
+                stores = [self._remote_target(rank, put) for put in targets]
+            op = Op("reduce", (self.value[g][rank], *sources), (self.home[g][rank], *stores), count)
+            time = self._local(rank, op)
             self.value[g][rank] = self.home[g][rank]
-            for span in batch:
-                self._free(rank, span, count)
+            for put in batch:
+                if not put.pulled:
+                    self._free(rank, put.dst, count)
+                    continue
+                for key in self._keys(put.move.src, put.src, put):
+                    self.pulls[put.move.src].setdefault(key, []).append(_Read(rank, time))
+
+    def _turn(self, rank: int, peer: int) -> int:
+        """Return the place of `peer` in the order in which sums of `rank` reach others: no two ranks begin with the
+        same one."""
+        return (peer - rank) % len(self.scratch)
+
+    def _addend(self, put: _Put) -> Span:
+        if not put.pulled:
+            return put.dst
+        span = self.memory.remote_span(put.move.dst, put.move.src, put.src) or put.src
+        return span._replace(rank=put.move.src)
 
     def _contribute(self, t: int, kind: str) -> None:
         """Let ranks copy their own contribution to the home of the chunk ("copy"), or add it there ("reduce")."""
@@ -326,17 +478,27 @@ class SimpleWriter:
     def _keys(self, rank: int, span: Span, put: _Put) -> tuple[Key, ...]:
         return self.memory.keys(rank, span, self.groups[put.group].count)
 
-    def _local(self, rank: int, op: Op) -> None:
-        """Append a data op of `rank`, after a flush if it writes memory that a port channel may still read."""
+    def _local(self, rank: int, op: Op) -> int:
+        """Append a data op of `rank`, after a flush or a signal if it writes memory that others may still read.
+
+        Returns its time on the rank's clock.
+        """
         local_targets = [span for span in op.dst if span.rank is None]
         self._flush(rank, [key for span in local_targets for key in self.memory.keys(rank, span, op.count)])
         time = self.block.data(rank, op)
-        for span in (*op.src, *local_targets):
+        for span in (*(span for span in op.src if span.rank is None), *local_targets):
             self.last_use[rank].update(dict.fromkeys(self.memory.keys(rank, span, op.count), time))
+        return time
 
     def _flush(self, rank: int, keys: Sequence[Key]) -> None:
-        """Flush the ports through which peers may still read the memory `keys` of `rank`."""
+        """Flush the ports through which peers may still read the memory `keys` of `rank`, and let those signal that
+        may still read it themselves."""
         clock = self.block.clock[rank]
+        pulls = self.pulls[rank]
+        pulling = {read.reader for key in keys for read in pulls.get(key, ()) if clock[read.reader] < read.time}
+        if pulling:
+            self.block.wait(rank, {reader: self.block.signal(reader, [rank])[rank] for reader in sorted(pulling)})
+            clock = self.block.clock[rank]
         reads = self.port_reads[rank]
         peers = {read.reader for key in keys for read in reads.get(key, ()) if clock[read.reader] < read.time}
         if peers:
@@ -355,12 +517,14 @@ class SimpleWriter:
         for key in keys:
             if clock[owner] < max(1, self.last_use[owner].get(key, 1)):
                 return False
-            if any(clock[read.reader] < read.time for read in self.port_reads[owner].get(key, ())):
+            reads = (*self.port_reads[owner].get(key, ()), *self.pulls[owner].get(key, ()))
+            if any(clock[read.reader] < read.time for read in reads):
                 return False
         return True
 
     def _untouched(self, owner: int, keys: Sequence[Key]) -> bool:
-        return not any(key in self.last_use[owner] or self.port_reads[owner].get(key) for key in keys)
+        uses = self.last_use[owner], self.port_reads[owner], self.pulls[owner]
+        return not any(use.get(key) for use in uses for key in keys)
 
     def _slot(self, owner: int, writer: int, count: int) -> int:
         """Return the offset of a scratch slot of `owner`: one that `writer` knows to be free, else a new one."""
@@ -373,6 +537,12 @@ class SimpleWriter:
 
     def _free(self, rank: int, span: Span, count: int) -> None:
         self.free[rank].setdefault(count, []).append(span.offset)
+
+
+def _as_reader(pulled: _Put) -> _Put:
+    """Return the put of a rank that would write what its sum reads, which must be as ready."""
+    move = pulled.move._replace(src=pulled.move.dst, dst=pulled.move.src)
+    return pulled._replace(move=move, dst=pulled.src)
 
 
 def _on_all(move: SwitchTransfer, span: Span) -> tuple[Span, ...]:
