@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import math
 import random
 from fractions import Fraction
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 import synth
 from synth import api, bounds
 from synth.bounds import distance
+from synth.checker import fingerprints
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
+from synth.checker.documents.dispatch import check_document
 from synth.checker.schedule import replay
 from synth.cli.root import root
 from synth.encodings.step import StepEncoding
-from synth.errors import InfeasibleError, UsageError, VerificationError
+from synth.errors import InfeasibleError, UncheckedError, UsageError, VerificationError
 from synth.model.collective import Collective
-from synth.model.schedule import Problem, Schedule, Send, Step
+from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.send_mask import send_mask
 from synth.model.topology import Cap, Network, Route
 from synth.pareto.portfolio.selection import select_members
@@ -346,6 +349,98 @@ def test_symmetries_of_a_certificate_keep_the_rules():
     forged = bound.certificate | {"generators": [*bound.certificate["generators"], [turn, turn]]}
     with pytest.raises(VerificationError, match="does not keep the ways of unit"):
         cuts.check(forged, network.document, collective.document, steps=2)
+
+
+@pytest.mark.parametrize("boxes", [BOXES, (0, 0, 1, 1, 2, 2), (0, 0, 0, 0, 1, 1)])
+def test_every_document_under_rules_says_so(boxes):
+    """Whatever the machine is called, and by whatever boxes: a refutation, a bound, and the one line of a folder."""
+    collective = synth.collective("allgather", 6)
+    network = under(phases={"across": (1, 2)})
+    topology = network.document | {"name": "rail:2x3", "rules": network.document["rules"] | {"boxes": list(boxes)}}
+    certificate = bounds.flow(Network.from_json(topology), collective, 2).certificate
+    value = cuts.check(certificate, topology, collective.document, steps=2)
+    problem = {"topology": topology, "collective": collective.document}
+    refuted = {"chunks": 18, "steps": 2, "rounds": math.ceil(18 * value) - 1, "certificate": certificate}
+    bound = {"steps": 2, "value": str(value), "scope": "any-chunks", "certificate": certificate}
+    documents = [{"schema": "synth.refutation/1", **problem, **refuted}, {"schema": "synth.bounds/1", **problem}]
+    documents[1]["bounds"] = [bound]
+    stated = {BOXES: "2 boxes of 3 ranks", (0, 0, 1, 1, 2, 2): "3 boxes of 2 ranks"}.get(boxes, "by rank 0 0 0 0 1 1")
+    for doc in documents:
+        lines = check_document(doc, None, lambda name: None)
+        assert any(f"states ({stated}): links across boxes carry data in steps 1 to 2 alone" in line for line in lines)
+        assert lines.subject == "allgather on rail:2x3 with rules for sends, 6 ranks"
+
+
+def switched(topology, collective):
+    """A frontier whose one schedule is a multicast of every rank at once, over switches without limits to speak of."""
+    limits = [{"links": [], "units": 6}] * 2
+    known = len(topology["limits"])
+    ports = [[rank, [known], [known + 1]] for rank in range(6)]
+    topology = {key: value for key, value in topology.items() if key != "rules"}
+    topology |= {"limits": [*topology["limits"], *limits]}
+    topology |= {"multicast": [{"switch": "s", "own": "local", "ports": ports}]}
+    sends = [[rank, rank, list(range(6)), "multicast", "s"] for rank in range(6)]
+    steps = [{"rounds": 5, "sends": [], "switch_sends": sends}]
+    schedule = {
+        "schema": "synth.schedule/1",
+        "topology": topology,
+        "collective": collective,
+        "chunks": 1,
+        "steps": steps,
+    }
+    problem = Network.from_json(topology), Collective.from_json(collective, 1)
+    proof = {"kind": "static-cuts", "problem": problem_fingerprint(*problem), "steps": None, "scale": 1}
+    proof |= {"prices": [], "cuts": {}, "generators": []}
+    point = {"steps": 1, "rounds": 5, "chunks": 1, "bandwidth": "5", "status": "best-known", "construction": "",
+             "same_bits": True, "bound": {"value": "0", "scope": "any-chunks", "certificate": proof},
+             "schedule": schedule, "seconds": 0}  # fmt: skip
+    return {"schema": "synth.frontier/1", "topology": topology, "collective": collective, "complete": False,
+            "max_steps": None, "points": [point], "open": [], "seconds": 0}  # fmt: skip
+
+
+def test_schedules_with_multicast_do_not_stand_beside_a_sketch(document):
+    """They keep none of its rules, and the document says that all of its schedules do."""
+    inner = switched(document["topology"], document["collective"])
+    assert exact_frontier.document(inner)
+    with pytest.raises(VerificationError, match="is of schedules that no sketch rules"):
+        exact_frontier.document(document | {"multicast": inner})
+    links_alone = {key: value for key, value in document["topology"].items() if key != "rules"}
+    entry = {"name": "s", "rules": {"without": []}, "topology": links_alone, "nodes": [], "bounds": []}
+    frontier = switched(links_alone, document["collective"])
+    plain = frontier | {"topology": links_alone, "points": [], "sketch": entry}
+    assert exact_frontier.document(plain)
+    with pytest.raises(VerificationError, match="is of schedules that no sketch rules"):
+        exact_frontier.document(plain | {"multicast": frontier})
+
+
+def test_bounds_without_the_sketch_are_not_said_to_be_under_it(document):
+    assert any(line.startswith("all of this but the bounds without the sketch is") for line in
+               exact_frontier.document(document))  # fmt: skip
+    document = document | {"sketch": document["sketch"] | {"bounds": []}}
+    assert any(line.startswith("all of this is") for line in exact_frontier.document(document))
+
+
+def test_phases_across_need_a_link_between_two_boxes(document):
+    forged = copy.deepcopy(document)
+    network = under(phases={"inside": (1, 2)}).document
+    problem = network | {"rules": {"boxes": [0] * 6, "phases": {"across": [1, 1]}}}
+    forged |= {"topology": problem, "points": [], "bounds": [], "open": [], "complete": False}
+    forged["sketch"] |= {"rules": {"phases": {"across": [1, 1]}}, "nodes": []}
+    with pytest.raises(VerificationError, match="no link between two boxes, of which the rule `phases` speaks"):
+        exact_frontier.document(forged)
+
+
+def test_arrivals_of_many_contributors_count_as_work():
+    """A list of a time for each rank for each contributor, of which none can send."""
+    ranks = 1 << 12
+    rules = {"boxes": [0] * (ranks - 1) + [1], "phases": {"across": [1, 1]}}
+    topology = {"ranks": ranks, "links": [[0, ranks - 1, 1]], "limits": [], "rules": rules}
+    collective = {"ranks": ranks, "chunks": 1, "combining": True}
+    collective |= {"pre": [[0, rank] for rank in range(ranks)], "post": [[0, ranks - 1]]}
+    problem = fingerprints.problem_fingerprint(topology, collective)
+    certificate = {"kind": "distance", "problem": problem, "pair": [0, ranks - 1], "distance": 1}
+    with pytest.raises(UncheckedError, match="too large to check"):
+        cuts.check(certificate, topology, collective)
 
 
 def test_schedules_say_that_they_keep_rules():

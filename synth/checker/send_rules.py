@@ -8,10 +8,12 @@ code with what applies the rules in a search.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synth.checker.fields import need
 from synth.model.documents import json_reader
+from synth.model.rational import counted
 
 MOST_STEPS = 1 << 14
 
@@ -55,13 +57,8 @@ class CheckedRules:
             windows[links] = first, last
         need(bool(ways or phases), "has no rule", place)
         always = (1, None)
-        counts: Counter[int] = Counter()
-        places = []
-        for box in boxes:
-            places.append(counts[box])
-            counts[box] += 1
         return CheckedRules(
-            tuple(boxes), tuple(places),
+            tuple(boxes), tuple(positions(boxes)),
             "own rail" in ways, "home" in ways, windows.get("across", always), windows.get("inside", always),
         )  # fmt: skip
 
@@ -102,3 +99,33 @@ class CheckedRules:
                     until = f"in step {first}"
                 parts.append(f"links {links} boxes carry data {until} alone")
         return "; ".join(parts)
+
+
+def rules_stated(topology: dict, but: str = "") -> list[str]:
+    """Return a line on the rules for sends in the topology of a document, which its claims are under; none without.
+
+    `but`: the claims of the document that are not under them, in words.
+    """
+    if "rules" not in topology:
+        return []
+    rules = CheckedRules.read(topology["rules"], topology["ranks"], "$.topology.rules")
+    boxes = f"boxes that the document states ({boxes_in_words(rules.boxes)})"
+    return [f"all of this{but} is of schedules that keep rules, by {boxes}: {rules.words()}"]
+
+
+def positions(boxes: Sequence[int]) -> list[int]:
+    """Return the position of each rank in its box."""
+    counts: Counter[int] = Counter()
+    found = []
+    for box in boxes:
+        found.append(counts[box])
+        counts[box] += 1
+    return found
+
+
+def boxes_in_words(boxes: Sequence[int]) -> str:
+    """Return the box of each rank in words."""
+    size = boxes.count(boxes[0])
+    if len(boxes) % size == 0 and all(box == rank // size for rank, box in enumerate(boxes)):
+        return f"{counted(len(boxes) // size, 'box')} of {counted(size, 'rank')}"
+    return f"by rank {' '.join(map(str, boxes))}"

@@ -142,6 +142,7 @@ class Instance:
         infinite where the links and rules allow no way."""
         if self.rules is None:
             return self.hops(start)[rank]
+        self.spend(self.ranks)
         far = [float("inf")] * self.ranks
         queue = [(0, s) for s in sorted(start)]
         while queue:

@@ -68,7 +68,8 @@ def _subject_of(doc: dict) -> str:
         task = doc["collective"]
     else:
         task = doc["collective"]["name"]
-    return _subject(task, machine["name"], machine["ranks"])
+    rules = " with rules for sends" if "rules" in machine else ""
+    return _subject(task, f"{machine['name']}{rules}", machine["ranks"])
 
 
 def _subject(task: str, machine: str, ranks: int) -> str:

@@ -12,7 +12,7 @@ from synth.checker.certificates.instance import Instance
 from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
-from synth.checker.send_rules import CheckedRules
+from synth.checker.send_rules import rules_stated
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
@@ -96,16 +96,8 @@ def document(doc: dict) -> list[str]:
             if "gpus" in doc:
                 raise FormatError("a program has no certificates to verify; `synth lint` checks it")
             raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
-    return [*lines, *_rules_stated(doc), ASSUMED[schema]]
-
-
-def _rules_stated(doc: dict) -> list[str]:
-    """Return a line on the rules for sends in a document's topology, which all of its claims are under."""
-    topology = doc["topology"]
-    if "rules" not in topology:
-        return []
-    rules = CheckedRules.read(topology["rules"], topology["ranks"], "$.topology.rules")
-    return [f"all of this is of schedules that keep rules, by the boxes stated: {rules.words()}"]
+    but = " but the bounds without the sketch" if "sketch" in doc and doc["sketch"]["bounds"] else ""
+    return [*lines, *rules_stated(doc["topology"], but), ASSUMED[schema]]
 
 
 def bounds(doc: dict) -> list[str]:
@@ -128,6 +120,8 @@ def _with_multicast(doc: dict) -> list[str]:
     """Check what a document says of the same problem with switches that multicast; return its lines."""
     if "multicast" not in doc:
         return []
+    if "sketch" in doc or "rules" in doc["topology"]:
+        raise VerificationError("is of schedules that no sketch rules", "$.multicast")
     lines = with_multicast(doc["multicast"])
     plain, switched = doc["topology"], doc["multicast"]["topology"]
     for key in ("name", "ranks", "links", "unit_gbps", "wires", "latency_us"):

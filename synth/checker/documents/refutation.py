@@ -18,6 +18,7 @@ from synth.checker.certificates import proof_file
 from synth.checker.certificates.step_formula import FormulaSize
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
+from synth.checker.send_rules import rules_stated
 from synth.errors import VerificationError, malformed
 from synth.model.documents import json_reader
 from synth.model.rational import counted, show
@@ -44,8 +45,8 @@ def write(problem: Problem, certificate: dict, folder: Path) -> Path:
 def check(doc: dict, folder: Path) -> list[str]:
     """Check the certificate of `doc`, whose proof file, if any, lies in `folder`.
 
-    Returns a line for the claim and one for what is assumed. Raises VerificationError, and UncheckedError where the
-    proof file is not there.
+    Returns a line for the claim, one for rules for sends, if any, and one for what is assumed. Raises
+    VerificationError, and UncheckedError where the proof file is not there.
     """
     json_reader.fields(doc, "$", FIELDS)
     json_reader.one_of(doc["schema"], (SCHEMA,), "$.schema")
@@ -58,7 +59,8 @@ def check(doc: dict, folder: Path) -> list[str]:
         reason = _reason(doc, folder, size)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(malformed(error), "$") from None
-    return [f"C={chunks} S={steps} R={rounds}: no schedule, {reason}", exact_frontier.ASSUMED[SCHEMA]]
+    claim = f"C={chunks} S={steps} R={rounds}: no schedule, {reason}"
+    return [claim, *rules_stated(doc["topology"]), exact_frontier.ASSUMED[SCHEMA]]
 
 
 def _reason(doc: dict, folder: Path, size: FormulaSize) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from synth.checker.fields import mapping, need
+from synth.checker.send_rules import boxes_in_words, positions
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
-from synth.model.rational import counted
 
 SENDS = frozenset({"ways", "phases"})  # rules for the sends of each unit, which stand in the topology, too
 _OF_BOXES = frozenset({"across", "inside"}) | SENDS
@@ -38,11 +38,13 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
             "gives each rank a box of its own, where rules for places say nothing",
             f"{place}.nodes",
         )
-    for rule in ("across", "ways"):
-        if rule in rules:
-            joined = any(nodes[link[0]] != nodes[link[1]] for link in machine["links"])
-            need(joined, f"puts no link between two boxes, of which the rule `{rule}` speaks", f"{place}.nodes")
-    position = [nodes[:rank].count(node) for rank, node in enumerate(nodes)]
+    crossing = [rule for rule in ("across", "ways") if rule in rules]
+    if "across" in mapping(rules.get("phases", {}), f"{place}.rules.phases"):
+        crossing.append("phases")
+    joined = any(nodes[link[0]] != nodes[link[1]] for link in machine["links"])
+    for rule in crossing:
+        need(joined, f"puts no link between two boxes, of which the rule `{rule}` speaks", f"{place}.nodes")
+    position = positions(nodes)
     refused = _pairs(rules.get("without", []), f"{place}.rules.without")
     near = _pairs(rules["inside"], f"{place}.rules.inside") if "inside" in rules else None
     across: Any = rules.get("across")
@@ -80,12 +82,7 @@ def boxes_stated(entry: dict, place: str) -> str:
     """
     if not _OF_BOXES & entry["rules"].keys():
         return ""
-    nodes = _boxes(entry, place)
-    size = nodes.count(nodes[0])
-    if nodes == [at // size for at in range(len(nodes))]:
-        boxes = f"{counted(len(nodes) // size, 'box')} of {counted(size, 'rank')}"
-    else:
-        boxes = f"by rank {' '.join(map(str, nodes))}"
+    boxes = boxes_in_words(_boxes(entry, place))
     return f"boxes of the sketch, which the document states and nothing here can check: {boxes}"
 
 
