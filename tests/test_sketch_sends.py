@@ -22,12 +22,14 @@ from synth.cli.root import root
 from synth.encodings.step import StepEncoding
 from synth.errors import InfeasibleError, UncheckedError, UsageError, VerificationError
 from synth.model.collective import Collective
+from synth.model.frontier import Frontier
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.send_mask import send_mask
 from synth.model.topology import Cap, Network, Route
 from synth.pareto.portfolio.selection import select_members
 from synth.solvers.cadical import Cadical
 from synth.topologies import sketch_files
+from synth.view.page import sections
 
 MACHINE = synth.topology("rail:2x3")  # ranks 0-2 and 3-5; rails 0-3, 1-4, 2-5
 BOXES = (0, 0, 0, 1, 1, 1)
@@ -418,6 +420,31 @@ def test_bounds_without_the_sketch_are_not_said_to_be_under_it(document):
                exact_frontier.document(document))  # fmt: skip
     document = document | {"sketch": document["sketch"] | {"bounds": []}}
     assert any(line.startswith("all of this is") for line in exact_frontier.document(document))
+
+
+def test_what_is_shown_of_a_frontier_under_rules_says_so(document):
+    """The page of a report, the title of a table, and the title of one schedule."""
+    found = Frontier.from_json({key: value for key, value in document.items() if key != "sketch"})
+    sheet = sections.of_frontier(found, sections.EntryContext("x"))
+    claim = (
+        "All of this is of schedules that keep rules of a sketch: ways: own rail; links across boxes in step 1 alone."
+    )
+    assert sheet.proofs[0] == (claim, "")
+    said = "schedules keep rules of a sketch (ways: own rail; links across boxes in step 1 alone)"
+    assert sheet.title.endswith(said)
+    assert sections.of_schedule(found.points[0].schedule, sections.EntryContext("x")).title.endswith(said)
+
+
+@pytest.mark.parametrize(("machine", "bound"), [([], "11/9"), (["--topo", "rail:2x3"], "33/29")])
+def test_schedules_under_rules_are_explained(document, machine, bound, tmp_path, capsys):
+    """By the bound under the rules; and of a machine that is named, by that without them."""
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(SystemExit) as end:
+        root.main(["explain", str(file), "--step", "2", *machine])
+    assert end.value.code == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("rounds/chunk in 2 steps"))
+    assert row.split()[4:6] == ["11/9", bound]
 
 
 def test_phases_across_need_a_link_between_two_boxes(document):

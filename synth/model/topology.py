@@ -339,12 +339,13 @@ class Network:
         return max((r.latency for r in self.routes), default=Fraction(0))
 
     def as_topology(self) -> Topology:
-        """Return a topology of the routes as links from rank to rank. A limit holds each of its routes once."""
+        """Return a topology of the routes as links from rank to rank, with its rules for sends. A limit holds each
+        of its routes once."""
         links = [Link(r.src, r.dst, r.units * self.unit, r.latency) for r in self.routes]
         limits = []
         for k, cap in enumerate(self.caps):
             limits.append(Limit(f"limit {k}", tuple(dict.fromkeys(cap.routes)), cap.units * self.unit))
-        return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit)
+        return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit, rules=self.rules)
 
     def without_parallel_routes(self) -> Network:
         """Return a network with one route for all that join the same ranks through the same switches.

@@ -171,7 +171,11 @@ def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
     """Return all claims with their proofs: completeness, steps, points, other bounds, open intervals."""
     first = [(s, b) for s, b in found.bounds if s == 0]
     rest = [(s, b) for s, b in found.bounds if s != 0]
+    rules = []
+    if found.network.rules is not None:
+        rules.append((f"All of this is of schedules that keep rules of a sketch: {found.network.rules}.", ""))
     return (
+        *rules,
         completeness(found),
         *(of_bound(s, b) for s, b in first),
         *map(of_point, found.points),
