@@ -443,8 +443,14 @@ def test_schedules_under_rules_are_explained(document, machine, bound, tmp_path,
     with pytest.raises(SystemExit) as end:
         root.main(["explain", str(file), "--step", "2", *machine])
     assert end.value.code == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("rounds/chunk in 2 steps"))
+    rules = "ways: own rail; links across boxes in step 1 alone"
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title.endswith(f"C=9, schedules keep rules of a sketch ({rules})")
+    row = next(line for line in lines if line.startswith("rounds/chunk in 2 steps"))
     assert row.split()[4:6] == ["11/9", bound]
+    with pytest.raises(SystemExit):
+        root.main(["explain", str(file), "--step", "2", *machine, "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["rules"] == rules
 
 
 def test_phases_across_need_a_link_between_two_boxes(document):

@@ -165,7 +165,7 @@ def audit(
     for members in alike.values():
         found_there = [rows[i].schedule for i in members]
         schedules = [schedule for schedule in found_there if schedule is not None]
-        where = schedules[0].network.as_topology()
+        where = replace(schedules[0].network.as_topology(), rules=None)  # whatever rules a file keeps, by its links
         if machine is not None and schedules[0].network == machine.network():
             where = machine
         for i, found in zip(members, distances(schedules, where, time_limit=time_limit), strict=True):
