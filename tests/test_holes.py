@@ -137,6 +137,18 @@ def test_groups_that_are_not_alike():
         compiled(boxes_found, machine, directly, chunks=True)
 
 
+def test_groups_and_data_of_another_kind():
+    def ranks_as_a_group(a):
+        return a.solve("allgather", a.ranks)
+
+    def data_of_one_rank(a):
+        return a.solve("allgather", a, {0: a.input(0)})
+
+    for program, says in ((ranks_as_a_group, r"a\.group\(ranks\)"), (data_of_one_rank, "no data are held on rank 1")):
+        with pytest.raises(UsageError, match=says):
+            compiled(algorithm("allgather")(program), "fully-connected:3", directly)
+
+
 def test_symmetric_programs_have_no_holes():
     @algorithm("allgather")
     def symmetric(a):

@@ -49,6 +49,11 @@ def test_boxes_that_no_link_leaves_or_enters_are_named(engine, tmp_path) -> None
     assert synth.bound(apart, "gather", roots=[8])[0][1].value > 0
 
 
+def test_boxes_that_more_steps_join_are_not_named(tmp_path) -> None:
+    with pytest.raises(InfeasibleError, match=r"needs at least 2 steps, at most 1 was allowed$"):
+        synth.frontier("rail:2x3", "allgather", max_steps=1, log=tmp_path / "log")
+
+
 def test_ranks_that_are_cut_off_inside_a_box_name_no_box(tmp_path) -> None:
     machine = api.topology("fully-connected:3*2", ranks="0-5")
     links = tuple(k for k in machine.links if k.src != 1)

@@ -201,6 +201,11 @@ def test_mistakes_of_the_command(tmp_path, monkeypatch, capsys):
     python = ("--to", "python", "--protocol", "LL", "-o", "-")
     code, _, err = run(capsys, "ring", "--coll", "allgather", "--topo", "ring:4", *python)
     assert (code, "--protocol is of a file for a runtime" in err) == (2, True)
+    code, _, err = run(capsys, "ring", "--coll", "allgather", "--topo", "ring:4", "--reads")
+    assert (code, "write --to mscclpp\n" in err) == (2, True)
+    few = ("--no-bounds", "--improve", "--most-steps", "2")
+    code, _, err = run(capsys, "ring", "--coll", "allgather", "--topo", "ring:4", *few)
+    assert (code, "--most-steps 2: the program has 3 steps" in err) == (0, True)
     (tmp_path / "one.py").write_text(
         "from synth.language import algorithm\n@algorithm('allgather')\ndef f(a):\n"
         "    for rank in a.symmetric(1):\n        a.input(rank).to(*a.others(rank))\n"

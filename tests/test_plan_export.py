@@ -407,6 +407,7 @@ def ncclx(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | No
 
 def test_ncclx_gets_the_ranges_where_nccl_is_preferred(file, tmp_path):
     out = tmp_path / "tuner.csv"
+    out.write_text("of the plan before\n")
     said = synth("export", "--plan", file, "--to", "ncclx-tuner-csv", "-o", out)
     text = out.read_text()
     for size in (0, SMALL, LARGE, 64 << 20):

@@ -325,6 +325,24 @@ def test_the_document_is_verified(document):
     assert any("on their owner's rail alone; links across boxes carry data in step 1 alone" in line for line in lines)
 
 
+def test_times_at_a_size_are_of_points_that_keep_the_rules(document, tmp_path, capsys):
+    file, output = tmp_path / "s.yaml", tmp_path / "f.json"
+    file.write_text("ways: own rail\nphases: {across: 1}\n")
+    output.write_text(json.dumps(document))
+    names = ["--topo", "rail:2x3", "--coll", "allgather", "--max-steps", "2", "--sketch", str(file)]
+    for command, code in (
+        (["pareto", *names, "--size", "3MB"], 0),
+        (["tune", "--from", str(output), "--sizes", "3MB"], 0),
+        (["tune", "--from", str(output), "--sizes", "3MB", "--baseline", "ring"], 2),
+    ):
+        with pytest.raises(SystemExit) as end:
+            root.main(command)
+        said = capsys.readouterr()
+        assert end.value.code == code
+        assert "S2-R11-C9" in said.out if code == 0 else "baselines know nothing of a sketch's ways" in said.err
+        assert "direct" not in said.out
+
+
 def everywhere(document, change):
     """Apply a change to the rules of the frontier's topology, and of each schedule's."""
     change(document["topology"])

@@ -336,8 +336,10 @@ def _list_schedules(
 ) -> list[NamedSchedule]:  # fmt: skip
     """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
 
-    It is that of the least nominal time of the schedules that are `known`.
+    It is that of the least nominal time of the schedules that are `known`. None under a sketch's rules for sends.
     """
+    if times.network.rules is not None:
+        return []
     from synth.catalog.tuner.candidates import NamedSchedule, nvlink
     from synth.catalog.tuner.cost_terms import shape
     from synth.program.runtimes import FIFO_DEPTH
@@ -374,7 +376,8 @@ def _list_schedules(
 def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:
     """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
 
-    The last three are left out where the links do not carry them.
+    The last three are left out where the links do not carry them, or have a sketch's rules for sends, which no baseline
+    keeps.
     """
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_terms import shape
@@ -391,6 +394,10 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     if inputs.network is None or not inputs.frontiers:
         if request.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
+        return made
+    if inputs.network.rules is not None:
+        if request.baselines:
+            raise UsageError(f"{inputs.network.name}: baselines know nothing of a sketch's ways and phases")
         return made
     task = inputs.frontiers[0].collective
     seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in SUMMARIES]

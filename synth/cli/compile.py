@@ -110,7 +110,8 @@ def compile_(source: str, **flags: Any) -> None:
     check_writable(flags["output"])
     for name in ("runtime", "protocol", "instances", "lanes", "blocks", "reads"):
         if flags[name] is not None and (flags["to"] or "python").lower() == "python":
-            raise UsageError(f"--{name} is of a file for a runtime; write --to msccl-xml or --to mscclpp")
+            formats = "--to mscclpp" if name in ("blocks", "reads") else "--to msccl-xml or --to mscclpp"
+            raise UsageError(f"--{name} is of a file for a runtime; write {formats}")
     if flags["most_steps"] is not None and not flags["improve"]:
         raise UsageError("--most-steps is of mends; add --improve")
     if flags["to"] is not None and flags["output"] is None:
@@ -145,8 +146,10 @@ def compile_(source: str, **flags: Any) -> None:
         schedule = compiled.schedule
         if distance is not None and distance.bound is not None and isinstance(schedule, Schedule):
             blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
+    if (flags["most_steps"] or schedule.step_count) < schedule.step_count:
+        note(f"--most-steps {flags['most_steps']}: the program has {schedule.step_count} steps; mends take none away")
     for place, count in compiled.unused:
-        note(f"{place} used by nobody ({count} chunk sends): left out")
+        note(f"{place} used by nobody ({count} chunk send{'' if count == 1 else 's'}): left out")
     if flags["output"] != "-":
         unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
         document = distance_document(program.name, schedule, distance, blame) | {"unused": unused}

@@ -169,11 +169,15 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    written = {"chakra": _chakra, "python": _python, "forestcoll": _forestcoll}.get((flags["to"] or "").lower())
+    from synth.api import plan_export, programs
+
+    to = (flags["to"] or "").lower()
+    if to in plan_export.FORMATS:
+        raise UsageError(f"{to} is made of a tuner's plan: `synth tune -o plan.json`, then --plan plan.json --to {to}")
+    written = {"chakra": _chakra, "python": _python, "forestcoll": _forestcoll}.get(to)
     if written is not None:
         written(file, flags)
         return
-    from synth.api import programs
 
     export_source(programs.multicast_frontier(file) if flags["multicast"] else file, file.name, flags)
 
@@ -275,7 +279,8 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     folder = to in plan_export.FOLDERS
     if folder and output in (None, "-"):
         raise UsageError(f"{to} writes a folder: name it with -o DIR")
-    check_writable(output, folder=True)
+    tables = to == "mcrdl-csv" and not Path(str(output)).is_file()  # a file, or for several tables a folder
+    check_writable(output, folder=folder or tables)
     if folder:
         folders.check(Path(output))
     with waiting(f"exporting {flags['plan']}"):

@@ -389,10 +389,11 @@ def with_machine_names(error: InfeasibleError, topology: Topology) -> Infeasible
 def _separate_boxes(topology: Topology, certificate: dict) -> list[str]:
     """Return clauses that name a box that no path leaves, and one that none enters, of an ``unreachable`` certificate.
 
-    The one has a rank that the data are at, the other the rank that they cannot reach.
+    The one has a rank that the data are at, the other the rank that they cannot reach. Of a ``distance`` there are
+    none: its ranks are joined, by more steps.
     """
     nodes = topology.nodes
-    if len(set(nodes)) < 2:
+    if len(set(nodes)) < 2 or certificate["kind"] != "unreachable":
         return []
     first, end = certificate["pair"]
     # of exact synthesis the pair is a unit and a rank, and `closed` are the ranks that the unit can reach

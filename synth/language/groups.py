@@ -197,7 +197,9 @@ class RankGroup:
         Raises InfeasibleError where no such schedule is possible on these links, UndecidedError where none was found in
         time, UsageError for groups that are not alike; each with the line.
         """
-        part, place = group or self, self.trace.place()
+        part, place = self if group is None else group, self.trace.place()
+        if not isinstance(part, RankGroup):
+            raise error_at(place, "a.solve: the group is none: give one of a.boxes or a.rails, a.group(ranks), or a")
         for name, most in (("steps", steps), ("chunks", chunks)):
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
                 raise error_at(place, f"a.solve: {name}={most!r} is no number of {name}")
@@ -242,6 +244,8 @@ class RankGroup:
                 units.setdefault(i, []).append(unit)
         found = {}
         for i, row in units.items():
+            if self.ranks[i] not in held:
+                raise error_at(self.trace.place(), f"no data are held on rank {self.ranks[i]}, which has an input here")
             parts = held[self.ranks[i]].split(len(row) * schedule.chunks)
             for k, part in enumerate(parts):
                 unit, piece = divmod(k, schedule.chunks)

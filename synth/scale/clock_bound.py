@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from synth.model.collective import Collective
@@ -28,7 +29,8 @@ def clock_bound(
     distinct = {overheads.of(protocol): protocol for protocol in reversed(protocols)}
     options: list[list[ClockBoundRow]] = [[] for _ in sizes]
     for cost, protocol in distinct.items():
-        links = overheads.links(network, protocol).as_topology()
+        # A program has no steps, which a sketch's rules are of, so the bound is that of the links alone.
+        links = replace(overheads.links(network, protocol).as_topology(), rules=None)
         for place, row in enumerate(time_bound(links, collective, sizes, rates=None).rows):
             launch = cost.launch if row.microseconds else Fraction(0)
             time = launch + row.microseconds
