@@ -203,6 +203,8 @@ def test_mistakes_of_the_command(tmp_path, monkeypatch, capsys):
     assert (code, "--protocol is of a file for a runtime" in err) == (2, True)
     code, _, err = run(capsys, "ring", "--coll", "allgather", "--topo", "ring:4", "--reads")
     assert (code, "write --to mscclpp\n" in err) == (2, True)
+    code, _, err = run(capsys, "packed-tree", "--coll", "broadcast", "--topo", "ring:4")
+    assert (code, "unknown algorithm 'packed-tree'; did you mean packed-trees?" in err) == (2, True)
     few = ("--no-bounds", "--improve", "--most-steps", "2")
     code, _, err = run(capsys, "ring", "--coll", "allgather", "--topo", "ring:4", *few)
     assert (code, "--most-steps 2: the program has 3 steps" in err) == (0, True)

@@ -405,6 +405,11 @@ def ncclx(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | No
     return applied
 
 
+def test_a_plan_without_its_option_says_so(file):
+    said = synth("export", file, code=1)
+    assert "plan.json: is a tuner's plan: `synth export --plan FILE`" in said.stderr
+
+
 def test_ncclx_gets_the_ranges_where_nccl_is_preferred(file, tmp_path):
     out = tmp_path / "tuner.csv"
     out.write_text("of the plan before\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -202,7 +203,8 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
         raise UsageError(f"{source} is no program of the chunk language, FILE.py; `synth explain` takes a schedule")
     if not named:
         words = [source, source.partition(".")[0], source.replace("_", "-")]
-        near = next((one.name for word in words for one in library() if one.name == word), None)
+        names = [one.name for one in library()]
+        near = next((name for word in words for name in get_close_matches(word.lower(), names, 1, 0.8)), None)
         hint = "name a file FILE.py, or one of `synth algorithms`" if near is None else f"did you mean {near}?"
         raise UsageError(f"unknown algorithm {source!r}; {hint}")
     fitting = [one for one in named if collective is None or one.collective == collective]

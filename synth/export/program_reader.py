@@ -64,6 +64,8 @@ def load(
                 from synth.export.mscclpp import read as plan_reader
 
                 return plan_reader.read(text_of(path, MAX_TEXT), str(path), task, root)
+            case "synth.plan/1":
+                raise FormatError("is a tuner's plan: `synth export --plan FILE` writes its schedules", str(path))
             case other:
                 known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"schema is {other!r}; expected {known}", str(path))

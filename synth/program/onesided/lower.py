@@ -44,6 +44,8 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
         raise UsageError(f"MSCCL++ has no protocol {protocol}; Simple and LL (packets) exist")
     if protocol == "LL" and schedule.uses_multicast:
         raise UsageError("packets do not pass switches that multicast; use the Simple protocol")
+    if protocol == "LL" and options.reads:
+        raise UsageError("sums of packets read nothing where it lies on other ranks; use the Simple protocol for reads")
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
     layout = Layout(schedule.collective, schedule.chunks * instances)
