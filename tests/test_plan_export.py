@@ -474,7 +474,7 @@ def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
     said = synth(
         "export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", "-o", tmp_path / "one.csv", code=1
     ).stderr
-    assert "it is a file; name a folder" in said
+    assert "goes into a folder" in said
 
 
 # ---------------------------------------------------------------- bad input
