@@ -37,17 +37,18 @@ def seeds(name, coll, root=()):
 
 
 @pytest.mark.parametrize("coll", ["allgather", "allreduce"])
-def test_links_in_two_limits_of_one_side_are_left_to_exact_synthesis(coll):
-    """Scale methods cannot read such machines, of which PCIe slots on a socket are an example."""
+def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
+    """PCIe slots on a socket are an example of such machines."""
     machine = topology("fully-connected:2*2")
     across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
     shared = replace(machine.limits[0], name="box out", links=across)
     machine = replace(machine, limits=(*machine.limits, shared))
     task = collective(coll, machine.ranks)
-    assert incumbents.scale_search(machine, task) is None
-    assert incumbents.allreduce_parts_bound(machine, machine.network(), task) is None
+    assert incumbents.scale_search(machine, task) is not None
     found = api.frontier(machine, coll, max_steps=1)
     assert found.points
+    flow = api.frontier(machine, coll, engine="flow")
+    assert flow.points[-1].rounds_per_chunk >= flow.bound > 0
     api.verify(found)
     assert api.bound(machine, coll, max_steps=1)
 

@@ -168,10 +168,9 @@ def _read(path: Path) -> dict:
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise FormatError(
-            f"not YAML or JSON: {getattr(error, 'problem', error)}", str(path), mark.line + 1 if mark else None
-        ) from None
+        mark, problem = getattr(error, "problem_mark", None), str(getattr(error, "problem", error))
+        what = "is nested too deeply" if "nesting" in problem else f"not YAML or JSON: {problem}"
+        raise FormatError(what, str(path), mark.line + 1 if mark else None) from None
     if not isinstance(doc, dict):
         raise FormatError("expected a mapping with pre and post", str(path))
     return doc

@@ -24,7 +24,7 @@ import numpy as np
 
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import InfeasibleError, UndecidedError, UsageError
-from synth.model.compressed_schedule import CompressedSchedule
+from synth.model.compressed_schedule import MAXIMUM_SENDS, CompressedSchedule
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.spanning_forest import ROOTED
@@ -273,9 +273,11 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
     few = min(state.most_sends, SETTINGS.first_composed_sends)
     if not first and few == state.most_sends:
         return
-    most_sends = few if first else state.most_sends
-    generators = () if collective in ROOTED else group
     one_box = len(set(graph.topology.nodes)) < 2
+    most_sends = few if first else state.most_sends
+    if one_box:  # with few symmetries; longer schedules could not be written out
+        most_sends = min(most_sends, MAXIMUM_SENDS)
+    generators = () if collective in ROOTED else group
 
     step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
 

@@ -117,7 +117,8 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
-        raise FormatError(f"is not YAML: {what}", file, mark.line + 1 if mark else None) from None
+        said = "is nested too deeply" if "nesting" in what else f"is not YAML: {what}"
+        raise FormatError(said, file, mark.line + 1 if mark else None) from None
     return holder[0] if holder else None
 
 
