@@ -191,10 +191,15 @@ def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypat
 
 
 def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
-    from synth.api import synthesis
+    """As where a time limit ends all searches: neither a frontier nor the tuner has anything to choose from."""
+    from synth.api import synthesis, tuning
+
+    def nothing_to_choose(*_):
+        raise SynthError("nothing says how long alltoall takes")
 
     found = replace(synth.frontier("ring:3", "alltoall", jobs=1), points=())
     monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: found)
+    monkeypatch.setattr(tuning, "tune_request", nothing_to_choose)
     with pytest.raises(
         SynthError, match=r"no schedule of alltoall was found within the time limit of 1 s.*--time-limit"
     ):
