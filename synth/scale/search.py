@@ -24,7 +24,7 @@ import numpy as np
 
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import InfeasibleError, UndecidedError, UsageError
-from synth.model.compressed_schedule import MAXIMUM_SENDS, CompressedSchedule
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.spanning_forest import ROOTED
@@ -64,6 +64,7 @@ class ScaleSearchSettings:
         check_seconds: Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an
             orbit). They are kept free at the end of a time limit.
         composed_sends: Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
+        one_box_sends: The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
         first_composed_sends: The same for the first such schedules, which are found and replayed within a second.
         first_composed_steps: Limit on their steps: in more steps forests are as good, and linear programs take seconds.
         long_first: Composed schedules of many steps come before those of few ones where the latter are above the bound
@@ -80,6 +81,7 @@ class ScaleSearchSettings:
     bound_share: float = 0.6
     check_seconds: float = 2e-8
     composed_sends: int = 1 << 25
+    one_box_sends: int = 200_000
     first_composed_sends: int = 40_000
     first_composed_steps: int = 12
     long_first: Fraction = Fraction(1, 4)
@@ -275,8 +277,8 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
         return
     one_box = len(set(graph.topology.nodes)) < 2
     most_sends = few if first else state.most_sends
-    if one_box:  # with few symmetries; longer schedules could not be written out
-        most_sends = min(most_sends, MAXIMUM_SENDS)
+    if one_box:
+        most_sends = min(most_sends, SETTINGS.one_box_sends)
     generators = () if collective in ROOTED else group
 
     step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
