@@ -31,7 +31,7 @@ Places = Mapping[tuple[int, int, int, int], object]
 
 
 class _SendPrice(NamedTuple):
-    """A send over a route, with the price of its step there."""
+    """A send over a route, with the price of the route in the step of the send."""
 
     step: int
     send: Send

@@ -76,37 +76,32 @@ class SendMask:
     def arrivals(self, unit: int, sources: Iterable[int], steps: int = MOST_STEPS) -> list[int | None]:
         """Return for each rank the fewest of `steps` steps after which it can hold the unit, None where it never
         can."""
-        allowed, routes, out = self.routes(unit), self.network.routes, self.network.out
-        found: list[int | None] = [None] * self.network.ranks
-        queue = [(0, n) for n in sorted(set(sources))]
-        while queue:
-            time, n = heapq.heappop(queue)
-            if found[n] is not None:
-                continue
-            found[n] = time
-            for r in out[n]:
-                first, last = self.window(r, steps)
-                step = max(first, time + 1)
-                if allowed[r] and step <= last and found[routes[r].dst] is None:
-                    heapq.heappush(queue, (step, routes[r].dst))
-        return found
+        return self._times(unit, sources, steps, back=False)
 
     def lead_times(self, unit: int, goals: Iterable[int], steps: int) -> list[int | None]:
         """Return for each rank how many of `steps` steps before the end it must hold the unit to serve a goal."""
-        allowed, routes, into = self.routes(unit), self.network.routes, self.network.into
-        found: list[int | None] = [None] * self.network.ranks
-        queue = [(0, n) for n in sorted(set(goals))]
+        return self._times(unit, goals, steps, back=True)
+
+    def _times(self, unit: int, starts: Iterable[int], steps: int, back: bool) -> list[int | None]:
+        """Return the fewest steps from `starts` to each rank (Dijkstra); `back`: over reversed links, from the end."""
+        allowed, routes = self.routes(unit), self.network.routes
+        leading = self.network.into if back else self.network.out
+        times: list[int | None] = [None] * self.network.ranks
+        queue = [(0, n) for n in sorted(set(starts))]
         while queue:
             time, n = heapq.heappop(queue)
-            if found[n] is not None:
+            if times[n] is not None:
                 continue
-            found[n] = time
-            for r in into[n]:
+            times[n] = time
+            for r in leading[n]:
                 first, last = self.window(r, steps)
-                step = min(last, steps - time)
-                if allowed[r] and step >= first and found[routes[r].src] is None:
-                    heapq.heappush(queue, (steps - step + 1, routes[r].src))
-        return found
+                if back:  # steps are counted from the end
+                    first, last = steps + 1 - last, steps + 1 - first
+                other = routes[r].src if back else routes[r].dst
+                step = max(first, time + 1)
+                if allowed[r] and step <= last and times[other] is None:
+                    heapq.heappush(queue, (step, other))
+        return times
 
     def reach(self, unit: int, starts: Iterable[int], *, back: bool = False) -> list[int | None]:
         """Return the distance of each rank over allowed routes, without steps; `back`: towards `starts`."""

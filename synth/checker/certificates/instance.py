@@ -30,7 +30,7 @@ class InstanceSwitch:
 
     @property
     def listed_limits(self) -> int:
-        """Number of limits that the ports list, both ways, each as often as it is listed."""
+        """Sum, over all ports in both directions, of the number of limits that apply to the port."""
         return sum(map(len, (*self.up.values(), *self.down.values())))
 
 

@@ -138,7 +138,10 @@ class FabricBuilder:
         return sorted(i for narrowest in candidates.values() for i in narrowest)
 
     def _claim(self, side: np.ndarray, chosen: list[tuple[int, np.ndarray]]) -> None:
-        """Assign limits to one side of their links; one of a link that has another limit there becomes an inner one."""
+        """Assign the limits to the sender or receiver `side` of their links.
+
+        A limit with a link that has another limit on this side becomes an inner limit.
+        """
         if not chosen:
             return
         flat, starts = _joined([m for _, m in chosen])
