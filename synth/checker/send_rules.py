@@ -1,8 +1,8 @@
-"""Rules for the sends of each unit of data, read from a topology's document: ways by the unit's owner, and phases.
+"""Rules for the sends of a schedule, read from a topology's document: ways by a unit's owner, phases, symmetries.
 
-`rules` : {"boxes": [box of each rank], "ways": ["own rail", "home"], "phases": {"across" or "inside": [first, last]}}.
-A unit's *owner* is the one rank that holds it first, or if units are summed the one that wants the sum. This shares no
-code with what applies the rules in a search.
+`rules` : {"boxes": [box of each rank], "ways": ["own rail", "home"], "phases": {"across" or "inside": [first, last]},
+"symmetric": [[image of each rank] or [offset, size], ...]}. A unit's *owner* is the one rank that holds it first, or if
+units are summed the one that wants the sum. This shares no code with what applies the rules in a search.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from synth.model.documents import json_reader
 from synth.model.rational import counted
 
 MOST_STEPS = 1 << 14
+MOST_RANKS = 1 << 16
+MOST_SYMMETRIES = 32
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class CheckedRules:
         boxes, places: of each rank its box, and its position in it.
         own_rail, home: the ways that units have to take.
         across, inside: the first and the last step of links between boxes, and inside; the last is None for no end.
+        symmetries: the image of each rank under each symmetry that maps the schedule to itself.
     """
 
     boxes: tuple[int, ...]
@@ -34,11 +37,12 @@ class CheckedRules:
     home: bool
     across: tuple[int, int | None]
     inside: tuple[int, int | None]
+    symmetries: tuple[tuple[int, ...], ...] = ()
 
     @staticmethod
     def read(doc: object, ranks: int, place: str) -> CheckedRules:
         """Read the object `rules` of a topology. Raises VerificationError."""
-        fields = json_reader.fields(doc, place, {"boxes"}, {"ways", "phases"})
+        fields = json_reader.fields(doc, place, {"boxes"}, {"ways", "phases", "symmetric"})
         boxes = []
         for i, box in enumerate(json_reader.items(fields["boxes"], f"{place}.boxes")):
             boxes.append(json_reader.number(box, f"{place}.boxes[{i}]", 0))
@@ -55,12 +59,19 @@ class CheckedRules:
             first, end = json_reader.number(steps[0], here, 1, MOST_STEPS + 1), steps[1]
             last = None if end is None else json_reader.number(end, here, first, MOST_STEPS + 1)
             windows[links] = first, last
-        need(bool(ways or phases), "has no rule", place)
+        symmetries = _read_symmetries(fields.get("symmetric", []), ranks, f"{place}.symmetric")
+        need(bool(ways or phases or symmetries), "has no rule", place)
         always = (1, None)
         return CheckedRules(
             tuple(boxes), tuple(positions(boxes)),
             "own rail" in ways, "home" in ways, windows.get("across", always), windows.get("inside", always),
+            symmetries,
         )  # fmt: skip
+
+    @property
+    def of_boxes(self) -> bool:
+        """True where a rule speaks of boxes."""
+        return self.own_rail or self.home or (self.across, self.inside) != ((1, None), (1, None))
 
     def allowed_way(self, owner: int | None, src: int, dst: int, combining: bool) -> bool:
         """Return True where a unit of this owner may go from rank `src` to rank `dst`."""
@@ -98,6 +109,8 @@ class CheckedRules:
                 if last == first:
                     until = f"in step {first}"
                 parts.append(f"links {links} boxes carry data {until} alone")
+        if self.symmetries:
+            parts.append(f"each is its own image under {counted(len(self.symmetries), 'symmetry')} of ranks")
         return "; ".join(parts)
 
 
@@ -109,8 +122,28 @@ def rules_stated(topology: dict, but: str = "") -> list[str]:
     if "rules" not in topology:
         return []
     rules = CheckedRules.read(topology["rules"], topology["ranks"], "$.topology.rules")
-    boxes = f"boxes that the document states ({boxes_in_words(rules.boxes)})"
-    return [f"all of this{but} is of schedules that keep rules, by {boxes}: {rules.words()}"]
+    boxes = ""
+    if rules.of_boxes:
+        boxes = f", by boxes that the document states ({boxes_in_words(rules.boxes)})"
+    return [f"all of this{but} is of schedules that keep rules{boxes}: {rules.words()}"]
+
+
+def _read_symmetries(doc: object, ranks: int, place: str) -> tuple[tuple[int, ...], ...]:
+    """Return the image of each rank under each symmetry of a document. Raises VerificationError."""
+    symmetries = []
+    rows = json_reader.items(doc, place)
+    need(len(rows) <= MOST_SYMMETRIES, f"lists {len(rows)}; at most {MOST_SYMMETRIES} are checked", place)
+    for i, row in enumerate(rows):
+        here, images = f"{place}[{i}]", []
+        for value in json_reader.items(row, here):
+            images.append(json_reader.number(value, here, 0, MOST_RANKS))
+        if len(images) == 2 and 0 < images[0] < images[1]:
+            offset, size = images
+            need(ranks % size == 0, f"turns groups of {size} ranks, of which {ranks} are not made", here)
+            images = [rank - rank % size + (rank + offset) % size for rank in range(ranks)]
+        need(sorted(images) == list(range(ranks)), f"is no permutation of {ranks} ranks", here)
+        symmetries.append(tuple(images))
+    return tuple(symmetries)
 
 
 def positions(boxes: Sequence[int]) -> list[int]:

@@ -9,6 +9,7 @@ explicit instead of integer, as in Kautz and Selman, "Planning as satisfiability
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -124,7 +125,11 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
         rows.extend([[-(at + t), held + t] for t in range(first, last + 1)])
     for n, at in holds.items():
         goal, last = n in goals, late[n]
-        into = {route_rep[r]: sends[route_rep[r]] for r in net.into[n] if route_rep[r] in sends}.values()
+        entering = Counter(route_rep[r] for r in net.into[n] if route_rep[r] in sends)
+        into = [sends[r] for r in entering]
+        if mask is not None and mask.symmetries:  # a schedule with sends of an orbit left out would not keep them
+            for x, first, last in (sends[r] for r, images in entering.items() if images > 1):
+                rows.extend([[-(x + t)] for t in range(first, last + 1)])
         for t in range(near[n], last + 1):
             arriving = [x + t for x, first, until in into if first <= t <= until]
             end = goal and t == last

@@ -138,7 +138,7 @@ def _check_rules(query: Query) -> None:
     send_mask(query.network, query.collective)
     options = query.options
     if options.sweep == "blind" or query.cross_check or options.proof is not None:
-        raise UsageError("rules for ways and phases go with none of --sweep blind, --cross-check and --proof")
+        raise UsageError("a sketch's rules for sends go with none of --sweep blind, --cross-check and --proof")
 
 
 def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.send_rules import ACROSS, HOME, MOST_STEPS, OWN_RAIL, SendRules, places_in
 from synth.model.topology import Network
+
+
+class Symmetry(NamedTuple):
+    """The image of each rank, route and unit of data under a symmetry that schedules have to keep."""
+
+    ranks: tuple[int, ...]
+    routes: tuple[int, ...]
+    units: tuple[int, ...]
 
 
 class SendMask:
@@ -19,13 +28,14 @@ class SendMask:
 
     Attributes:
         groups: for each unit a number that is equal for units with the same allowed routes.
+        symmetries: those that schedules have to keep.
     """
 
     def __init__(self, network: Network, collective: Collective, rules: SendRules) -> None:
         self.network, self.rules = network, rules
         if collective.combining and not collective.reversible:
             raise UsageError(
-                f"{collective.name}: rules for ways and phases are for collectives that copy, and their reversals"
+                f"{collective.name}: a sketch's rules for sends are for collectives that copy, and their reversals"
             )
         places = places_in(rules.boxes)
         numbers: dict[tuple[int, int] | None, int] = {}
@@ -41,6 +51,19 @@ class SendMask:
         kinds = [rules.kind(route.src, route.dst) for route in network.routes]
         phases = {phase.links: phase for phase in rules.phases}
         self._phases = [phases.get(kind) for kind in kinds]
+        self.symmetries = tuple(self._symmetry(collective, ranks) for ranks in rules.permutations())
+
+    def _symmetry(self, collective: Collective, ranks: tuple[int, ...]) -> Symmetry:
+        """Return a symmetry by its images of ranks. Raises UsageError for one of another problem."""
+        place = f"symmetric: {list(ranks)}"
+        routes, units = self.network.image(ranks), collective.unit_permutation(ranks)
+        if routes is None:
+            raise UsageError(f"{place} does not keep the links and limits of {self.network.name}")
+        if units is None:
+            raise UsageError(f"{place} does not keep {collective.name}")
+        if not self.keeps(units, routes):
+            raise UsageError(f"{place} does not keep the other rules of the sketch")
+        return Symmetry(ranks, routes, units)
 
     def _allowed(self, owner: int | None, places: Sequence[int], combining: bool) -> list[bool]:
         rules, allowed = self.rules, []

@@ -1,6 +1,6 @@
-"""SendRules: the links and steps that the sends of each unit of data may use, beside the links themselves.
+"""SendRules: what the sends of a schedule have to keep, beside the links themselves.
 
-    SendRules  boxes ways phases           of a network under a sketch
+    SendRules  boxes ways phases symmetric           of a network under a sketch
 
 The *owner* of a unit is the one rank that holds it first, or where it is summed the one rank that wants the sum. A
 link is *across* if it joins ranks of two boxes, else *inside*.
@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from synth.errors import UsageError
+
 OWN_RAIL, HOME = "own rail", "home"
 WAYS = (OWN_RAIL, HOME)
 ACROSS, INSIDE = "across", "inside"
 MOST_STEPS = 1 << 14  # greatest step that a rule can name
+MOST_SYMMETRIES = 32
+Permutation = tuple[int, ...]
 
 
 class SendPhase(NamedTuple):
@@ -28,7 +32,7 @@ class SendPhase(NamedTuple):
 
 @dataclass(frozen=True)
 class SendRules:
-    """Rules for the sends of each unit of data.
+    """Rules for the sends of a schedule.
 
     Attributes
     ----------
@@ -36,12 +40,16 @@ class SendRules:
     ways : "own rail": a unit crosses between boxes from and to ranks of the place of its owner alone; "home": it
         crosses out of its owner's box alone, or if it is summed into it.
     phases : the steps of links across, and of links inside.
+    symmetric : symmetries that map the schedule to itself: the image of each rank, or (offset, size) for a turn by
+        `offset` of each group of `size` ranks in their order. A chunk of a unit goes to the chunk of the same number of
+        the unit's image.
     turned : the network is reversed in time, so steps count from the last one, from 1.
     """
 
     boxes: tuple[int, ...]
     ways: tuple[str, ...] = ()
     phases: tuple[SendPhase, ...] = ()
+    symmetric: tuple[Permutation, ...] = ()
     turned: bool = field(default=False)
 
     def __str__(self) -> str:
@@ -53,6 +61,9 @@ class SendRules:
             if last == first:
                 until = f"in step {first} alone"
             parts.append(f"links {links} boxes {until}")
+        if self.symmetric:
+            rows = [", ".join(map(str, row)) for row in self.symmetric]
+            parts.append(f"symmetric under {' and '.join(f'[{row}]' for row in rows)}")
         return "; ".join(parts)
 
     @property
@@ -63,13 +74,16 @@ class SendRules:
             doc["ways"] = list(self.ways)
         if self.phases:
             doc["phases"] = {phase.links: [phase.first, phase.last] for phase in self.phases}
+        if self.symmetric:
+            doc["symmetric"] = list(map(list, self.symmetric))
         return doc
 
     @staticmethod
     def from_json(doc: dict[str, Any]) -> SendRules:
         """Return the rules of a document: the inverse of `document`."""
         phases = tuple(SendPhase(links, *steps) for links, steps in doc.get("phases", {}).items())
-        return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases)
+        symmetric = tuple(map(tuple, doc.get("symmetric", ())))
+        return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases, symmetric)
 
     def reversed(self) -> SendRules:
         """Return the rules of the network reversed in time."""
@@ -78,6 +92,22 @@ class SendRules:
     def kind(self, src: int, dst: int) -> str:
         """Return `ACROSS` or `INSIDE` for a link from rank `src` to rank `dst`."""
         return INSIDE if self.boxes[src] == self.boxes[dst] else ACROSS
+
+    def permutations(self) -> list[Permutation]:
+        """Return the image of each rank under each symmetry."""
+        return [permutation(row, len(self.boxes)) for row in self.symmetric]
+
+
+def permutation(row: Permutation, ranks: int) -> Permutation:
+    """Return the image of each rank under a symmetry of `SendRules`. Raises UsageError for one of other ranks."""
+    if sorted(row) == list(range(ranks)):
+        return row
+    if len(row) != 2 or not 0 < row[0] < row[1]:
+        raise UsageError(f"{list(row)} is no permutation of ranks 0 to {ranks - 1}, and no [offset, size]")
+    offset, size = row
+    if ranks % size:
+        raise UsageError(f"[{offset}, {size}] turns groups of {size} ranks, which {ranks} ranks are not made of")
+    return tuple(rank - rank % size + (rank + offset) % size for rank in range(ranks))
 
 
 def places_in(boxes: Sequence[int]) -> list[int]:

@@ -1,9 +1,9 @@
 """Sketch: rules for the links that schedules may use, as TACCL's communication sketches have them.
 
-    Sketch  name across inside without ways phases
+    Sketch  name across inside without ways phases symmetric
 
 A *place* is the position of a rank in its box, from 0. A sketch makes a smaller machine of a machine: the links that
-its rules allow, and what remains of the limits; rules for the sends of each unit stay with it
+its rules allow, and what remains of the limits; rules for sends stay with it
 (`synth.model.send_rules`). Bounds, searches and checks on that machine are those under the sketch.
 
 Shah et al., "TACCL: Guiding Collective Algorithm Synthesis using Communication Sketches", NSDI 2023.
@@ -17,10 +17,23 @@ from functools import cached_property
 from typing import Any
 
 from synth.errors import UsageError
-from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, OWN_RAIL, WAYS, SendPhase, SendRules, places_in
+from synth.model.send_rules import (
+    ACROSS,
+    INSIDE,
+    MOST_STEPS,
+    MOST_SYMMETRIES,
+    OWN_RAIL,
+    WAYS,
+    Permutation,
+    SendPhase,
+    SendRules,
+    permutation,
+    places_in,
+)
 from synth.model.topology import Limit, Topology
 
 RAIL = "rail"
+OF_PLACES = ("across", "inside", "ways", "phases")  # rules that speak of boxes and places in them
 Pair = tuple[int, int]
 
 
@@ -40,6 +53,8 @@ class Sketch:
         box alone, or into it where it is summed. One name, or several.
     phases : the steps in which links are used, from 1: {"across": (first, last), "inside": (first, last)}, where last
         is None for no end.
+    symmetric : symmetries that map schedules to themselves, the chunks of a unit to those of its image: permutations,
+        as the image of each rank, or TACCL's (offset, size), which turns each group of `size` ranks by `offset`.
 
     Examples
     --------
@@ -56,6 +71,7 @@ class Sketch:
     without: tuple[Pair, ...] = ()
     ways: str | tuple[str, ...] = ()
     phases: Mapping[str, tuple[int, int | None]] | tuple[SendPhase, ...] = ()
+    symmetric: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
         ways = (self.ways,) if isinstance(self.ways, str) else tuple(self.ways)
@@ -64,6 +80,7 @@ class Sketch:
                 raise UsageError(f"ways={self.ways!r}: each of {', '.join(map(repr, WAYS))} at most once")
         object.__setattr__(self, "ways", ways)
         object.__setattr__(self, "phases", _phases(self.phases))
+        object.__setattr__(self, "symmetric", _symmetric(self.symmetric))
         if isinstance(self.across, str) and self.across != RAIL:
             raise UsageError(f"across={self.across!r}: {RAIL!r}, or pairs of places such as ((0, 1), (2, 3))")
 
@@ -82,8 +99,9 @@ class Sketch:
         return found
 
     def _send_rules(self, boxes: tuple[int, ...]) -> SendRules:
-        """Return the rules for sends; `ways` and `phases` are tuples since `__post_init__`."""
-        return SendRules(boxes, tuple(self.ways), tuple(map(SendPhase._make, self.phases)))
+        """Return the rules for sends; the fields are tuples since `__post_init__`."""
+        phases = tuple(map(SendPhase._make, self.phases))
+        return SendRules(boxes, tuple(self.ways), phases, tuple(map(tuple, self.symmetric)))
 
     def allows(self, src: int, dst: int, boxes: Sequence[int], places: Sequence[int]) -> bool:
         """Return True if a link from rank `src` to rank `dst` may be used.
@@ -118,11 +136,25 @@ class Sketch:
             if inside:
                 limits.append(Limit(limit.name, inside, limit.bandwidth))
         links = tuple(topology.links[i] for i in kept)
-        rules = self._send_rules(boxes) if self.ways or self.phases else None
-        return replace(
+        rules = self._send_rules(boxes) if self.ways or self.phases or self.symmetric else None
+        under = replace(
             topology, name=f"{topology.name} under {self.name}", links=links, limits=tuple(limits),
             unit=topology.unit_bandwidth(), generators=(), multicast=(), rules=rules,
         )  # fmt: skip
+        self._check_symmetries(under)
+        return under
+
+    def _check_symmetries(self, under: Topology) -> None:
+        """Raise RuleError for a symmetry that the machine under the other rules has not."""
+        network = under.network() if self.symmetric else None
+        for i, row in enumerate(self.symmetric):
+            place = f"symmetric[{i}]"
+            try:
+                ranks = permutation(tuple(row), under.ranks)
+            except UsageError as error:
+                raise RuleError(place, str(error)) from None
+            if network is not None and network.image(ranks) is None:
+                raise RuleError(place, f"{list(row)} does not keep the links and limits of {under.name}")
 
     def _check(self, topology: Topology, boxes: Sequence[int], places: Sequence[int]) -> None:
         """Raise RuleError for a rule about links that the machine has not."""
@@ -133,7 +165,7 @@ class Sketch:
             (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
         if len(set(boxes)) == len(boxes):
             for rule in self.rules:
-                if rule != "without":
+                if rule in OF_PLACES:
                     message = f"each rank of {topology.name} is a box of its own, so there is one place alone"
                     raise RuleError(rule, message)
         crossing = {"across": self.across is not None, "ways": bool(self.ways)}
@@ -161,6 +193,20 @@ def _phases(given: Any) -> tuple[SendPhase, ...]:
                 f"phases: {links}, {first} to {last}: such as {{'across': (1, 2)}}, for across and inside, steps from 1"
             )
     return found
+
+
+def _symmetric(given: Any) -> tuple[Permutation, ...]:
+    """Return symmetries as tuples. Raises UsageError for what is a permutation, or (offset, size), of no machine."""
+    rows = tuple(map(tuple, given))
+    if len(rows) > MOST_SYMMETRIES:
+        raise UsageError(f"symmetric: {len(rows)} symmetries; at most {MOST_SYMMETRIES} are read")
+    for row in rows:
+        turn = len(row) == 2 and 0 < row[0] < row[1]
+        if not turn and (len(row) < 2 or sorted(row) != list(range(len(row)))):
+            raise UsageError(
+                f"symmetric: {list(row)}: the image of each rank, or [offset, size] with 0 < offset < size"
+            )
+    return rows
 
 
 class RuleError(UsageError):

@@ -384,6 +384,23 @@ class Network:
             self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast), rules
         )  # fmt: skip
 
+    def image(self, ranks: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the image of each route under a permutation of ranks; None where it does not keep routes and caps.
+
+        Routes are from rank to rank, no two between the same ranks.
+        """
+        images = []
+        for route in self.routes:
+            image = self.route_index.get((ranks[route.src], ranks[route.dst], ()))
+            if image is None or self.routes[image].units != route.units:
+                return None
+            images.append(image)
+        before, after = Counter[tuple](), Counter[tuple]()
+        for cap in self.caps:
+            before[cap.units, tuple(sorted(cap.routes))] += 1
+            after[cap.units, tuple(sorted(map(images.__getitem__, cap.routes)))] += 1
+        return tuple(images) if before == after else None
+
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
         return pickle.loads(pickle.dumps(self.document))

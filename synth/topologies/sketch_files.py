@@ -8,6 +8,7 @@ ways: [own rail, home]      # each unit of data crosses boxes on its owner's rai
 phases:
   across: 1-2               # links between boxes in steps 1 to 2 alone
   inside: 2-                # links inside boxes from step 2 on
+symmetric: [[4, 8]]         # a turn of each 8 ranks by 4 maps the schedule to itself; or the image of each rank
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from synth.errors import FormatError
+from synth.errors import FormatError, UsageError
 from synth.model.documents.text_file import text_of
-from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, WAYS
+from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, MOST_SYMMETRIES, WAYS
 from synth.model.sketch import RAIL, Pair, RuleError, Sketch
 from synth.model.topology import Topology
 from synth.topologies.file_reader import parse_yaml
 
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1 << 14
-KEYS = ("across", "inside", "without", "ways", "phases")
+KEYS = ("across", "inside", "without", "ways", "phases", "symmetric")
 _PAIR = re.compile(r"(\d{1,6}) ?- ?(\d{1,6})")
 _STEPS = re.compile(r"(\d{1,6})(?: ?- ?(\d{1,6})?)?")
 
@@ -51,8 +52,8 @@ def load(path: Path, topology: Topology) -> Sketch:
         if key == "across" and value == RAIL:
             rules[key] = RAIL
             continue
-        if key in ("ways", "phases"):
-            rules[key] = _ways(value, fail) if key == "ways" else _phases(value, fail)
+        if key in _READERS:
+            rules[key] = _READERS[key](value, fail)
             continue
         if not isinstance(value, list):
             rail = "rail, or " if key == "across" else ""
@@ -75,7 +76,10 @@ def load(path: Path, topology: Topology) -> Sketch:
     return sketch
 
 
-def _ways(value: Any, fail: Callable[[str, str], FormatError]) -> tuple[str, ...]:
+Fail = Callable[[str, str], FormatError]
+
+
+def _ways(value: Any, fail: Fail) -> tuple[str, ...]:
     """Return the rules for ways, of which a file names one or lists several."""
     ways = value if isinstance(value, list) else [value]
     for i, way in enumerate(ways):
@@ -85,7 +89,7 @@ def _ways(value: Any, fail: Callable[[str, str], FormatError]) -> tuple[str, ...
     return tuple(ways)
 
 
-def _phases(value: Any, fail: Callable[[str, str], FormatError]) -> dict[str, tuple[int, int | None]]:
+def _phases(value: Any, fail: Fail) -> dict[str, tuple[int, int | None]]:
     """Return the steps of links across and inside boxes."""
     if not isinstance(value, dict) or not value:
         raise fail("expected steps such as across: 1-2 or inside: 2-", "phases")
@@ -103,3 +107,32 @@ def _phases(value: Any, fail: Callable[[str, str], FormatError]) -> dict[str, tu
             raise fail(f"expected steps such as 1-2, 3 or 2-, from 1, found {str(text)[:40]!r}", place)
         found[links] = (first, last)
     return found
+
+
+def _symmetric(value: Any, fail: Fail) -> tuple[tuple[int, ...], ...]:
+    """Return symmetries, each the image of every rank or [offset, size]."""
+    if not isinstance(value, list) or not value or len(value) > MOST_SYMMETRIES:
+        raise fail(
+            f"expected a list of 1 to {MOST_SYMMETRIES} symmetries such as [4, 8], a turn of 8 ranks by 4", "symmetric"
+        )
+    rows = []
+    for i, texts in enumerate(value):
+        listed = texts if isinstance(texts, list) else [texts]
+        row = tuple(map(_whole, listed))
+        try:
+            Sketch(symmetric=[row])
+        except UsageError:
+            found = ", ".join(map(str, listed))
+            raise fail(
+                f"expected the image of each rank, or an offset below a size, found {found[:40]!r}", f"symmetric[{i}]"
+            ) from None
+        rows.append(row)
+    return tuple(rows)
+
+
+def _whole(text: Any) -> int:
+    """Return the whole number that a text is, -1 for anything else."""
+    return int(text) if isinstance(text, str) and re.fullmatch(r"\d{1,6}", text) else -1
+
+
+_READERS: dict[str, Callable[[Any, Fail], Any]] = {"ways": _ways, "phases": _phases, "symmetric": _symmetric}

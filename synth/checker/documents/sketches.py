@@ -1,7 +1,7 @@
 """Check of a sketch in a frontier's document: its links are those of the machine that the rules allow, no others.
 
 Every point was replayed on these links, so its schedule keeps the rules, and the bounds were proved for them. Rules for
-the sends of each unit stand in the topology, too, by which each send was replayed and each certificate read
+sends stand in the topology, too, by which each send was replayed and each certificate read
 (`synth.checker.send_rules`). This shares no code with what applies sketches. The boxes of the ranks are taken from the
 document.
 """
@@ -15,8 +15,8 @@ from synth.checker.send_rules import boxes_in_words, positions
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 
-SENDS = frozenset({"ways", "phases"})  # rules for the sends of each unit, which stand in the topology, too
-_OF_BOXES = frozenset({"across", "inside"}) | SENDS
+SENDS = frozenset({"ways", "phases", "symmetric"})  # rules for sends, which stand in the topology, too
+_OF_BOXES = frozenset({"across", "inside", "ways", "phases"})
 
 
 def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:

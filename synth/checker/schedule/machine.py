@@ -143,28 +143,6 @@ class ReplayMachine:
                     )
 
 
-def check_rules(
-    rows: list, step: int, owners: list[int | None], machine: ReplayMachine, combining: bool, place: str
-) -> None:
-    """Raise VerificationError for a send of step `step`, from 1, that the machine's rules do not allow.
-
-    `rows`: sends of the right form. `owners`: the owner of each chunk.
-    """
-    rules = machine.rules
-    assert rules is not None
-    for i, (chunk, src, dst, *_) in enumerate(rows):
-        if src == dst:
-            continue
-        first, last = rules.allowed_steps(src, dst)
-        if not first <= step <= (step if last is None else last):
-            until = "on" if last is None else f"to {last}"
-            raise VerificationError(f"link {src} -> {dst} is for steps {first} {until}, not {step}", f"{place}[{i}]")
-        if not rules.allowed_way(owners[chunk], src, dst, combining):
-            raise VerificationError(
-                f"chunk {chunk} of rank {owners[chunk]} may not go {src} -> {dst}: {rules.words()}", f"{place}[{i}]"
-            )
-
-
 def _link_key(row: object, ranks: int, place: str) -> LinkKey:
     row = json_reader.items(row, place)
     if len(row) not in (2, 3):

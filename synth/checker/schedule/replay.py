@@ -13,9 +13,9 @@ from typing import Any
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
-from synth.checker.schedule.machine import ReplayMachine, check_rules, count_loads, switch_sends
+from synth.checker.schedule.kept_rules import KeptRules
+from synth.checker.schedule.machine import ReplayMachine, count_loads, switch_sends
 from synth.checker.schedule.state import HeldChunks, HeldSums
-from synth.checker.send_rules import CheckedRules
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.schedule import Schedule
@@ -51,7 +51,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     machine = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
-    owners = None if machine.rules is None else _owners(machine.rules, task, f"{place}.topology.rules")
+    kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
     state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
     rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
@@ -63,27 +63,14 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         more, ports = switch_sends(groups, task.chunks, machine, f"{here}.switch_sends")
         loads = count_loads(moves, task.chunks, machine, f"{here}.sends")
         machine.check_loads(loads, ports, r, here)
-        if owners is not None:
-            check_rules(moves, t + 1, owners, machine, task.combining, f"{here}.sends")
+        if kept is not None:
+            kept.step(moves, t + 1, f"{here}.sends")
         state.step(moves + more, here)
         rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
     if "fingerprint" in fields:
         _check_fingerprint(fields, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)
-
-
-def _owners(rules: CheckedRules, task: ReplayCollective, place: str) -> list[int | None]:
-    """Return the owner of each chunk. Raises VerificationError for a chunk with several where the rules ask for it."""
-    first: list[set[int]] = [set() for _ in range(task.chunks)]
-    wanted: list[set[int]] = [set() for _ in range(task.chunks)]
-    for held, addresses in ((first, task.pre), (wanted, task.post)):
-        for address in addresses:
-            held[address // task.ranks].add(address % task.ranks)
-    owners = []
-    for before, after in zip(first, wanted, strict=True):
-        owners.append(rules.owner(frozenset(before), frozenset(after), task.combining, place))
-    return owners
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:

@@ -1,0 +1,96 @@
+"""KeptRules: replay of the rules for sends that a topology's document has; each send by those for its unit and step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from synth.checker.fields import need
+from synth.checker.schedule.collective import ReplayCollective
+from synth.checker.send_rules import CheckedRules
+from synth.errors import VerificationError
+
+
+class KeptRules:
+    """The rules for the sends of one schedule. Call `step` for each step in order.
+
+    Raises VerificationError for a collective that the rules cannot be about.
+    """
+
+    def __init__(self, rules: CheckedRules, task: ReplayCollective, copies: int, place: str) -> None:
+        """`copies`: chunks of each unit; `place`: of the rules in the document."""
+        self.rules, self.combining = rules, task.combining
+        self._read_ends(task)
+        self.owners: list[int | None] = []
+        for first, wanted in zip(self.first, self.wanted, strict=True):
+            self.owners.append(rules.owner(first, wanted, task.combining, place))
+        self.images = []
+        for i, ranks in enumerate(rules.symmetries):
+            self.images.append((ranks, self._image_of_chunks(ranks, copies, f"{place}.symmetric[{i}]")))
+
+    def _read_ends(self, task: ReplayCollective) -> None:
+        """Note of each chunk the ranks that have it first, and those that want it."""
+        first: list[set[int]] = [set() for _ in range(task.chunks)]
+        wanted: list[set[int]] = [set() for _ in range(task.chunks)]
+        for held, addresses in ((first, task.pre), (wanted, task.post)):
+            for address in addresses:
+                held[address // task.ranks].add(address % task.ranks)
+        self.first, self.wanted = list(map(frozenset, first)), list(map(frozenset, wanted))
+
+    def _image_of_chunks(self, ranks: tuple[int, ...], copies: int, place: str) -> list[int]:
+        """Return the image of each chunk: of the unit that the images of its ranks have first and want.
+
+        Units that no rank tells apart keep their order, and so do the chunks of a unit.
+        """
+        units = range(0, len(self.first), copies)
+        alike: dict[tuple, list[int]] = {}
+        for chunk in units:
+            alike.setdefault((self.first[chunk], self.wanted[chunk]), []).append(chunk)
+        taken: Counter[tuple] = Counter()
+        images = []
+        for chunk in units:
+            moved = []
+            for held in (self.first[chunk], self.wanted[chunk]):
+                moved.append(frozenset(map(ranks.__getitem__, held)))
+            key = tuple(moved)
+            found = alike.get(key, [])
+            need(taken[key] < len(found), f"does not keep unit {chunk // copies}", place)
+            start = found[taken[key]]
+            taken[key] += 1
+            images.extend(range(start, start + copies))
+        return images
+
+    def step(self, rows: list, step: int, place: str) -> None:
+        """Raise VerificationError for a send of step `step`, from 1, that the rules do not allow.
+
+        `rows`: sends of the right form.
+        """
+        rules = self.rules
+        for i, (chunk, src, dst, *_) in enumerate(rows):
+            if src == dst:
+                continue
+            first, last = rules.allowed_steps(src, dst)
+            if not first <= step <= (step if last is None else last):
+                until = "on" if last is None else f"to {last}"
+                raise VerificationError(
+                    f"link {src} -> {dst} is for steps {first} {until}, not {step}", f"{place}[{i}]"
+                )
+            if not rules.allowed_way(self.owners[chunk], src, dst, self.combining):
+                raise VerificationError(
+                    f"chunk {chunk} of rank {self.owners[chunk]} may not go {src} -> {dst}: {rules.words()}",
+                    f"{place}[{i}]",
+                )
+        self._check_symmetries(rows, place)
+
+    def _check_symmetries(self, rows: list, place: str) -> None:
+        """Raise VerificationError where a symmetry of the rules does not map the sends of a step to themselves."""
+        for ranks, chunks in self.images:
+            left = Counter((chunk, src, dst, kind) for chunk, src, dst, kind, *_ in rows)
+            for i, (chunk, src, dst, kind, *_) in enumerate(rows):
+                image = chunks[chunk], ranks[src], ranks[dst], kind
+                if not left[image]:
+                    raise VerificationError(
+                        f"has its image under a symmetry of the sketch, chunk {image[0]} {image[1]} -> {image[2]}, "
+                        f"not in this step",
+                        f"{place}[{i}]",
+                    )
+                left[image] -= 1
