@@ -46,6 +46,12 @@ def known(large=False):
         yield "allreduce", "recursive-doubling", cube, k, k, {}
         yield "allreduce", "recursive-doubling-rotated", cube, k, 1, {}
         yield "allreduce", "halving-doubling", switch, 2 * k, Fraction(2 * (n - 1), 12 * n), {}
+        yield "allgather", "halving-doubling", switch, k, Fraction(n - 1, 12), {}
+        yield "reduce-scatter", "halving-doubling", switch, k, Fraction(n - 1, 12), {}
+        joined = f"fully-connected:{n}"
+        yield "allreduce", "binomial", joined, 2 * k, 2 * k, {}
+        yield "gather", "binomial", joined, k, n - 1, {}
+        yield "scatter", "binomial", joined, k, n - 1, {}
         yield "allreduce", "halving-doubling-rotated", cube, 2 * k, Fraction(2 * (n - 1), n * k), {}
         yield "broadcast", "binomial", cube, k, k, {}
         yield "broadcast", "binomial", switch, k, Fraction(k, 12), {}
@@ -71,6 +77,17 @@ def known(large=False):
         yield "broadcast", "chain", f"line:{n}", n + 1, Fraction(n + 1, 3), {"pieces": 3}
     for n, steps in ((9, 2), (5, 2), (27, 3)):
         yield "broadcast", "binomial", f"fully-connected:{n}", steps, steps, {"radix": 3}
+    for n in (5, 7, 11):
+        # beyond a power of two a whole unit goes to a partner, and comes back
+        power = 1 << n.bit_length() - 1
+        known_rounds = 2 + Fraction(2 * (power - 1), power)
+        steps = 2 * (n.bit_length() - 1) + 2
+        yield "allreduce", "halving-doubling", f"fully-connected:{n}", steps, known_rounds, {}
+        steps = (n - 1).bit_length()
+        yield "gather", "binomial", f"fully-connected:{n}", steps, n - 1, {}
+        yield "scatter", "binomial", f"fully-connected:{n}", steps, n - 1, {}
+    # near partners exchange the most data
+    yield "allreduce", "halving-doubling", "dgx-a100*2", 8, Fraction(13, 48), {}
     yield "alltoall", "direct", "dgx1", 2, 6, {}
     yield "broadcast", "scatter-allgather", "switch:4:units=12", 2, Fraction(1, 8), {}
     yield "broadcast", "scatter-allgather", "switch:8:units=12", 2, Fraction(7, 48), {}
@@ -116,6 +133,9 @@ def test_roots_and_other_numbers_of_ranks():
     for name in ("binomial", "scatter-allgather", "chain"):
         task = synth.collective("broadcast", 6, roots=[4])
         assert ALGORITHMS["broadcast", name].schedule("fully-connected:6", task).collective.roots == (4,)
+    for collective in ("gather", "scatter"):
+        task = synth.collective(collective, 6, roots=[4])
+        assert ALGORITHMS[collective, "binomial"].schedule("fully-connected:6", task).step_count == 3
     cube = ALGORITHMS["broadcast", "binomial"]
     assert cube.schedule("hypercube:8", synth.collective("broadcast", 8, roots=[5])).step_count == 3
     with pytest.raises(UsageError, match="power of two of ranks, not 6"):

@@ -111,7 +111,7 @@ def pairs(table):
 @pytest.mark.parametrize("topology", ["full:8", "full:7"])
 def test_algorithms_of_few_steps_are_right(topology, name, coll):
     if topology == "full:7" and (name, coll) in [("halving-doubling", c) for c in ("allgather", "reduce-scatter")]:
-        with pytest.raises(UsageError, match="needs a power of two of ranks"):
+        with pytest.raises(UsageError, match=r"halving-doubling: .* needs a power of two of ranks"):
             api.baseline(name, topology, coll)
         return
     roots = (2,) if coll in ("broadcast", "reduce", "gather", "scatter") else ()
@@ -168,19 +168,25 @@ def test_messages_of_alltoalls_by_boxes():
         ("ring", "dgx1", "alltoall", "ring does not do alltoall; direct does"),
         ("ring", "star:5", "allgather", "no ring through all ranks"),
         ("recursive-doubling", "ring:6", "allgather", "a power of two"),
-        ("recursive-doubling", "ring:8", "allgather", "no link from rank 0 to rank 2"),
+        ("recursive-doubling", "ring:8", "allgather", "ring:8 has no link 0 -> 2"),
         ("tree", "dgx1", "broadcast", "for allreduce"),
         ("tree", "ring:6", "allreduce", "no way to place"),
         ("direct", "dgx1", "scan", "does not do scan"),
-        ("rings", "dgx1", "allgather", "unknown baseline 'rings'; there are ring, tree, recursive-doubling, direct"),
+        (
+            "rings",
+            "dgx1",
+            "allgather",
+            "unknown baseline 'rings'; there are ring, tree, direct, hierarchical",
+        ),
         ("hierarchical", "dgx1", "allgather", "needs several boxes of several ranks; dgx1-v100 names none"),
         ("hierarchical", "dgx-a100*2", "alltoall", "hierarchical does not do alltoall"),
         ("two-step", "dgx-a100*2", "allgather", "two-step is for alltoall; allgather: hierarchical or direct"),
         ("few-messages", "dgx-a100*2", "allgather", "few-messages is for alltoall"),
-        ("bruck", "full:4", "allgather", "bruck does not do allgather"),
-        ("bruck", "dgx1", "alltoall", "no link from rank 3 to rank 4"),
+        ("bruck", "full:4", "allreduce", "bruck does not do allreduce"),
+        ("bruck", "dgx1", "alltoall", "dgx1-v100 has no link 3 -> 4"),
+        ("swing", "full:6", "allgather", "swing needs a power of two of ranks, not 6"),
         ("binomial", "full:4", "alltoall", "binomial does not do alltoall"),
-        ("halving-doubling", "ring:8", "allreduce", "no link from rank 0 to rank 2"),
+        ("halving-doubling", "ring:8", "allreduce", "ring:8 has no link 2 -> 0"),
         ("halving-doubling", "full:4", "alltoall", "halving-doubling does not do alltoall"),
     ],
 )
@@ -196,6 +202,23 @@ def test_few_messages_needs_boxes_of_equal_sizes():
         api.baseline("few-messages", machine, "alltoall")
     done = api.run(api.baseline("few-messages", "fully-connected:3*5", "alltoall"), bound=False, dtype="int32")
     assert done.checked is not None and done.checked.exact == done.checked.elements > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "coll", "steps", "rounds"),
+    [
+        ("one-shot", "full:4", "allreduce", 1, 1),
+        ("pat", "full:6", "reduce-scatter", 3, 5),
+        ("torus", "torus:3x3", "allgather", 4, 2),
+    ],
+)
+def test_every_algorithm_of_the_library_is_a_baseline(name, topology, coll, steps, rounds):
+    made = api.baseline(name, topology, coll)
+    assert (made.step_count, made.rounds_per_chunk) == (steps, rounds)
+    network = api.topology(topology).network()
+    again = api.baseline(name, network, coll)
+    assert again.network == network and again.steps == made.steps
+    assert api.baseline("chain", "line:4", "broadcast", pieces=3).chunks == 3
 
 
 def test_boxes_are_known_by_their_latencies_where_no_box_is_named():

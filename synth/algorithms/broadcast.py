@@ -1,10 +1,10 @@
-"""Broadcasts and reductions: binomial and k-nomial trees, a chain in pieces, scatter with allgather."""
+"""Broadcasts, reductions and their kin: binomial and k-nomial trees, a chain in pieces, scatter with allgather."""
 
 from __future__ import annotations
 
 from synth.algorithms import direct
 from synth.algorithms.trees import Held, add_pairs, copy_pairs, joined
-from synth.language import RankGroup, algorithm
+from synth.language import Data, RankGroup, algorithm
 
 PAPER = "Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005"
 
@@ -48,11 +48,60 @@ def binomial(group: RankGroup, held: Held, radix: int = 2) -> Held:
            formula="S = ceil(log n) to base radix (2), R/C = S; switch of u units, n = 2^k: S/u")  # fmt: skip
 def reduce(group: RankGroup, held: Held, radix: int = 2) -> Held:
     """The broadcast, reversed in time: sums go up the tree."""
+    return {group.root: _reduced(group, held, group.root, radix)}
+
+
+def _reduced(group: RankGroup, held: Held, root: int, radix: int) -> Data:
     now = dict(held)
-    for pairs in reversed(_tree(group, group.root, radix)):
+    for pairs in reversed(_tree(group, root, radix)):
         with group.step():
             add_pairs(now, [(dst, src) for src, dst in pairs])
-    return {group.root: now[group.root]}
+    return now[root]
+
+
+@algorithm("allreduce", name="binomial", paper=PAPER, home="dgx-a100",
+           formula="S = 2 ceil(log n) to base radix (2), R/C = S; switch of u units, n = 2^k: S/u")  # fmt: skip
+def allreduce(group: RankGroup, held: Held, radix: int = 2) -> Held:
+    """Reduce to the first rank, then broadcast from there."""
+    root = group.ranks[0]
+    now = {root: _reduced(group, held, root, radix)}
+    for pairs in _tree(group, root, radix):
+        with group.step():
+            copy_pairs(now, pairs)
+    return now
+
+
+@algorithm("gather", name="binomial", formula="S = ceil(log n), R/C = n-1", paper=PAPER, home="dgx-a100")
+def gather(group: RankGroup, held: Held) -> Held:
+    """Each rank passes on what it has of all ranks below it in the tree."""
+    at = group.position(group.root)
+    now = dict(held)
+    for bit in _bits(group):
+        with group.step():
+            for i, rank in enumerate(group.ranks):
+                below = (i - at) % group.size
+                if below & bit:
+                    now[rank] = now[rank].to(group.ranks[(at + below - below % (2 * bit)) % group.size])
+    return {group.root: joined([now[rank] for rank in group.ranks])}
+
+
+@algorithm("scatter", name="binomial", formula="S = ceil(log n), R/C = n-1", paper=PAPER, home="dgx-a100")
+def scatter(group: RankGroup, held: Held) -> Held:
+    """The gather, reversed in time: data of all ranks of a branch go down it together."""
+    at = group.position(group.root)
+    now = {rank: held[group.root].part(i, group.size) for i, rank in enumerate(group.ranks)}
+    for bit in reversed(_bits(group)):
+        with group.step():
+            for i, rank in enumerate(group.ranks):
+                below = (i - at) % group.size
+                if below & bit:
+                    now[rank] = now[rank].to(group.ranks[(at + below - below % bit) % group.size])
+    return now
+
+
+def _bits(group: RankGroup) -> list[int]:
+    """Return the powers of two below the number of ranks, ascending."""
+    return [1 << k for k in range((group.size - 1).bit_length())]
 
 
 @algorithm("broadcast", name="chain", formula="C pieces: S = n-2+C, R/C = (n-2+C)/C", paper=PAPER, steps="paced",

@@ -13,11 +13,14 @@ PAPER = "Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19,
 CUBE_PAPER = "Johnsson and Ho, IEEE Trans. Comput. 38, 1989"
 
 
-def spread(group: RankGroup, held: Held, turns: int) -> Held:
-    """Gather by recursive doubling in `turns` parts: part i is exchanged along dimensions i, i + 1, ... in turn."""
+def spread(group: RankGroup, held: Held, turns: int, *, far_first: bool = False) -> Held:
+    """Gather by recursive doubling in `turns` parts: part i is exchanged along dimensions i, i + 1, ... in turn.
+
+    `far_first`: along these in the opposite order, so that most data go to near partners.
+    """
     k = dimensions(group, "recursive doubling")
     copies = {(rank, i): {rank: held[rank].part(i, turns)} for rank in group.ranks for i in range(turns)}
-    for t in range(k):
+    for t in reversed(range(k)) if far_first else range(k):
         with group.step():
             for (_, i), holders in copies.items():
                 bit = 1 << (i + t) % k
@@ -28,14 +31,14 @@ def spread(group: RankGroup, held: Held, turns: int) -> Held:
     return gathered(group, whole)
 
 
-def collect(group: RankGroup, held: Held, turns: int) -> Held:
-    """Sum each rank's part there by halving, in the order of `spread` reversed."""
+def collect(group: RankGroup, held: Held, turns: int, *, near_first: bool = False) -> Held:
+    """Sum each rank's part there by halving, in the order of `spread` reversed; `near_first`: of `far_first`."""
     k = dimensions(group, "recursive halving")
     values = {}
     for owner, pieces in parts(group, held).items():
         for i in range(turns):
             values[owner, i] = {rank: data.part(i, turns) for rank, data in pieces.items()}
-    for t in reversed(range(k)):
+    for t in range(k) if near_first else reversed(range(k)):
         with group.step():
             for (owner, i), holders in values.items():
                 bit = 1 << (i + t) % k

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from synth.api import catalog
 from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
+from synth.api.baselines import baseline
 from synth.api.builds import build
 from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
 from synth.api.frontier_files import frontier_document, verify
@@ -20,7 +21,7 @@ from synth.api.plan_sets import plans
 from synth.api.programs import export_program, lint, load_program, lower
 from synth.api.proofs import infeasible_document
 from synth.api.report_pages import report
-from synth.api.running import baseline, bench, emulate, prepare, run, trace
+from synth.api.running import bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
 from synth.api.sketches import sketched_frontier
 from synth.api.synthesis import bound, frontier, solve

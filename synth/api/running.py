@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synth.api.arguments import keywords_checked
+from synth.api.baselines import baseline
 from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.api.programs import chosen_point, lowered, read
@@ -28,59 +29,6 @@ if TYPE_CHECKING:
     from synth.runtime.call import Call
     from synth.runtime.prepared_launch import Prepared
     from synth.runtime.run_result import RunResult
-
-
-@keywords_checked
-def baseline(
-    name: str,
-    topology: TopologyLike | Network,
-    collective: CollectiveLike,
-    *,
-    roots: Sequence[int] = (),
-    pieces: int | None = None,
-) -> Schedule:
-    """Return the schedule of a known algorithm on the links of a machine, replayed.
-
-    Parameters
-    ----------
-    name : ring, tree, direct, hierarchical, ... (docs/measuring.md).
-    topology : the machine, as `synth.topology` takes it, or a `Network`.
-    collective, roots : the collective, as `synth.collective` takes it.
-    pieces : of pipelined broadcasts and trees.
-
-    Returns
-    -------
-    The `Schedule`.
-
-    Raises
-    ------
-    UsageError where the algorithm does not do the collective, or the links do not carry it.
-
-    Examples
-    --------
-    >>> import synth
-    >>> synth.api.baseline("ring", "ring:4", "allgather").step_count
-    3
-    """
-    from synth.checker.schedule import replay
-    from synth.scale.baselines import algorithms as baselines
-    from synth.scale.baselines import double_binary_tree
-    from synth.scale.baselines.rings import search
-
-    nodes: tuple[int, ...] = ()
-    if isinstance(topology, Network):
-        network = topology
-    else:
-        machine = named_topology(topology)
-        network, nodes = machine.network(), machine.nodes
-    task = task_of(collective, network.ranks, roots)
-    found = search.disjoint_rings(network).rings if name.lower() == "ring" else ()
-    trees = double_binary_tree.binary_trees(network.ranks) if name.lower() == "tree" else ()
-    made = baselines.baseline_schedule(
-        name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES, nodes=nodes
-    )
-    replay.schedule(made)
-    return made
 
 
 @keywords_checked

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.arguments import keywords_checked
+from synth.api.baselines import baseline, baseline_summaries
 from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
 from synth.api.point_times import SWITCH_PROTOCOLS, cpu_seconds, rows_of
 from synth.api.programs import placed
-from synth.api.running import baseline
 from synth.api.tuning_inputs import (
     SETTINGS,
     CollectiveInputs,
@@ -381,7 +381,6 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     """
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_terms import shape
-    from synth.scale.baselines.algorithms import SUMMARIES
 
     points = [*(p.schedule for f in inputs.frontiers for p in f.points), *inputs.dividing]
     # Under a time limit the times of the points are predicted first, as long as there is time.
@@ -400,7 +399,8 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
             raise UsageError(f"{inputs.network.name}: baselines know nothing of a sketch's ways and phases")
         return made
     task = inputs.frontiers[0].collective
-    seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in SUMMARIES]
+    known = baseline_summaries()
+    seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in known]
     for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
         if search.left == 0 and name not in (*request.baselines, *seen, *LIBRARY):
             continue

@@ -23,7 +23,7 @@ from synth.language.step_plan import StepPlan, best_multiple, levelled, planned,
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
 from synth.model.collective import Collective, canonical_name
 from synth.model.schedule import Schedule
-from synth.model.topology import Topology
+from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.model.compressed_schedule import CompressedSchedule
@@ -133,7 +133,7 @@ class ChunkAlgorithm:
         return list(inspect.signature(self.function).parameters)[1:2] == ["held"]
 
     def trace(
-        self, topology: Topology | str, collective: Collective | None = None, **parameters: Any
+        self, topology: Topology | Network | str, collective: Collective | None = None, **parameters: Any
     ) -> AlgorithmTrace:
         """Call the function on all ranks of a machine and return the record of its values.
 
@@ -142,7 +142,9 @@ class ChunkAlgorithm:
         """
         return self._traced(_machine(topology), collective, CompileOptions(parameters=parameters))
 
-    def _traced(self, machine: Topology, collective: Collective | None, options: CompileOptions) -> AlgorithmTrace:
+    def _traced(
+        self, machine: Topology | Network, collective: Collective | None, options: CompileOptions
+    ) -> AlgorithmTrace:
         task, parameters = collective or LazyCollective(self.collective, machine.ranks), options.parameters or {}
         known = inspect.signature(self.function).parameters
         for key in parameters:
@@ -156,7 +158,10 @@ class ChunkAlgorithm:
         return trace
 
     def compile(
-        self, topology: Topology | str, collective: Collective | None = None, options: CompileOptions | None = None
+        self,
+        topology: Topology | Network | str,
+        collective: Collective | None = None,
+        options: CompileOptions | None = None,
     ) -> Compiled:
         """Trace the function on a machine and return its schedule, which was replayed.
 
@@ -174,7 +179,7 @@ class ChunkAlgorithm:
         return compiled(trace, mode, chunks, file, chosen.multiple)
 
     def schedule(
-        self, topology: Topology | str, collective: Collective | None = None, steps: str | None = None,
+        self, topology: Topology | Network | str, collective: Collective | None = None, steps: str | None = None,
         chunks: int | None = None, **parameters: Any,
     ) -> Any:  # fmt: skip
         """Return the `Schedule` on a machine, by its name or as a value. `chunks`: `CompileOptions.multiple`.
@@ -245,8 +250,8 @@ def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str,
         raise error_at(where, f"{type(error).__name__}: {error}") from error
 
 
-def _machine(topology: Topology | str) -> Topology:
-    if isinstance(topology, Topology):
+def _machine(topology: Topology | Network | str) -> Topology | Network:
+    if not isinstance(topology, str):
         return topology
     from synth import topologies
 

@@ -89,7 +89,8 @@ class AlgorithmTrace:
 
     Attributes
     ----------
-    ranks, topology : of the call. Without a topology every rank may send to every other.
+    ranks, topology : of the call. Without a topology every rank may send to every other. A network that is given
+        as the machine is the one of the schedule.
     symmetry : the group that makes the operations of other ranks from those of the trace; None without `a.symmetric`.
     synthesizer : answers the holes of the program; None for none.
     input_data : of each rank the data that its handle returned, which are made once.
@@ -101,9 +102,11 @@ class AlgorithmTrace:
     """
 
     def __init__(
-        self, collective: Collective | LazyCollective, topology: Topology | None, root: CodeType, relays: bool = False
-    ) -> None:
-        self.ranks, self.topology = collective.ranks, topology
+        self, collective: Collective | LazyCollective, machine: Topology | Network | None, root: CodeType,
+        relays: bool = False,
+    ) -> None:  # fmt: skip
+        self._machine = machine
+        self.ranks, self.topology = collective.ranks, machine.as_topology() if isinstance(machine, Network) else machine
         self.relays, self.relayed = relays, Counter[SourceLine]()
         self.symmetry: ProgramSymmetry | None = None
         self._collective = collective
@@ -132,7 +135,9 @@ class AlgorithmTrace:
     @cached_property
     def network(self) -> Network | None:
         """The machine's routes. None without a machine, or with symmetries, which take its links."""
-        return None if self.topology is None or self.symmetry is not None else self.topology.network()
+        if self._machine is None or self.symmetry is not None:
+            return None
+        return self._machine if isinstance(self._machine, Network) else self._machine.network()
 
     @cached_property
     def _linked(self) -> set[tuple[int, int]]:

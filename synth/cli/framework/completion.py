@@ -31,9 +31,9 @@ def names_of(kind: str, files: bool = False) -> Complete:
 
 def _names(kind: str) -> Iterable[tuple[str, str]]:
     if kind == "baselines":
-        from synth.scale.baselines.algorithms import SUMMARIES
+        from synth.api.baselines import baseline_summaries
 
-        return SUMMARIES.items()
+        return baseline_summaries().items()
     if kind == "runtimes":
         from synth.program.runtimes import RUNTIMES
 

@@ -1,4 +1,4 @@
-"""Schedules of known algorithms on the same links.
+"""Schedules of known algorithms whose ways on the same links are searched for.
 
 Each is a Schedule, so it is replayed by `verify`, lowered and executed as any other. The rounds of a step follow from
 its load. Reductions are the reversals of copies, and an allreduce is a reduce-scatter followed by an allgather, except
@@ -8,10 +8,8 @@ ring         round every cycle of `rings` at once, as many chunks side by side a
              Yuan, J. Parallel Distrib. Comput. 69, 2009); broadcast down the same rings in pieces
 tree         allreduce up and down two binary trees, each for half of the data, in pieces (Sanders, Speck and Träff,
              Parallel Comput. 35, 2009; the trees are NCCL's, placed on the ranks so that their edges are links)
-recursive-doubling   partners at distance 1, 2, 4, .. in rank numbers (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005)
 direct       every message along a shortest path, the least loaded link among equals; one step where all ranks are
              joined
-halving-doubling, binomial, bruck   in few steps (`few_steps`)
 hierarchical, two-step, few-messages   by boxes (`by_boxes`)
 """
 
@@ -20,12 +18,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from synth.errors import UsageError, unknown
+from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send
 from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
-from synth.scale.baselines import by_boxes, few_steps
+from synth.scale.baselines import by_boxes
 from synth.scale.baselines.schedule_steps import Moves, schedule_of_moves, shortest_path_tree, with_reversals
 
 Ring = tuple[tuple[int, ...], int]  # ranks in order, units
@@ -39,11 +37,7 @@ MAXIMUM_PLACEMENTS = 200_000
 SUMMARIES: Mapping[str, str] = {
     "ring": "all edge-disjoint rings of the links at once",
     "tree": "NCCL's double binary tree, for allreduce",
-    "recursive-doubling": "partners at distance 1, 2, 4, ...",
     "direct": "every message along a shortest path",
-    "halving-doubling": "halves of the data exchanged with partners at distance 1, 2, 4, ...",
-    "binomial": "a binomial tree, for collectives with a root and allreduce",
-    "bruck": "alltoall in log2(ranks) steps",
     "hierarchical": "between boxes and inside them, in phases",
     "two-step": "alltoall inside the boxes, then between them",
     "few-messages": "two-step, inside the boxes by the digits of the distance",
@@ -60,30 +54,18 @@ def baseline_schedule(
     pieces: int = PIECES,
     nodes: Sequence[int] = (),
 ) -> Schedule:
-    """Return the schedule of the baseline called `name`, not yet replayed.
+    """Return the schedule of the baseline called `name`, of `SUMMARIES`, not yet replayed.
 
     `rings` fit the links together. `trees` are parents by node. `nodes`: the box of each rank; () where it is to be
     derived from latencies. Raises UsageError where the algorithm does not do the collective, or a link is missing.
     """
-    lowered = name.lower()
-    if lowered not in SUMMARIES:
-        message = unknown("baseline", name, list(SUMMARIES), "").partition(";")[0]
-        raise UsageError(f"{message}; there are {', '.join(SUMMARIES)}")
-    if lowered == "ring":
-        return ring(network, collective, rings, pieces)
-    if lowered == "tree":
-        return tree(network, collective, trees, pieces)
-    match lowered:
+    match name:
+        case "ring":
+            return ring(network, collective, rings, pieces)
+        case "tree":
+            return tree(network, collective, trees, pieces)
         case "direct":
             return direct(network, collective)
-        case "recursive-doubling":
-            return recursive_doubling(network, collective)
-        case "halving-doubling":
-            return few_steps.halving_doubling(network, collective)
-        case "binomial":
-            return few_steps.binomial(network, collective)
-        case "bruck":
-            return few_steps.bruck(network, collective)
         case "hierarchical":
             return by_boxes.hierarchical(network, collective, nodes)
         case "few-messages":
@@ -135,34 +117,6 @@ def _pipelined_broadcast(rings: Sequence[Ring], root: int, pieces: int) -> Moves
                 moves[p + piece] += [(c, chain[p], chain[p + 1]) for c in chunks]
         first += units * pieces
     return moves
-
-
-def recursive_doubling(network: Network, collective: Collective) -> Schedule:
-    """Return a broadcast, reduce, allgather or reduce-scatter, or an allreduce that exchanges whole buffers.
-
-    Raises UsageError unless the number of ranks is a power of two.
-    """
-    n = network.ranks
-    if n & (n - 1):
-        raise UsageError(f"recursive doubling needs a power of two of ranks; {network.name} has {n}")
-    bits = [1 << k for k in range(n.bit_length() - 1)]
-    if collective.name == "allreduce":
-        exchanges: Moves = []
-        for bit in bits:
-            exchanges.append([(0, r, r ^ bit) for r in range(n)])
-        return schedule_of_moves(network, collective, 1, exchanges, "reduce")
-
-    def copying(net: Network, target: Collective, reversed_network: bool) -> Schedule:
-        moves: Moves = []
-        for bit in bits:
-            if target.name == "broadcast":
-                root = target.roots[0]
-                moves.append([(0, root ^ r, root ^ r ^ bit) for r in range(bit)])
-            else:
-                moves.append([(r & -bit | c, r, r ^ bit) for r in range(n) for c in range(bit)])
-        return schedule_of_moves(net, target, 1, moves)
-
-    return with_reversals("recursive doubling", network, collective, ("broadcast", "allgather"), copying)
 
 
 def direct(network: Network, collective: Collective) -> Schedule:
