@@ -11,7 +11,6 @@ import pytest
 from synth import api
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay as verify
-from synth.encodings.prefix_planning import chunk_assembly
 from synth.frontiers import engine_choice, incumbents
 from synth.frontiers.balanced_paths import balanced_schedules
 from synth.frontiers.direct_sends import direct_schedule
@@ -107,8 +106,6 @@ def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch
     for name in ("advance", "advance_quickly"):
         monkeypatch.setattr(ScaleSearch, name, lambda *_: events.append("scale"))
     machine = topology(machine) if isinstance(machine, str) else machine
-    if coll == "scan" and machine.ranks <= chunk_assembly.SETTINGS.few_ranks:
-        pytest.skip("solvers have the first schedule of a scan of few ranks")
     query = engine_choice.Query(machine, collective(coll, machine.ranks), Options())
     engine_choice.synthesize(query, lambda event: events.append(event.kind))
     assert events[:2] == ["bound", "point"] and events[-1] == "sweep"

@@ -1,19 +1,22 @@
-"""Pipelined scans: along a chain of all ranks, and over boxes with all their NICs."""
+"""Pipelined scans: along a chain of all ranks, over relays too, and over boxes with all their NICs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
+from random import Random
 
 import pytest
 
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
+from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
-from synth.frontiers.pipelined_scans import _first_routes, _options, _pipelined, box_scans, chain_scans
+from synth.frontiers.pipelined_scans import _options, _pipelined, _routed, box_scans, chain_scans, planned_scans
 from synth.model.collective import collective
-from synth.model.schedule import Send
+from synth.model.schedule import Send, Step
+from synth.model.topology import Link, Topology
 from synth.topologies import topology
 
 
@@ -83,16 +86,63 @@ def test_a_long_chain_comes_near_the_bound():
     assert best <= Fraction(5, 2) * single_cut_bound(network, task).value
 
 
-def test_no_chain_where_a_rank_has_no_route_to_the_next():
-    for name, task in [("hypercube:8", "scan"), ("ring:8", "allgather")]:
-        assert not list(chain_scans(topology(name).network(), collective(task, 8)))
+@pytest.mark.parametrize("name", ["star:9", "mesh:3x5", "random-regular:16", "mi250*2", "hypercube:16"])
+def test_chains_lead_over_relays(name):
+    """No route joins some rank to the next there, and the ranks between them hold prefixes of their own."""
+    network = topology(name).network()
+    shortest = next(chain_scans(network, collective("scan", network.ranks)))
+    assert replay.schedule(shortest).rounds_per_chunk == shortest.rounds_per_chunk
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chains_lead_through_any_connected_machine(seed):
+    rng = Random(seed)
+    ranks = rng.randint(3, 12)
+    order = rng.sample(range(ranks), ranks)
+    pairs = [(order[i], order[rng.randrange(i)]) for i in range(1, ranks)]  # a tree
+    pairs += [tuple(rng.sample(range(ranks), 2)) for _ in range(rng.randint(0, 3))]
+    links = [Link(*ends, 25) for pair in dict.fromkeys(map(frozenset, pairs)) for ends in permutations(pair)]
+    network = Topology("random", ranks, links).network()
+    shortest = next(chain_scans(network, collective("scan", ranks)))
+    assert replay.schedule(shortest).rounds_per_chunk == shortest.rounds_per_chunk
+
+
+def test_a_hub_is_a_relay_at_no_cost():
+    """The prefix of rank 0 is its own input, which it takes again at the end: two steps for each further rank."""
+    network = topology("star:9").network()
+    shortest = next(chain_scans(network, collective("scan", 9)))
+    assert (len(shortest.steps), replay.schedule(shortest).sends) == (15, 15)
+
+
+def test_no_chain_where_no_relays_lead_to_the_next_rank():
+    one_way = [Link((rank + 1) % 5, rank, 25) for rank in range(5)]
+    for network, task in [
+        (Topology("one way", 5, one_way).network(), "scan"),
+        (topology("ring:8").network(), "allgather"),
+    ]:
+        assert not list(chain_scans(network, collective(task, network.ranks)))
+
+
+@pytest.mark.parametrize("rule", ["nearest", "sklansky"])
+def test_plans_of_one_chunk_are_pipelined(rule):
+    network = topology("torus:5x4").network()
+    task = collective("scan", network.ranks)
+    plan = dict(quick_plans(network, task))[rule]
+    found = list(planned_scans(network, task, plan))
+    assert len(found[0].steps) == len(plan.steps)
+    assert min(schedule.rounds_per_chunk for schedule in found) < Fraction(plan.rounds, 2)
+    for schedule in found:
+        replay.schedule(schedule)
+    wrong = replace(plan, steps=(*plan.steps[:-1], Step(1, ())))
+    assert not list(planned_scans(network, task, wrong))
 
 
 @pytest.mark.parametrize("name", ["ring:6", "switch:5"])
 def test_rounds_are_predicted(name):
     """The choice of chunks and groups rests on the greatest load of a step."""
     network = topology(name).network()
-    chain, routes = [[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)], _first_routes(network)
-    for steps, rate, copies, groups in list(_options(network, [chain], routes))[:12]:
-        made = _pipelined(network, collective("scan", network.ranks), [chain] * copies, groups, routes)
+    task = collective("scan", network.ranks)
+    lanes = _routed(network, [[[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)]])
+    for steps, rate, copies, groups in list(_options(network, lanes))[:12]:
+        made = _pipelined(network, task, lanes * copies, groups)
         assert (len(made.steps), made.rounds_per_chunk) == (steps, rate)

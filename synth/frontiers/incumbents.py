@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
@@ -212,23 +213,36 @@ def _schedules(
                 yield "balanced paths", schedule
         if machine is not None and _has_boxes(machine) and task.name != "alltoall":
             yield from _composed_messages(machine, network, task, known, bound.value)
-    if machine is not None and network.ranks > SETTINGS.few_ranks:
-        if len(task.roots) > 1:
-            from synth.frontiers.superposed_roots import superposed_schedules
+    if machine is not None and network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
+        from synth.frontiers.superposed_roots import superposed_schedules
 
-            yield from superposed_schedules(machine, network, task)
-        if task.name == "scan":
-            from synth.frontiers.pipelined_scans import box_scans, chain_scans
-
-            for schedule in box_scans(network, task, machine.nodes):
-                yield "prefixes over boxes", schedule
-            for schedule in chain_scans(network, task):
-                yield "prefixes along a chain", schedule
+        yield from superposed_schedules(machine, network, task)
+    if machine is not None and task.name == "scan":
+        yield from _scans(machine, network, task)
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
         if chunk_assembly.applies(network, task):
             yield from chunk_assembly.schedules(network, task, whole=deterministic)
+
+
+def _scans(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of scans: on few ranks only the first one, as solvers find the others."""
+    from synth.encodings.prefix_planning import chunk_assembly
+    from synth.frontiers.pipelined_scans import box_scans, chain_scans, planned_scans
+
+    chains = chain_scans(network, task)
+    if network.ranks <= SETTINGS.few_ranks:
+        chains = islice(chains, 1)
+    else:
+        for schedule in box_scans(network, task, machine.nodes):
+            yield "prefixes over boxes", schedule
+    for schedule in chains:
+        yield "prefixes along a chain", schedule
+    if chunk_assembly.applies(network, task):
+        for rule, plan in chunk_assembly.quick_plans(network, task):
+            for schedule in planned_scans(network, task, plan):
+                yield f"pipelined plan, {rule}", schedule
 
 
 def _composed_messages(

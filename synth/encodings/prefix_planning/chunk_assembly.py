@@ -66,6 +66,7 @@ class ChunkAssemblySettings:
 
 
 SETTINGS = ChunkAssemblySettings()
+QUICK_RULES = (Rule("nearest"), Rule("sklansky"))
 GUARDS = ((0, True), (0, False), (4, False), (8, True))  # `guard` and `latest_first` of the planners, in trying order
 
 
@@ -136,6 +137,15 @@ def schedules(
             yield result
 
 
+def quick_plans(network: Network, collective: Collective) -> Iterator[tuple[str, Schedule]]:
+    """Yield (rule, schedule of one chunk) of the rules whose plans take the least time; not replayed."""
+    assembly = ChunkAssembly(network, collective)
+    for rule in QUICK_RULES:
+        plan = assembly.plan(rule, 0, latest_first=False, seed=assembly.seed)
+        if plan is not None:
+            yield rule.name, plan.schedule
+
+
 @dataclass
 class ChunkAssembly:
     """Plans for one chunk of a network and a collective, and schedules that superpose them for many chunks."""
@@ -181,14 +191,14 @@ class ChunkAssembly:
             for group in groups:
                 for guard, latest_first in guards:
                     for rule in group:
-                        plan = self._plan(rule, guard, latest_first, self.seed + chance)
+                        plan = self.plan(rule, guard, latest_first, self.seed + chance)
                         if plan is not None:
                             planned += 1
                             yield plan
                         if planned == SETTINGS.enough:
                             return
 
-    def _plan(self, rule: Rule, guard: int, latest_first: bool, seed: int) -> ChunkPlan | None:
+    def plan(self, rule: Rule, guard: int, latest_first: bool, seed: int) -> ChunkPlan | None:
         """Plan one chunk of each unit, all ending together; None if the planner fails for one of them."""
         sends_at: dict[int, list[Send]] = {}
         rng = Random(seed)
