@@ -137,6 +137,65 @@ def test_groups_that_are_not_alike():
         compiled(boxes_found, machine, directly, chunks=True)
 
 
+@algorithm("allgather")
+def sketched(a, sketch=None, steps=3):
+    a.solve("allgather", steps=steps, sketch=sketch)
+
+
+def test_a_sketch_leaves_links_to_a_hole():
+    line = synth.Sketch("line", without=((0, 3), (3, 0)))
+    schedule = compiled(sketched, "ring:4", hole_synthesizer(10), sketch=line)
+    pairs = {(send.src, send.dst) for step in schedule.steps for send in step.sends}
+    assert (schedule.step_count, pairs) == (3, {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)})
+    with pytest.raises(
+        InfeasibleError, match=r"test_holes.py:\d+: .* 4 ranks of ring:4 under line needs at least 3 steps"
+    ):
+        compiled(sketched, "ring:4", hole_synthesizer(10), sketch=line, steps=2)
+
+
+def test_rules_for_sends_hold_in_a_hole():
+    """The boxes are those of the group's ranks; an answer that breaks a rule, or is of another machine, is refused."""
+    across_first = synth.Sketch("order", across="rail", phases={"across": (1, 1), "inside": (2, None)})
+
+    def in_turn(*kinds):
+        @algorithm("allgather")
+        def made(a):
+            held = a.inputs()
+            for kind in kinds:
+                with a.step():
+                    for group in getattr(a, kind):
+                        held |= direct.allgather(group, held)
+
+        return made
+
+    def good(query):
+        return in_turn("rails", "boxes").schedule(query.machine, chunks=1)
+
+    assert compiled(sketched, "rail:2x2", good, sketch=across_first).step_count == 2
+    bad = in_turn("boxes", "rails").schedule("rail:2x2", chunks=1)
+    with pytest.raises(UsageError, match="answered another question"):
+        compiled(sketched, "rail:2x2", lambda query: bad, sketch=across_first)
+    with pytest.raises(VerificationError, match="link 0 -> 1 is for steps 2 on, not 1"):
+        compiled(sketched, "rail:2x2", lambda query: replace(bad, network=query.machine.network()), sketch=across_first)
+
+
+@pytest.mark.parametrize(
+    ("sketch", "says"),
+    [
+        ("rails", "a.solve: sketch='rails' is no synth.Sketch"),
+        (
+            synth.Sketch(without=((0, 2),)),
+            "a.solve: without[0]: 4 ranks of ring:4 has no such link from rank 0 to rank 2",
+        ),
+    ],
+)
+def test_mistakes_of_sketches_have_their_line(sketch, says):
+    with pytest.raises(UsageError) as error:
+        compiled(sketched, "ring:4", directly, sketch=sketch)
+    assert says in str(error.value)
+    assert "test_holes.py:" in str(error.value)
+
+
 def test_groups_and_data_of_another_kind():
     def ranks_as_a_group(a):
         return a.solve("allgather", a.ranks)

@@ -86,14 +86,13 @@ def baseline(
 
 def _searched(name: str, machine: Topology | Network, task: Collective, pieces: int | None) -> Schedule:
     from synth.checker.schedule import replay
-    from synth.scale.baselines import algorithms, double_binary_tree
+    from synth.scale.baselines import algorithms
     from synth.scale.baselines.rings import search
 
     network, nodes = (machine, ()) if isinstance(machine, Network) else (machine.network(), machine.nodes)
     rings = search.disjoint_rings(network).rings if name == "ring" else ()
-    trees = double_binary_tree.binary_trees(network.ranks) if name == "tree" else ()
     made = algorithms.baseline_schedule(
-        name, network, task, rings=rings, trees=trees, pieces=pieces or algorithms.PIECES, nodes=nodes
+        name, network, task, rings=rings, pieces=pieces or algorithms.PIECES, nodes=nodes
     )
     replay.schedule(made)
     return made

@@ -18,7 +18,6 @@ from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.model.tuning_plan import Plan
-from synth.scale.baselines import double_binary_tree
 from synth.scale.baselines.algorithms import baseline_schedule
 from synth.scale.baselines.rings import search
 from synth.scale.baselines.rings.ring_network import Ring
@@ -127,11 +126,10 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
     if network.ranks < 2 or not frontier.points:
         return ()
     rings = _rings(network)
-    trees = double_binary_tree.binary_trees(network.ranks)
     marks = []
     for name in ("ring", "tree"):
         try:
-            schedule = baseline_schedule(name, network, task, rings=rings, trees=trees)
+            schedule = baseline_schedule(name, network, task, rings=rings)
             replay.schedule(schedule)
         except SynthError:
             continue

@@ -17,6 +17,7 @@ from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
+from synth.model.sketch import Sketch
 from synth.model.topology import Topology
 
 
@@ -180,7 +181,7 @@ class RankGroup:
 
     def solve(
         self, collective: str, group: RankGroup | None = None, held: Mapping[int, Data] | None = None, *,
-        steps: int | None = None, chunks: int | None = None, same_in: str | None = None,
+        steps: int | None = None, chunks: int | None = None, same_in: str | None = None, sketch: Sketch | None = None,
     ) -> dict[int, Data]:  # fmt: skip
         """Leave a collective on a group to exact synthesis, on the links among its ranks; return what each rank ends
         with.
@@ -193,6 +194,7 @@ class RankGroup:
         steps, chunks : the most steps, and the most chunks of a unit of the group's collective.
         same_in : "boxes" or "rails": the group is one of these, and all of them have the same links in their order, so
             that one answer is for all.
+        sketch : rules that the answer keeps; its ranks are the positions in the group.
 
         Raises InfeasibleError where no such schedule is possible on these links, UndecidedError where none was found in
         time, UsageError for groups that are not alike; each with the line.
@@ -205,14 +207,15 @@ class RankGroup:
                 raise error_at(place, f"a.solve: {name}={most!r} is no number of {name}")
         if self.trace.network is None:
             raise error_at(place, "a.solve needs a machine whose links are listed: none of a.symmetric")
+        if sketch is not None and not isinstance(sketch, Sketch):
+            raise error_at(place, f"a.solve: sketch={sketch!r} is no synth.Sketch")
         try:
             task = collective_named(collective, part.size)
         except UsageError as error:
             raise error_at(place, f"a.solve: {error}") from None
 
         def query(ranks: tuple[int, ...]) -> HoleQuery:
-            assert self.trace.network is not None
-            return HoleQuery(machine_of_group(self.trace.network, ranks), task, steps, chunks)
+            return HoleQuery(self._machine(ranks, sketch), task, steps, chunks, sketch is not None)
 
         asked = query(part.ranks)
         for other in self._alike(part, same_in):
@@ -223,6 +226,22 @@ class RankGroup:
                     f"{', '.join(map(str, other))} have other links in their order; leave same_in out",
                 )
         return part.apply(self.trace.answered(asked, place, part.ranks), held)
+
+    def _machine(self, ranks: tuple[int, ...], sketch: Sketch | None) -> Topology:
+        """Return the machine of a group of these ranks, as a sketch leaves it."""
+        trace = self.trace
+        assert trace.network is not None
+        if sketch is None:
+            return machine_of_group(trace.network, ranks)
+        whole = () if trace.topology is None else trace.topology.nodes
+        number: dict[int, int] = {}  # boxes, as they come
+        nodes = []
+        for rank in ranks if whole else ():
+            nodes.append(number.setdefault(whole[rank], len(number)))
+        try:
+            return sketch.applied(machine_of_group(trace.network, ranks, nodes))
+        except UsageError as error:
+            raise error_at(trace.place(), f"a.solve: {error}") from None
 
     def _alike(self, part: RankGroup, same_in: str | None) -> list[tuple[int, ...]]:
         """Return the groups that have to be like `part`: all boxes, or all rails."""

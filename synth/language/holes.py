@@ -24,26 +24,29 @@ class HoleQuery:
 
     Attributes
     ----------
-    machine : the ranks of the group, from 0 in its order, with the links among them and what limits these.
+    machine : the ranks of the group, from 0 in its order, with the links among them and what limits these; those that
+        a sketch leaves, with its rules for sends.
     collective : on these ranks; its root is the first one.
     steps, chunks : the most steps, and the most chunks of a unit; None: as many as are best.
+    sketched : the machine is one under a sketch.
     """
 
     machine: Topology
     collective: Collective
     steps: int | None = None
     chunks: int | None = None
+    sketched: bool = False
 
 
 # Returns a schedule, or raises InfeasibleError where none is possible, UndecidedError where none was found in time.
 Synthesizer = Callable[[HoleQuery], Schedule]
 
 
-def machine_of_group(network: Network, ranks: Sequence[int]) -> Topology:
+def machine_of_group(network: Network, ranks: Sequence[int], nodes: Sequence[int] = ()) -> Topology:
     """Return the machine that a network leaves to some ranks: the links among them, and their limits.
 
     A limit that holds other links, too, keeps all of its bandwidth: what other groups do at the same time is counted
-    when the whole program gets its steps.
+    when the whole program gets its steps. `nodes`: the box of each of these ranks, for a sketch; () for none.
     """
     whole = network.without_parallel_routes().as_topology()
     position = {rank: i for i, rank in enumerate(ranks)}
@@ -62,7 +65,7 @@ def machine_of_group(network: Network, ranks: Sequence[int]) -> Topology:
             shared.add((inside, limit.bandwidth))
     limits = [Limit(f"limit {k}", inside, bandwidth) for k, (inside, bandwidth) in enumerate(sorted(shared))]
     name = f"{len(position)} ranks of {network.name}"
-    return Topology(name, len(position), tuple(links[i] for i in order), limits, unit=whole.unit)
+    return Topology(name, len(position), tuple(links[i] for i in order), limits, nodes=tuple(nodes), unit=whole.unit)
 
 
 def answer(query: HoleQuery, synthesizer: Synthesizer | None, place: SourceLine, ranks: Sequence[int]) -> Schedule:
@@ -84,6 +87,8 @@ def answer(query: HoleQuery, synthesizer: Synthesizer | None, place: SourceLine,
     except UsageError as error:
         raise error_at(place, f"{what}: {error}") from None
     asked = schedule.collective == query.collective
+    if query.sketched:
+        asked = asked and schedule.network == query.machine.network()  # by which its rules for sends are replayed
     fits = schedule.step_count <= (query.steps or schedule.step_count)
     if not asked or not fits or schedule.chunks > (query.chunks or schedule.chunks):
         raise error_at(place, f"{what}: the synthesizer answered another question")

@@ -24,10 +24,10 @@ from synth.model.schedule import Schedule, Send
 from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 from synth.scale.baselines import by_boxes
+from synth.scale.baselines.double_binary_tree import Parents, binary_trees
 from synth.scale.baselines.schedule_steps import Moves, schedule_of_moves, shortest_path_tree, with_reversals
 
 Ring = tuple[tuple[int, ...], int]  # ranks in order, units
-Parents = tuple[int | None, ...]  # parent of each node of a tree, None for the root
 
 # Pieces that a pipelined broadcast, or the half of a tree's data, is cut into. More make the pipeline tighter and the
 # schedule longer.
@@ -50,20 +50,19 @@ def baseline_schedule(
     collective: Collective,
     *,
     rings: Sequence[Ring] = (),
-    trees: Sequence[Parents] = (),
     pieces: int = PIECES,
     nodes: Sequence[int] = (),
 ) -> Schedule:
     """Return the schedule of the baseline called `name`, of `SUMMARIES`, not yet replayed.
 
-    `rings` fit the links together. `trees` are parents by node. `nodes`: the box of each rank; () where it is to be
+    `rings` fit the links together. `nodes`: the box of each rank; () where it is to be
     derived from latencies. Raises UsageError where the algorithm does not do the collective, or a link is missing.
     """
     match name:
         case "ring":
             return ring(network, collective, rings, pieces)
         case "tree":
-            return tree(network, collective, trees, pieces)
+            return tree(network, collective, binary_trees(network.ranks), pieces)
         case "direct":
             return direct(network, collective)
         case "hierarchical":

@@ -15,7 +15,7 @@ import numpy as np
 from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.solvers.processes.deadline import check_deadline
 
-Parents = tuple[int | None, ...]
+Parents = tuple[int | None, ...]  # parent of each node of a tree, None for the root
 
 
 def binary_trees(ranks: int) -> tuple[Parents, Parents]:
