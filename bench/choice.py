@@ -90,7 +90,7 @@ class World:
         self.times = PredictedTimes(self.network, self.cost)
         own = [one._replace(schedule=replace(one.schedule, network=self.network)) for one in cell.schedules]
         self.found = candidates(own, [], None, "", Machine.of(cell.machine), self.times).candidates
-        question = Question(cell.collective, cell.network.ranks, SIZES, tolerance=0.0)
+        question = Question(cell.collective, cell.network.ranks, SIZES)
         self.answer = choose_algorithms(question, self.found, self.times.model)
         self._programs: dict[str, ProgramTimes] = {}
 

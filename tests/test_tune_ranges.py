@@ -16,6 +16,10 @@ from synth.model.tuning_plan import Algorithm, Range
 SIZES = [1 << k for k in range(8, 29, 2)]
 
 
+def within(share):
+    return lambda size: share
+
+
 def line(start, per_byte):
     return lambda size: start + per_byte * size
 
@@ -46,7 +50,7 @@ lines = st.lists(
 )
 def test_ranges_are_disjoint_without_gaps_and_lose_no_more_than_the_tolerance(drawn, tolerance, sizes):
     options, sizes = [option(line(a, b), d) for a, b, d in drawn], sorted(sizes)
-    found = ranges(options, sizes, tolerance)
+    found = ranges(options, sizes, within(tolerance))
     check(found, sizes[0], sizes[-1])
     for size in sizes:
         row = next(r for r in found if r.low <= size <= r.high)
@@ -61,7 +65,7 @@ def test_the_first_of_a_range_that_admits_a_size_is_good_enough_there(drawn, fac
     tolerance."""
     options = [option(line(a, b), d) for a, b, d in drawn]
     sizes = [size * factor for size in SIZES]
-    for row in ranges(options, sizes, 0.01):
+    for row in ranges(options, sizes, within(0.01)):
         for size in [s for s in sizes if row.low <= s <= row.high]:
             able = [k for k, o in enumerate(options) if size % o.divisor == 0]
             first = next((k for k in row.order if k in able), None)
@@ -72,15 +76,15 @@ def test_the_first_of_a_range_that_admits_a_size_is_good_enough_there(drawn, fac
 
 
 def test_a_switch_lies_where_the_times_cross():
-    found = ranges([option(line(1e-6, 1e-9)), option(line(3e-6, 5e-10))], SIZES, 0.0)
+    found = ranges([option(line(1e-6, 1e-9)), option(line(3e-6, 5e-10))], SIZES, within(0.0))
     assert found == [Range(256, 3999, (0,)), Range(4000, SIZES[-1], (1,))]
 
 
 def test_a_switch_that_wins_no_more_than_the_repeats_spread_does_not_happen():
     better = lambda size: 1e-6 * (0.97 if size in (4096, 65536) else 1.03)  # noqa: E731
     steady = line(1e-6, 0)
-    assert len(ranges([option(steady), option(better)], SIZES, 0.0)) == 5
-    assert ranges([option(steady, spread=0.04), option(better, spread=0.02)], SIZES, 0.0) == [
+    assert len(ranges([option(steady), option(better)], SIZES, within(0.0))) == 5
+    assert ranges([option(steady, spread=0.04), option(better, spread=0.02)], SIZES, within(0.0)) == [
         Range(256, SIZES[-1], (0,))
     ]
 
@@ -88,26 +92,26 @@ def test_a_switch_that_wins_no_more_than_the_repeats_spread_does_not_happen():
 def test_isolated_flips_are_smoothed_within_the_tolerance_and_only_there():
     flips = [1.005, 0.995] * 6
     jagged = lambda size: 1e-6 * flips[SIZES.index(size)] if size in SIZES else 1e-6  # noqa: E731
-    assert len(ranges([option(line(1e-6, 0)), option(jagged)], SIZES, 0.0)) > 5
-    assert len(ranges([option(line(1e-6, 0)), option(jagged)], SIZES, 0.01)) == 1
+    assert len(ranges([option(line(1e-6, 0)), option(jagged)], SIZES, within(0.0))) > 5
+    assert len(ranges([option(line(1e-6, 0)), option(jagged)], SIZES, within(0.01))) == 1
     steep = lambda size: 1e-6 * (0.5 if size == 4096 else 2)  # noqa: E731
-    assert [r.order for r in ranges([option(line(1e-6, 0)), option(steep)], SIZES, 0.01)] == [(0,), (1,), (0,)]
+    assert [r.order for r in ranges([option(line(1e-6, 0)), option(steep)], SIZES, within(0.01))] == [(0,), (1,), (0,)]
 
 
 def test_within_the_tolerance_what_admits_more_sizes_is_preferred():
-    found = ranges([option(line(1e-6, 0), 192), option(line(1.005e-6, 0), 64)], SIZES, 0.01)
+    found = ranges([option(line(1e-6, 0), 192), option(line(1.005e-6, 0), 64)], SIZES, within(0.01))
     assert found == [Range(256, SIZES[-1], (1,))]
-    found = ranges([option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64)], SIZES, 0.01)
+    found = ranges([option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64)], SIZES, within(0.01))
     assert found == [Range(256, SIZES[-1], (0, 1))]
     found = ranges(
-        [option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64), option(line(1.1e-6, 0), 192)], SIZES, 0.01
+        [option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64), option(line(1.1e-6, 0), 192)], SIZES, within(0.01)
     )
     assert found == [Range(256, SIZES[-1], (0, 1))]  # what is slower and admits no more never comes
 
 
 def test_an_option_that_is_known_at_some_sizes_only_serves_those():
     part = lambda size: 1e-7 if 4096 <= size <= 65536 else None  # noqa: E731
-    found = ranges([option(line(1e-6, 0)), option(part)], SIZES, 0.0)
+    found = ranges([option(line(1e-6, 0)), option(part)], SIZES, within(0.0))
     assert [(r.low, r.order) for r in found] == [(256, (0,)), (4096, (1,)), (65537, (0,))]
 
 
@@ -135,6 +139,23 @@ def test_ranges_switch_several_times_between_two_sizes_where_times_jump():
             assert min((stair(size), "stair"), (even(size), "even"))[1] == label
     alone = choose_algorithms(question, [candidate("stair", stair), candidate("even", even)], None)
     assert len(alone.table.ranges) < len(labels)
+
+
+def test_predictions_are_exact_at_the_sizes_given_and_switch_between_them_for_more_than_the_tolerance_alone():
+    """Two times cross twice on each tread of the stair, and never differ by 1%."""
+    stair = lambda size: 1e-6 * (1000 + size // 1000 * 10)  # noqa: E731
+    even = lambda size: 1e-6 * (995 + size / 100)  # noqa: E731
+    jumps = lambda low, high: [at for n in range(1000, 9000, 1000) for at in (n - 1, n) if low < at <= high]  # noqa: E731
+    candidates = []
+    for label, seconds in (("stair", stair), ("even", even)):
+        algorithm = Algorithm(label, "nccl", None, "Simple", 1, 1)
+        candidates.append(TunerCandidate(algorithm, None, (), seconds, jumps))
+    question = Question("allreduce", 4, (2999, 5999), 1)
+    found = choose_algorithms(question, candidates, None)
+    assert len(found.table.ranges) == 1
+    for size, seconds in zip(found.table.sizes, found.table.seconds, strict=True):
+        assert seconds == min(stair(size), even(size))
+    assert len(choose_algorithms(question._replace(tolerance=0.0), candidates, None).table.ranges) == 7
 
 
 samples = st.lists(
@@ -180,8 +201,8 @@ def test_a_single_time_scales_the_model():
 def test_the_order_of_options_does_not_change_what_is_chosen():
     random = Random(1)
     options = [option(line(random.uniform(1e-6, 1e-5), random.uniform(1e-12, 1e-9))) for _ in range(8)]
-    picked = [[options[r.order[0]] for r in ranges(options, SIZES, 0.01)]]
+    picked = [[options[r.order[0]] for r in ranges(options, SIZES, within(0.01))]]
     for _ in range(5):
         mixed = random.sample(options, len(options))
-        picked.append([mixed[r.order[0]] for r in ranges(mixed, SIZES, 0.01)])
+        picked.append([mixed[r.order[0]] for r in ranges(mixed, SIZES, within(0.01))])
     assert all(found == picked[0] for found in picked)

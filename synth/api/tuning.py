@@ -106,8 +106,8 @@ def tune(
     protocols, instances : with which schedules are tried. (): those that were measured, or that the model knows.
     per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
     overheads : predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
-    tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times,
-        none of predicted ones.
+    tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times;
+        of predicted ones none at `sizes`, 1% between them.
     dtype : the type of the elements.
     in_place : judge by the times of calls in place.
     ranks : of logs that do not say it, where there is no machine.
@@ -318,10 +318,7 @@ def _answer(
 
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
     ranks = inputs.ranks or offers.measured[0].ranks
-    tolerance = request.tolerance
-    if tolerance is None:
-        tolerance = tune.TOLERANCE if offers.measured else 0.0
-    question = tune.Question(inputs.name, ranks, request.sizes, request.element, tolerance, inputs.root)
+    question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times and offers.times.not_run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from synth.model.collective import Collective
 from synth.model.time_bound import ClockBound, ClockBoundRow
@@ -26,6 +27,13 @@ def clock_bound(
     In each protocol it is the launch and the bound of `synth.scale.time_bound` on the protocol's links, which the
     checker has certified. The least of them is the bound. Raises InfeasibleError where data cannot reach a rank.
     """
+    return _kept(network, collective, tuple(sizes), overheads, tuple(protocols))
+
+
+@lru_cache(maxsize=8)  # a build prints the bounds of its tables and draws them
+def _kept(
+    network: Network, collective: Collective, sizes: tuple[int, ...], overheads: Overheads, protocols: tuple[str, ...]
+) -> ClockBound:
     distinct = {overheads.of(protocol): protocol for protocol in reversed(protocols)}
     options: list[list[ClockBoundRow]] = [[] for _ in sizes]
     for cost, protocol in distinct.items():

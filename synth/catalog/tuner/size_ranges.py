@@ -1,10 +1,10 @@
 """The ranges of sizes of each algorithm: as few switches as a tolerance and the noise allow, and their exact sizes.
 
-At a judged size an algorithm is *good enough* when its time is within the tolerance of the best, or no further from it
-than repeats of either lie apart. Among the sequences of good-enough algorithms over the judged sizes the one with the
-fewest switches is taken, then the one whose algorithms admit the most sizes, then the fastest: a switch that wins no
-more than noise does not happen, nor does an isolated one inside the tolerance. A switch lies where the two times cross,
-between the judged sizes on both sides of it.
+At a judged size an algorithm is *good enough* when its time is within the tolerance there of the best, or no further
+from it than repeats of either lie apart. Among the sequences of good-enough algorithms over the judged sizes the one
+with the fewest switches is taken, then the one whose algorithms admit the most sizes, then the fastest: a switch that
+wins no more than noise does not happen, nor does an isolated one inside the tolerance. A switch lies where the two
+times cross, between the judged sizes on both sides of it.
 
 A runtime may not support the first choice. So each range is divided again, in the same way, among the options that may
 stand in for it.
@@ -19,6 +19,8 @@ from typing import NamedTuple
 from synth.model.tuning_plan import Range
 
 Times = Callable[[int], float | None]
+# The loss that is accepted at a size to avoid a switch, as a share of the least time.
+Tolerance = Callable[[int], float]
 
 
 class Option(NamedTuple):
@@ -41,7 +43,7 @@ class Option(NamedTuple):
         return self.divisor % other.divisor > 0 or not other.needs <= self.needs
 
 
-def ranges(options: Sequence[Option], sizes: Sequence[int], tolerance: float) -> list[Range]:
+def ranges(options: Sequence[Option], sizes: Sequence[int], tolerance: Tolerance) -> list[Range]:
     """Return disjoint ranges from the first to the last of the increasing `sizes`.
 
     `Range.order` are indices in `options`. Sizes at which no option has a time belong to no range.
@@ -56,7 +58,7 @@ def ranges(options: Sequence[Option], sizes: Sequence[int], tolerance: float) ->
 
 
 def _split(
-    options: Sequence[Option], candidates: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
+    options: Sequence[Option], candidates: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: Tolerance
 ) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return (low, high, order) of the pieces of low..high; `sizes` are the judged sizes in it."""
     pieces: list[tuple[int, int, tuple[int, ...]]] = []
@@ -75,7 +77,7 @@ def _split(
 
 
 def _chosen(
-    options: Sequence[Option], candidates: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
+    options: Sequence[Option], candidates: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: Tolerance
 ) -> list[tuple[int, int, list[int], int]]:
     """Return the pieces of low..high by the first choice, as (low, high, judged sizes, option).
 
@@ -99,7 +101,7 @@ def _pieces(
     sizes: list[int],
     low: int,
     high: int,
-    tolerance: float,
+    tolerance: Tolerance,
 ) -> list[tuple[int, int, list[int], int]]:
     if not rows:
         return []
@@ -118,13 +120,13 @@ def _pieces(
     return pieces
 
 
-def _path(options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], tolerance: float) -> list[int]:
+def _path(options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], tolerance: Tolerance) -> list[int]:
     """Return the option at each size, by dynamic programming: fewest switches, then least divisors, then least time."""
     costs: dict[int, tuple[int, float, float]] = {}
     predecessors_of: list[dict[int, int]] = []
     for size, times in rows:
         best = min(times.values())
-        options_at = _good_enough(options, size, times, tolerance)
+        options_at = _good_enough(options, size, times, tolerance(size))
         next_costs: dict[int, tuple[int, float, float]] = {}
         predecessors: dict[int, int] = {}
         cheapest = min(costs, key=lambda k: (costs[k], k)) if costs else None

@@ -20,7 +20,7 @@ from synth.catalog.tuner.cost_model import MeasuredTime, TimeModel, fit
 from synth.catalog.tuner.cost_terms import Shape
 from synth.catalog.tuner.curves import BEYOND, Curve, Jumps, Predict, cached_seconds, no_jumps
 from synth.catalog.tuner.measurements import Sample
-from synth.catalog.tuner.size_ranges import Option, ranges
+from synth.catalog.tuner.size_ranges import Option, Tolerance, ranges
 from synth.errors import SynthError
 from synth.model.number_text import number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
@@ -51,14 +51,15 @@ class TunerCandidate:
 class Question(NamedTuple):
     """The query of a table: growing `sizes` in bytes, of elements of `element` bytes.
 
-    `tolerance`: the loss of time that is accepted to avoid a switch, as a share.
+    `tolerance`: the loss of time that is accepted to avoid a switch, as a share. None: `TOLERANCE` of measured times;
+    of predicted ones none at `sizes`, and `TOLERANCE` between them.
     """
 
     collective: str
     ranks: int
     sizes: tuple[int, ...]
     element: int = 4
-    tolerance: float = TOLERANCE
+    tolerance: float | None = None
     root: int | None = None
 
 
@@ -106,7 +107,8 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], 
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
     measured = any(c.samples for c in considered)
     judged = known if measured else _with_jumps(considered, options, _with_sizes_between(known))
-    rows = [_compared(row, considered, options, known) for row in ranges(options, judged, question.tolerance)]
+    tolerance = _tolerance(question.tolerance, () if measured else known)
+    rows = [_compared(row, considered, options, known) for row in ranges(options, judged, tolerance)]
     used = sorted({k for row in rows for k in row.order})
     place = {k: i for i, k in enumerate(used)}
     orders, times = [], []
@@ -138,6 +140,14 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], 
         _libraries(considered, options, known),
     )
     return TunedTable(table, tuple(considered[k].algorithm for k in used), tuple(notes))
+
+
+def _tolerance(given: float | None, exact: Sequence[int]) -> Tolerance:
+    """Return the tolerance at each size: `given`, or by default `TOLERANCE` at all sizes but those of `exact`."""
+    if given is not None:
+        return lambda size: given
+    least = frozenset(exact)
+    return lambda size: 0.0 if size in least else TOLERANCE
 
 
 def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
