@@ -499,3 +499,53 @@ def test_one_lane_makes_the_fewest_instructions(capsys):
     with pytest.raises(SystemExit) as refused:
         root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "mscclpp", "-o", "-", "--lanes", "1"])
     assert refused.value.code == 2
+
+
+def test_lines_that_nobody_uses_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my.py").write_text(
+        "from synth.language import algorithm\n\n\n@algorithm('broadcast')\ndef twice(a):\n"
+        "    a.input(0).to(1)\n    a.input(0).to(2, 1)\n    a.input(0).to(2)\n"
+    )
+    with pytest.raises(SystemExit) as done:
+        root(["compile", "my.py", "--topo", "fully-connected:3", "--no-bounds", "--chunks", "2"])
+    assert done.value.code == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "used by" in line]
+    assert said == [
+        "synth: my.py:7 used by nobody (2 chunk sends): left out",
+        "synth: my.py:8 used by nobody (2 chunk sends): left out",
+    ]
+
+
+@algorithm("allgather")
+def bruck_of_the_page(a):
+    """Written from docs/language.md alone."""
+    held = a.inputs()
+    distance = 1
+    while distance < a.size:
+        count = min(distance, a.size - distance)
+        with a.step():
+            before = dict(held)
+            for i, rank in enumerate(a.ranks):
+                src = a.ranks[(i + distance) % a.size]
+                held[rank] = before[rank].join(before[src][0 : count / distance].to(rank))
+        distance *= 2
+
+
+@algorithm("alltoall")
+def two_step_of_the_page(a):
+    """Written from docs/language.md alone."""
+    for box in a.boxes:
+        for src in box.ranks:
+            for relay, rail in zip(box.ranks, a.rails, strict=True):
+                for dst in rail.ranks:
+                    a.input(src).part(dst, a.size).to(relay).to(dst)
+
+
+def test_programs_that_were_written_from_the_page_alone():
+    for n, steps in ((5, 3), (7, 3), (8, 3)):
+        schedule = bruck_of_the_page.schedule(f"fully-connected:{n}")
+        assert (schedule.step_count, schedule.rounds_per_chunk) == (steps, n - 1)
+    schedule = two_step_of_the_page.schedule("dgx-a100*2")
+    assert (schedule.step_count, schedule.rounds_per_chunk) == (2, Fraction(49, 6))
+    assert check(api.lower(bruck_of_the_page.schedule("fully-connected:5"))).ok
