@@ -1,4 +1,4 @@
-"""Rules of sketches for whole schedules: symmetries, in encoding, bound, replay and documents alike."""
+"""Rules of sketches for whole schedules: symmetries and fixed sends, in encoding, bound, replay, documents alike."""
 
 import copy
 import itertools
@@ -17,9 +17,9 @@ from synth.checker.schedule import replay
 from synth.cli.root import root
 from synth.encodings.quotient import Quotient
 from synth.encodings.step import StepEncoding
-from synth.errors import FormatError, UsageError, VerificationError
+from synth.errors import FormatError, InfeasibleError, UsageError, VerificationError
 from synth.model.collective import Collective
-from synth.model.schedule import Problem, Schedule
+from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.send_mask import send_mask
 from synth.model.symmetry import subgroups
 from synth.model.topology import Network
@@ -273,3 +273,164 @@ def test_bounds_under_symmetries_are_of_another_problem_than_without():
     assert bound.value == bounds.flow(free, collective, 2).value == Fraction(33, 29)
     with pytest.raises(VerificationError, match="another problem"):
         cuts.check(bound.certificate, free.document, collective.document, steps=2)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_schedules_with_fixed_sends_are_those_of_a_search_of_all(turned):
+    """And bounds hold for all of them; where sums are the reversal, sends are fixed from the end."""
+    rng, answers = random.Random(11), []
+    goals = [[{1, 2}, {3, 0}], [set(range(4))] * 2, [{2}, {0}], [{3}, {0}]]
+    for _ in range(90):
+        links, most = rng.choice(PARTS)
+        collective, steps = Collective("c", 4, [0, 2], rng.choice(goals)), rng.randint(1, most)
+        sends = set()
+        for unit in rng.sample((0, 1), rng.choice([1, 1, 2])):
+            sends.add((unit, *rng.choice(links), rng.randint(1, steps)))
+        back = {(unit, b, a, steps + 1 - step) for unit, a, b, step in sends}
+        machine = synth.Topology("m", 4, [synth.Link(*pair[::-1] if turned else pair, 1) for pair in links])
+        task = collective.reversed() if turned else collective
+        network = under(machine, fixed=tuple(back if turned else sends))
+        try:
+            send_mask(network, task)
+        except UsageError as error:
+            assert ("wants the sum" if turned else "has it before") in str(error)
+            continue
+
+        def has(rows, sends=sends):
+            return all((unit, a, b) in rows[step - 1] for unit, a, b, step in sends)
+
+        free = synth.Topology("m", 4, [synth.Link(*pair, 1) for pair in links]).network()
+        expected = any(map(has, every_schedule(free, collective, steps)))
+        assert (found_by(StepEncoding(), network, task, 1, steps, steps) is not None) == expected
+        if expected:
+            assert bounds.steps(network, task).value <= steps >= bounds.flow(network, task, steps).value
+        answers.append(expected)
+    assert {True, False} == set(answers)
+
+
+def test_bounds_count_what_fixed_sends_need():
+    """The unit of rank 0 fills the link 0 -> 2 in step 1, so that no other crosses there then."""
+    sketch = synth.Sketch("start", fixed=((0, 0, 2, 1),))
+    found = api.sketched_frontier("rail:2x2", "allgather", sketch, max_steps=2)
+    (point,) = found.frontier.points
+    assert (point.rounds_per_chunk, point.status, found.free_bound(2)) == (
+        Fraction(11, 10),
+        "optimal",
+        Fraction(20, 19),
+    )
+    first = {tuple(send[:3]) for send in point.schedule.steps[0].sends}
+    assert first >= {(chunk, 0, 2) for chunk in range(point.chunks)}
+
+
+def test_what_fixed_sends_do_not_fit(tmp_path):
+    for row in ((0, 0, 3), (0, 0, 3, 0), (0, -1, 3, 1)):
+        with pytest.raises(UsageError, match="the step from 1"):
+            synth.Sketch("s", fixed=(row,))
+    with pytest.raises(UsageError, match="2 sends; at most 4096, each once"):
+        synth.Sketch("s", fixed=((0, 0, 3, 1),) * 2)
+    file = tmp_path / "s.yaml"
+    for text, says in (
+        ("fixed: 3", ":1: expected a list of 1 to 4096 sends such as {unit: 0, link: 0-3, step: 1}"),
+        ("fixed:\n- {unit: 0, link: 0-3}", ":2: expected a send such as {unit: 0, link: 0-3, step: 1}, each once"),
+        ("fixed:\n- {unit: 0, link: 0-3, step: 0}", ":2: expected a send"),
+        ("fixed:\n- {unit: 0, link: 03, step: 1}", ":2: expected a send"),
+        ("fixed:\n- {unit: 0, link: [0-3], step: 1}", ":2: expected a send"),
+        ("fixed:\n- {unit: x, link: 0-3, step: 1}", ":2: expected a send"),
+        ("fixed:\n- {unit: 0, link: 0-4, step: 1}", ":2: rail:2x3 under s has no link from rank 0 to rank 4"),
+        ("phases: {across: 2}\nfixed:\n- {unit: 0, link: 0-3, step: 1}", ":3: phases do not open the link"),
+    ):  # fmt: skip
+        file.write_text(text)
+        with pytest.raises(FormatError) as error:
+            sketch_files.load(file, MACHINE)
+        assert says in str(error.value) and "\n" not in str(error.value)
+    file.write_text("fixed: [{unit: 1, link: 1-4, step: 2}]")
+    sketch = sketch_files.load(file, MACHINE)
+    assert sketch == synth.Sketch("s", fixed=((1, 1, 4, 2),))
+    network = sketch.applied(MACHINE).network()
+    assert str(network.rules) == "fixed sends: 1" and Network.from_json(network.to_json()).rules == network.rules
+    gather, reduction = synth.collective("allgather", 6), synth.collective("reducescatter", 6)
+    for rules, collective, says in (
+        ({"fixed": ((6, 0, 3, 1),)}, gather, "allgather has units 0 to 5"),
+        ({"fixed": ((3, 0, 3, 1),)}, gather, "rank 3 has it before"),
+        ({"fixed": ((0, 0, 3, 1),)}, reduction, "rank 0 wants the sum"),
+        ({"fixed": ((0, 0, 3, 1), (0, 4, 3, 2))}, gather, "rank 3 gets it in another fixed send"),
+        ({"fixed": ((0, 3, 0, 1), (0, 3, 4, 2))}, reduction, "rank 3 sends it in another fixed send"),
+        ({"fixed": ((1, 0, 3, 2),), "ways": "own rail"}, gather, "the other rules of the sketch do not allow"),
+        ({"fixed": ((0, 0, 3, 1),), "symmetric": ((3, 6),)}, gather, "does not keep the other rules"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=says):
+            send_mask(under(**rules), collective)
+    both = under(fixed=((0, 0, 3, 1), (3, 3, 0, 1)), symmetric=((3, 6),))
+    assert found_by(StepEncoding(), both, gather, 1, 2, 3)
+    early = under(fixed=((0, 1, 4, 1),))  # before rank 1 can have it
+    with pytest.raises(InfeasibleError, match="its sketch allows no way") as none:
+        bounds.steps(early, gather)
+    assert none.value.certificate and cuts.check(none.value.certificate, early.document, gather.document) == 0
+    with pytest.raises(VerificationError, match="is left by a link"):
+        free = MACHINE.network()
+        renamed = none.value.certificate | {"problem": problem_fingerprint(free, gather)}
+        cuts.check(renamed, free.document, gather.document)
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("fixed"), "fixed: [{unit: 0, link: 0-2, step: 1}]\n")
+
+
+def without_one(document):
+    """Take one chunk of the fixed send to the second step, in which its link has room."""
+    steps = document["points"][0]["schedule"]["steps"]
+    steps[0]["sends"] = [send for send in steps[0]["sends"] if send[:3] != [0, 0, 2]]
+
+
+def second_way(document):
+    """Send a chunk that a fixed send brings a second time."""
+    steps = document["points"][0]["schedule"]["steps"]
+    steps[1]["sends"] = [[0, 0, 2, "copy"], *(send for send in steps[1]["sends"] if send[1:3] != [0, 2])]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (without_one, ""),
+        (second_way, "chunk 0 goes 0 -> 2 in step 1 by a fixed send, not 0 -> 2 in step 2"),
+        (lambda d: everywhere(d, lambda r: r.update(fixed=[[0, 0, 2, 2]])), "by a fixed send, not 0 -> 2 in step 1"),
+        (lambda d: everywhere(d, lambda r: r.update(fixed=[[4, 0, 2, 1]])), "names"),
+        (
+            lambda d: everywhere(d, lambda r: r.update(fixed=[[0, 0, 2, 1], [0, 3, 2, 1]])),
+            "has two fixed sends of unit 0",
+        ),
+        (lambda d: everywhere(d, lambda r: r.update(fixed=[[0, 0, 2]])), "expected [unit, src, dst, step]"),
+        (lambda d: everywhere(d, lambda r: r.update(fixed=[[0, 0, 4, 1]])), "expected a number"),
+        (lambda d: everywhere(d, lambda r: r.update(fixed=[[0, 0, 2, 1]] * 4097)), "at most 4096 are checked"),
+        (lambda d: everywhere(d, lambda r: r.pop("fixed")), ""),
+        (lambda d: d["sketch"]["rules"].pop("fixed"), "are not the rules for sends"),
+    ],
+)
+def test_forged_documents_of_fixed_sends_are_refused(fixed, change, says):
+    assert any("each has 1 fixed send" in line for line in exact_frontier.document(fixed))
+    refused(fixed, change, says)
+
+
+def test_schedules_without_their_fixed_sends_are_refused():
+    network = under(fixed=((0, 0, 3, 1), (0, 0, 1, 2)))
+    task = Collective("one", 6, [0], [{3}])
+    sends = [Step(1, (Send(0, 0, 3, "copy"),)), Step(1, (Send(0, 0, 1, "copy"),))]
+    assert replay.schedule(Schedule(network, task, 1, tuple(sends)))
+    for steps in (sends[:1], [sends[0], Step(1, ())]):
+        with pytest.raises(VerificationError, match="does not send all of unit 0 0 -> 1 in step 2"):
+            replay.schedule(Schedule(network, task, 1, tuple(steps)))
+
+
+def test_certificates_with_fixed_sends_prove_nothing_without_them():
+    collective, free = synth.collective("allgather", 4), synth.topology("rail:2x2").network()
+    network = under(synth.topology("rail:2x2"), fixed=((0, 0, 2, 1),))
+    bound = bounds.flow(network, collective, 2)
+    assert bound.value == Fraction(11, 10) > bounds.flow(free, collective, 2).value
+    renamed = bound.certificate | {"problem": problem_fingerprint(free, collective)}
+    with pytest.raises(VerificationError, match="overload"):
+        cuts.check(renamed, free.document, collective.document, steps=2)
+    turn = [2, 3, 0, 1]
+    forged = bound.certificate | {"generators": [[turn, turn]]}
+    with pytest.raises(VerificationError, match="does not keep the fixed sends of unit 0"):
+        cuts.check(forged, network.document, collective.document, steps=2)

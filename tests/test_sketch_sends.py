@@ -304,7 +304,7 @@ def test_windows_of_the_reversed_machine_count_from_the_end():
     mask = send_mask(network, collective.reversed())
     assert mask is not None
     across = next(r for r, route in enumerate(network.routes) if BOXES[route.src] != BOXES[route.dst])
-    assert [mask.window(across, steps) for steps in (1, 2, 4)] == [(1, 1), (1, 2), (3, 4)]
+    assert [mask.window(0, across, steps) for steps in (1, 2, 4)] == [(1, 1), (1, 2), (3, 4)]
 
 
 @pytest.fixture(scope="module")

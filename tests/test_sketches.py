@@ -66,9 +66,12 @@ def test_a_sketch_that_parts_the_machine_proves_nothing_without_it():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", ":1: expected a mapping with across, inside, without, ways, phases, symmetric"),
+        ("", ":1: expected a mapping with across, inside, without, ways, phases, symmetric, fixed"),
         ("- 0-1", ":1: expected a mapping"),
-        ("# a\nrails: true", ":2: unknown rule 'rails'; there are across, inside, without, ways, phases, symmetric"),
+        (
+            "# a\nrails: true",
+            ":2: unknown rule 'rails'; there are across, inside, without, ways, phases, symmetric, fixed",
+        ),
         ("ways: rail", ":1: expected own rail or home, each once, found 'rail'"),
         ("ways:\n- home\n- home", ":3: expected own rail or home, each once, found 'home'"),
         ("ways: {home: 1}", ":1: expected own rail or home"),

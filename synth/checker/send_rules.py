@@ -1,8 +1,9 @@
-"""Rules for the sends of a schedule, read from a topology's document: ways by a unit's owner, phases, symmetries.
+"""Rules for the sends of a schedule, read from a topology's document: ways by a unit's owner, phases, and others.
 
 `rules` : {"boxes": [box of each rank], "ways": ["own rail", "home"], "phases": {"across" or "inside": [first, last]},
-"symmetric": [[image of each rank] or [offset, size], ...]}. A unit's *owner* is the one rank that holds it first, or if
-units are summed the one that wants the sum. This shares no code with what applies the rules in a search.
+"symmetric": [[image of each rank] or [offset, size], ...], "fixed": [[unit, src, dst, step], ...]}. A unit's *owner* is
+the one rank that holds it first, or if units are summed the one that wants the sum. This shares no code with what
+applies the rules in a search.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from synth.model.rational import counted
 MOST_STEPS = 1 << 14
 MOST_RANKS = 1 << 16
 MOST_SYMMETRIES = 32
+MOST_FIXED = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class CheckedRules:
         own_rail, home: the ways that units have to take.
         across, inside: the first and the last step of links between boxes, and inside; the last is None for no end.
         symmetries: the image of each rank under each symmetry that maps the schedule to itself.
+        fixed: (unit, source, destination, step) of sends that the schedule has, of all chunks of the unit. Their
+            receivers get the unit by no other send; where units are summed, their senders send it in no other.
     """
 
     boxes: tuple[int, ...]
@@ -38,11 +42,12 @@ class CheckedRules:
     across: tuple[int, int | None]
     inside: tuple[int, int | None]
     symmetries: tuple[tuple[int, ...], ...] = ()
+    fixed: tuple[tuple[int, int, int, int], ...] = ()
 
     @staticmethod
     def read(doc: object, ranks: int, place: str) -> CheckedRules:
         """Read the object `rules` of a topology. Raises VerificationError."""
-        fields = json_reader.fields(doc, place, {"boxes"}, {"ways", "phases", "symmetric"})
+        fields = json_reader.fields(doc, place, {"boxes"}, {"ways", "phases", "symmetric", "fixed"})
         boxes = []
         for i, box in enumerate(json_reader.items(fields["boxes"], f"{place}.boxes")):
             boxes.append(json_reader.number(box, f"{place}.boxes[{i}]", 0))
@@ -60,12 +65,13 @@ class CheckedRules:
             last = None if end is None else json_reader.number(end, here, first, MOST_STEPS + 1)
             windows[links] = first, last
         symmetries = _read_symmetries(fields.get("symmetric", []), ranks, f"{place}.symmetric")
-        need(bool(ways or phases or symmetries), "has no rule", place)
+        fixed = _read_fixed(fields.get("fixed", []), ranks, f"{place}.fixed")
+        need(bool(ways or phases or symmetries or fixed), "has no rule", place)
         always = (1, None)
         return CheckedRules(
             tuple(boxes), tuple(positions(boxes)),
             "own rail" in ways, "home" in ways, windows.get("across", always), windows.get("inside", always),
-            symmetries,
+            symmetries, fixed,
         )  # fmt: skip
 
     @property
@@ -96,6 +102,17 @@ class CheckedRules:
         need(len(ranks) == 1, f"has ways, which a unit with {len(ranks)} owners does not", place)
         return min(ranks)
 
+    def fixed_of(self, combining: bool) -> dict[int, dict[int, tuple[int, int, int]]]:
+        """Return, by unit and by the rank that gets it (if units are summed: sends it) once, each fixed send's source,
+        destination and step. Raises VerificationError where a rank has two."""
+        found: dict[int, dict[int, tuple[int, int, int]]] = {}
+        for unit, src, dst, step in self.fixed:
+            once = src if combining else dst
+            sends = found.setdefault(unit, {})
+            need(once not in sends, f"has two fixed sends of unit {unit} at rank {once}", "rules.fixed")
+            sends[once] = src, dst, step
+        return found
+
     def words(self) -> str:
         """Return the rules in words."""
         parts = []
@@ -111,6 +128,8 @@ class CheckedRules:
                 parts.append(f"links {links} boxes carry data {until} alone")
         if self.symmetries:
             parts.append(f"each is its own image under {counted(len(self.symmetries), 'symmetry')} of ranks")
+        if self.fixed:
+            parts.append(f"each has {counted(len(self.fixed), 'fixed send')}")
         return "; ".join(parts)
 
 
@@ -144,6 +163,21 @@ def _read_symmetries(doc: object, ranks: int, place: str) -> tuple[tuple[int, ..
         need(sorted(images) == list(range(ranks)), f"is no permutation of {ranks} ranks", here)
         symmetries.append(tuple(images))
     return tuple(symmetries)
+
+
+def _read_fixed(doc: object, ranks: int, place: str) -> tuple[tuple[int, int, int, int], ...]:
+    """Return the fixed sends of a document. Raises VerificationError."""
+    rows = json_reader.items(doc, place)
+    need(len(rows) <= MOST_FIXED, f"lists {len(rows)}; at most {MOST_FIXED} are checked", place)
+    fixed = []
+    for i, row in enumerate(rows):
+        here = f"{place}[{i}]"
+        need(len(json_reader.items(row, here)) == 4, "expected [unit, src, dst, step]", here)
+        unit, src, dst, step = row
+        unit = json_reader.number(unit, here, 0)
+        src, dst = (json_reader.number(rank, here, 0, ranks) for rank in (src, dst))
+        fixed.append((unit, src, dst, json_reader.number(step, here, 1, MOST_STEPS + 1)))
+    return tuple(fixed)
 
 
 def positions(boxes: Sequence[int]) -> list[int]:

@@ -90,11 +90,13 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
     (offset of step 0, first step, last step).
     """
     net, steps, copies = problem.network, problem.steps, quotient.copies
+    mask = send_mask(net, problem.collective)
     pre, goals = quotient.pre[unit], quotient.post[unit] - quotient.pre[unit]
+    if mask is not None:
+        goals |= {net.routes[r].dst for r in mask.fixed[unit]}  # what a fixed send brings is of use
     if not goals:
         return 0, 0, {}
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
-    mask = send_mask(net, problem.collective)
     near, late = _times(problem, mask, unit, pre, goals)
 
     rows: list[list[int]] = []
@@ -111,7 +113,7 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
         u, v = route.src, route.dst
         first, last = near[u] + 1, late[v]
         if mask is not None:
-            opens, closes = mask.window(r, steps)
+            opens, closes = mask.window(unit, r, steps)
             first, last = max(first, opens), min(last, closes if mask.routes(unit)[r] else 0)
         if route_rep[r] != r or v in pre or first > last or u == v:
             continue

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from synth.errors import UsageError
 from synth.model.collective import Collective
-from synth.model.send_rules import ACROSS, HOME, MOST_STEPS, OWN_RAIL, SendRules, places_in
+from synth.model.send_rules import ACROSS, HOME, MOST_STEPS, OWN_RAIL, FixedSend, SendPhase, SendRules, places_in
 from synth.model.topology import Network
 
 
@@ -29,6 +29,7 @@ class SendMask:
     Attributes:
         groups: for each unit a number that is equal for units with the same allowed routes.
         symmetries: those that schedules have to keep.
+        fixed: for each unit the step of each route with a send that schedules have to have, as the rules count steps.
     """
 
     def __init__(self, network: Network, collective: Collective, rules: SendRules) -> None:
@@ -38,20 +39,61 @@ class SendMask:
                 f"{collective.name}: a sketch's rules for sends are for collectives that copy, and their reversals"
             )
         places = places_in(rules.boxes)
-        numbers: dict[tuple[int, int] | None, int] = {}
+        self.fixed: list[dict[int, int]] = [{} for _ in range(collective.units)]
+        for send in rules.fixed:
+            self._fix(collective, send)
+        numbers: dict[tuple | None, int] = {}
         self.groups: list[int] = []
         self._routes: list[list[bool]] = []
         for unit in range(collective.units):
             owner = _owner(collective, unit) if rules.ways else None
-            key = None if owner is None else (rules.boxes[owner], places[owner])
+            key: tuple | None = None if owner is None else (rules.boxes[owner], places[owner])
+            if self.fixed[unit]:
+                key = ("fixed", unit)
             if key not in numbers:
                 numbers[key] = len(self._routes)
                 self._routes.append(self._allowed(owner, places, collective.combining))
+                self._leave_fixed(unit, collective.combining)
             self.groups.append(numbers[key])
         kinds = [rules.kind(route.src, route.dst) for route in network.routes]
         phases = {phase.links: phase for phase in rules.phases}
         self._phases = [phases.get(kind) for kind in kinds]
         self.symmetries = tuple(self._symmetry(collective, ranks) for ranks in rules.permutations())
+
+    def _fix(self, collective: Collective, send: FixedSend) -> None:
+        """Note a fixed send. Raises UsageError for one that no schedule of the collective has."""
+        unit, src, dst, step = send
+        place = f"fixed: unit {unit} from rank {src} to rank {dst} in step {step}"
+        if unit >= collective.units:
+            raise UsageError(f"{place}: {collective.name} has units 0 to {collective.units - 1}")
+        sums = collective.combining != self.rules.turned  # before a reversal in time
+        ends = collective.post[unit] if collective.combining else collective.pre[unit]
+        once, why = (src, "wants the sum") if sums else (dst, "has it before")
+        if once in ends:
+            raise UsageError(f"{place}: rank {once} {why}")
+        route = self.network.route_index.get((dst, src, ()) if self.rules.turned else (src, dst, ()))
+        if route is None:
+            raise UsageError(f"{place}: {self.network.name} has no such link")
+        for other in self.fixed[unit]:
+            if once == self._once(other, collective.combining):
+                raise UsageError(f"{place}: rank {once} {'sends' if sums else 'gets'} it in another fixed send")
+        self.fixed[unit][route] = step
+
+    def _once(self, route: int, combining: bool) -> int:
+        """Return the end of a route that a unit passes once: where it is summed the sender, else the receiver."""
+        return self.network.routes[route].src if combining else self.network.routes[route].dst
+
+    def _leave_fixed(self, unit: int, combining: bool) -> None:
+        """Take from the routes of a unit all that end where a fixed send does. Raises UsageError where the other rules
+        do not allow that send."""
+        allowed, fixed = self._routes[-1], self.fixed[unit]
+        for route in fixed:
+            if not allowed[route]:
+                raise UsageError(f"fixed: unit {unit}: the other rules of the sketch do not allow the send")
+        ends = {self._once(route, combining) for route in fixed}
+        for route in range(len(allowed)):
+            if route not in fixed and self._once(route, combining) in ends:
+                allowed[route] = False
 
     def _symmetry(self, collective: Collective, ranks: tuple[int, ...]) -> Symmetry:
         """Return a symmetry by its images of ranks. Raises UsageError for one of another problem."""
@@ -81,9 +123,12 @@ class SendMask:
         """Return for each route whether it may carry the unit."""
         return self._routes[self.groups[unit]]
 
-    def window(self, route: int, steps: int) -> tuple[int, int]:
-        """Return the first and the last of `steps` steps in which a route may be used."""
+    def window(self, unit: int, route: int, steps: int) -> tuple[int, int]:
+        """Return the first and the last of `steps` steps in which a route may be used for a unit."""
         phase = self._phases[route]
+        if route in self.fixed[unit]:
+            step = self.fixed[unit][route]
+            phase = SendPhase("", step, step)
         if phase is None:
             return 1, steps
         last = steps if phase.last is None else min(steps, phase.last)
@@ -93,7 +138,7 @@ class SendMask:
 
     def allows(self, unit: int, route: int, step: int, steps: int) -> bool:
         """Return True where a send of the unit over the route in step `step` of `steps` keeps the rules."""
-        first, last = self.window(route, steps)
+        first, last = self.window(unit, route, steps)
         return self.routes(unit)[route] and first <= step <= last
 
     def arrivals(self, unit: int, sources: Iterable[int], steps: int = MOST_STEPS) -> list[int | None]:
@@ -117,7 +162,7 @@ class SendMask:
                 continue
             times[n] = time
             for r in leading[n]:
-                first, last = self.window(r, steps)
+                first, last = self.window(unit, r, steps)
                 if back:  # steps are counted from the end
                     first, last = steps + 1 - last, steps + 1 - first
                 other = routes[r].src if back else routes[r].dst
@@ -146,6 +191,10 @@ class SendMask:
         itself."""
         if any(self._phases[r] != self._phases[image] for r, image in enumerate(routes)):
             return False
+        for unit, image in enumerate(units):
+            moved = {routes[r]: step for r, step in self.fixed[unit].items()}
+            if moved != self.fixed[image]:
+                return False
         seen: set[tuple[int, int]] = set()
         for unit, image in enumerate(units):
             pair = self.groups[unit], self.groups[image]

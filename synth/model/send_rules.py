@@ -1,6 +1,6 @@
 """SendRules: what the sends of a schedule have to keep, beside the links themselves.
 
-    SendRules  boxes ways phases symmetric           of a network under a sketch
+    SendRules  boxes ways phases symmetric fixed     of a network under a sketch
 
 The *owner* of a unit is the one rank that holds it first, or where it is summed the one rank that wants the sum. A
 link is *across* if it joins ranks of two boxes, else *inside*.
@@ -19,6 +19,7 @@ WAYS = (OWN_RAIL, HOME)
 ACROSS, INSIDE = "across", "inside"
 MOST_STEPS = 1 << 14  # greatest step that a rule can name
 MOST_SYMMETRIES = 32
+MOST_FIXED = 1 << 12
 Permutation = tuple[int, ...]
 
 
@@ -28,6 +29,15 @@ class SendPhase(NamedTuple):
     links: str
     first: int
     last: int | None = None
+
+
+class FixedSend(NamedTuple):
+    """All chunks of a unit go from rank `src` to rank `dst` in step `step`, counted from 1."""
+
+    unit: int
+    src: int
+    dst: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,7 @@ class SendRules:
     symmetric : symmetries that map the schedule to itself: the image of each rank, or (offset, size) for a turn by
         `offset` of each group of `size` ranks in their order. A chunk of a unit goes to the chunk of the same number of
         the unit's image.
+    fixed : sends that are in the schedule.
     turned : the network is reversed in time, so steps count from the last one, from 1.
     """
 
@@ -50,6 +61,7 @@ class SendRules:
     ways: tuple[str, ...] = ()
     phases: tuple[SendPhase, ...] = ()
     symmetric: tuple[Permutation, ...] = ()
+    fixed: tuple[FixedSend, ...] = ()
     turned: bool = field(default=False)
 
     def __str__(self) -> str:
@@ -64,6 +76,8 @@ class SendRules:
         if self.symmetric:
             rows = [", ".join(map(str, row)) for row in self.symmetric]
             parts.append(f"symmetric under {' and '.join(f'[{row}]' for row in rows)}")
+        if self.fixed:
+            parts.append(f"fixed sends: {len(self.fixed)}")
         return "; ".join(parts)
 
     @property
@@ -76,6 +90,8 @@ class SendRules:
             doc["phases"] = {phase.links: [phase.first, phase.last] for phase in self.phases}
         if self.symmetric:
             doc["symmetric"] = list(map(list, self.symmetric))
+        if self.fixed:
+            doc["fixed"] = list(map(list, self.fixed))
         return doc
 
     @staticmethod
@@ -83,7 +99,8 @@ class SendRules:
         """Return the rules of a document: the inverse of `document`."""
         phases = tuple(SendPhase(links, *steps) for links, steps in doc.get("phases", {}).items())
         symmetric = tuple(map(tuple, doc.get("symmetric", ())))
-        return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases, symmetric)
+        fixed = tuple(FixedSend(*row) for row in doc.get("fixed", ()))
+        return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases, symmetric, fixed)
 
     def reversed(self) -> SendRules:
         """Return the rules of the network reversed in time."""

@@ -1,6 +1,6 @@
 """Sketch: rules for the links that schedules may use, as TACCL's communication sketches have them.
 
-    Sketch  name across inside without ways phases symmetric
+    Sketch  name across inside without ways phases symmetric fixed
 
 A *place* is the position of a rank in its box, from 0. A sketch makes a smaller machine of a machine: the links that
 its rules allow, and what remains of the limits; rules for sends stay with it
@@ -20,10 +20,12 @@ from synth.errors import UsageError
 from synth.model.send_rules import (
     ACROSS,
     INSIDE,
+    MOST_FIXED,
     MOST_STEPS,
     MOST_SYMMETRIES,
     OWN_RAIL,
     WAYS,
+    FixedSend,
     Permutation,
     SendPhase,
     SendRules,
@@ -55,6 +57,8 @@ class Sketch:
         is None for no end.
     symmetric : symmetries that map schedules to themselves, the chunks of a unit to those of its image: permutations,
         as the image of each rank, or TACCL's (offset, size), which turns each group of `size` ranks by `offset`.
+    fixed : sends that are in every schedule: (unit, source, destination, step), all chunks of a unit of data in that
+        step, counted from 1. Each rank gets a chunk once (where data are summed: sends it once).
 
     Examples
     --------
@@ -72,6 +76,7 @@ class Sketch:
     ways: str | tuple[str, ...] = ()
     phases: Mapping[str, tuple[int, int | None]] | tuple[SendPhase, ...] = ()
     symmetric: Sequence[Sequence[int]] = ()
+    fixed: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
         ways = (self.ways,) if isinstance(self.ways, str) else tuple(self.ways)
@@ -81,6 +86,7 @@ class Sketch:
         object.__setattr__(self, "ways", ways)
         object.__setattr__(self, "phases", _phases(self.phases))
         object.__setattr__(self, "symmetric", _symmetric(self.symmetric))
+        object.__setattr__(self, "fixed", _fixed(self.fixed))
         if isinstance(self.across, str) and self.across != RAIL:
             raise UsageError(f"across={self.across!r}: {RAIL!r}, or pairs of places such as ((0, 1), (2, 3))")
 
@@ -101,7 +107,8 @@ class Sketch:
     def _send_rules(self, boxes: tuple[int, ...]) -> SendRules:
         """Return the rules for sends; the fields are tuples since `__post_init__`."""
         phases = tuple(map(SendPhase._make, self.phases))
-        return SendRules(boxes, tuple(self.ways), phases, tuple(map(tuple, self.symmetric)))
+        fixed = tuple(map(FixedSend._make, self.fixed))
+        return SendRules(boxes, tuple(self.ways), phases, tuple(map(tuple, self.symmetric)), fixed)
 
     def allows(self, src: int, dst: int, boxes: Sequence[int], places: Sequence[int]) -> bool:
         """Return True if a link from rank `src` to rank `dst` may be used.
@@ -136,13 +143,26 @@ class Sketch:
             if inside:
                 limits.append(Limit(limit.name, inside, limit.bandwidth))
         links = tuple(topology.links[i] for i in kept)
-        rules = self._send_rules(boxes) if self.ways or self.phases or self.symmetric else None
+        rules = self._send_rules(boxes) if self.ways or self.phases or self.symmetric or self.fixed else None
         under = replace(
             topology, name=f"{topology.name} under {self.name}", links=links, limits=tuple(limits),
             unit=topology.unit_bandwidth(), generators=(), multicast=(), rules=rules,
         )  # fmt: skip
         self._check_symmetries(under)
+        self._check_fixed(under)
         return under
+
+    def _check_fixed(self, under: Topology) -> None:
+        """Raise RuleError for a fixed send over a link, or in a step, that the other rules do not leave."""
+        links = {(link.src, link.dst) for link in under.links}
+        phases = {phase.links: phase for phase in map(SendPhase._make, self.phases)}
+        for i, (_, src, dst, step) in enumerate(map(FixedSend._make, self.fixed)):
+            place = f"fixed[{i}]"
+            if (src, dst) not in links:
+                raise RuleError(place, f"{under.name} has no link from rank {src} to rank {dst}")
+            phase = phases.get(under.rules.kind(src, dst)) if under.rules else None
+            if phase and not phase.first <= step <= (step if phase.last is None else phase.last):
+                raise RuleError(place, f"phases do not open the link from rank {src} to rank {dst} in step {step}")
 
     def _check_symmetries(self, under: Topology) -> None:
         """Raise RuleError for a symmetry that the machine under the other rules has not."""
@@ -207,6 +227,17 @@ def _symmetric(given: Any) -> tuple[Permutation, ...]:
                 f"symmetric: {list(row)}: the image of each rank, or [offset, size] with 0 < offset < size"
             )
     return rows
+
+
+def _fixed(given: Any) -> tuple[FixedSend, ...]:
+    """Return fixed sends. Raises UsageError for too many, and for one that is none."""
+    rows = tuple(map(tuple, given))
+    if len(rows) > MOST_FIXED or len(set(rows)) < len(rows):
+        raise UsageError(f"fixed: {len(rows)} sends; at most {MOST_FIXED}, each once")
+    for row in rows:
+        if len(row) != 4 or min(row) < 0 or not 1 <= row[3] <= MOST_STEPS:
+            raise UsageError(f"fixed: {list(row)}: (unit, source, destination, step), the step from 1")
+    return tuple(FixedSend(*row) for row in rows)
 
 
 class RuleError(UsageError):

@@ -9,6 +9,7 @@ phases:
   across: 1-2               # links between boxes in steps 1 to 2 alone
   inside: 2-                # links inside boxes from step 2 on
 symmetric: [[4, 8]]         # a turn of each 8 ranks by 4 maps the schedule to itself; or the image of each rank
+fixed: [{unit: 0, link: 0-3, step: 1}]  # unit 0 goes from rank 0 to rank 3 in step 1
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Any
 
 from synth.errors import FormatError, UsageError
 from synth.model.documents.text_file import text_of
-from synth.model.send_rules import ACROSS, INSIDE, MOST_STEPS, MOST_SYMMETRIES, WAYS
+from synth.model.send_rules import ACROSS, INSIDE, MOST_FIXED, MOST_STEPS, MOST_SYMMETRIES, WAYS
 from synth.model.sketch import RAIL, Pair, RuleError, Sketch
 from synth.model.topology import Topology
 from synth.topologies.file_reader import parse_yaml
 
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1 << 14
-KEYS = ("across", "inside", "without", "ways", "phases", "symmetric")
+KEYS = ("across", "inside", "without", "ways", "phases", "symmetric", "fixed")
 _PAIR = re.compile(r"(\d{1,6}) ?- ?(\d{1,6})")
 _STEPS = re.compile(r"(\d{1,6})(?: ?- ?(\d{1,6})?)?")
 
@@ -130,9 +131,31 @@ def _symmetric(value: Any, fail: Fail) -> tuple[tuple[int, ...], ...]:
     return tuple(rows)
 
 
+def _fixed(value: Any, fail: Fail) -> tuple[tuple[int, ...], ...]:
+    """Return fixed sends, each a mapping with its unit, its link and its step."""
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_FIXED:
+        raise fail(f"expected a list of 1 to {MOST_FIXED} sends such as {{unit: 0, link: 0-3, step: 1}}", "fixed")
+    rows: list[tuple[int, ...]] = []
+    for i, send in enumerate(value):
+        good = isinstance(send, dict) and send.keys() == {"unit", "link", "step"}
+        link = _PAIR.fullmatch(send["link"]) if good and isinstance(send["link"], str) else None
+        row = ()
+        if link:
+            row = (_whole(send["unit"]), int(link[1]), int(link[2]), _whole(send["step"]))
+        if not row or row[0] < 0 or not 1 <= row[3] <= MOST_STEPS or row in rows:
+            raise fail("expected a send such as {unit: 0, link: 0-3, step: 1}, each once", f"fixed[{i}]")
+        rows.append(row)
+    return tuple(rows)
+
+
 def _whole(text: Any) -> int:
     """Return the whole number that a text is, -1 for anything else."""
     return int(text) if isinstance(text, str) and re.fullmatch(r"\d{1,6}", text) else -1
 
 
-_READERS: dict[str, Callable[[Any, Fail], Any]] = {"ways": _ways, "phases": _phases, "symmetric": _symmetric}
+_READERS: dict[str, Callable[[Any, Fail], Any]] = {
+    "ways": _ways,
+    "phases": _phases,
+    "symmetric": _symmetric,
+    "fixed": _fixed,
+}

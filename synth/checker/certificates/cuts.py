@@ -384,6 +384,8 @@ class PricedCuts:
         need(all(p.windows[i] == p.windows[j] for i, j in enumerate(links)), "does not keep the steps of links", place)
         same: set[tuple[int, int]] = set()  # pairs of sets of links that were compared
         for u, w in enumerate(units):
+            moved = {links[i]: step for i, step in p.fixed[u].items()}
+            need(moved == p.fixed[w], f"does not keep the fixed sends of unit {u}", place)
             pair = id(p.ways[u]), id(p.ways[w])
             if pair not in same:
                 same.add(pair)

@@ -114,13 +114,40 @@ class Instance:
             self.windows.append(rules.allowed_steps(*ends[-1]))
         of_owner: dict[int | None, frozenset[int]] = {}
         self.ways: list[frozenset[int]] = []
-        for first, wanted in zip(self.pre, self.post, strict=True):
+        self.fixed: list[dict[int, int]] = []  # of each unit the step of each link with a fixed send
+        fixed = rules.fixed_of(self.combining)
+        need(all(unit < len(self.pre) for unit in fixed), "names a unit which there is not", "topology.rules.fixed")
+        for unit, (first, wanted) in enumerate(zip(self.pre, self.post, strict=True)):
             owner = rules.owner(first, frozenset(wanted), self.combining, "topology.rules")
             if owner not in of_owner:
                 self.spend(len(ends))
                 allowed = [i for i, (a, b) in enumerate(ends) if rules.allowed_way(owner, a, b, self.combining)]
                 of_owner[owner] = frozenset(allowed)
             self.ways.append(of_owner[owner])
+            self.fixed.append({})
+            if unit in fixed:
+                self._leave_fixed(ends, fixed[unit])
+
+    def _leave_fixed(self, ends: list[tuple[int, int]], fixed: dict[int, tuple[int, int, int]]) -> None:
+        """Take from the links of the last unit those to a rank that gets it by a fixed send, but for that send's.
+
+        `ends`: of the links, not reversed. `fixed`: by the rank that gets the unit once, or sends it.
+        """
+        self.spend(len(ends))
+        left = []
+        for i in sorted(self.ways[-1]):
+            src, dst = ends[i]
+            by = fixed.get(src if self.combining else dst)
+            if by is None or by[:2] == (src, dst):
+                left.append(i)
+                if by is not None:
+                    self.fixed[-1][i] = by[2]
+        self.ways[-1] = frozenset(left)
+
+    def _window(self, unit: int, link: int) -> tuple[int, int | None]:
+        """Return the first and the last step in which the rules open a link for a unit, None for no end."""
+        step = self.fixed[unit].get(link)
+        return self.windows[link] if step is None else (step, step)
 
     def allows(self, unit: int, link: int, step: int, steps: int | None) -> bool:
         """Return True where the rules allow a send of `unit` in step `step` of `steps`.
@@ -133,7 +160,7 @@ class Instance:
             return False
         if steps is None:
             return True
-        first, last = self.windows[link]
+        first, last = self._window(unit, link)
         at = steps + 1 - step if self.turned else step
         return first <= at <= (at if last is None else last)
 
@@ -152,7 +179,7 @@ class Instance:
             far[u] = time
             self.spend(1 + len(self.links_out[u]))
             for i in self.links_out[u]:
-                first, last = self.windows[i]
+                first, last = self._window(unit, i)
                 step = max(first, time + 1)
                 if i in self.ways[unit] and (last is None or step <= last):
                     heappush(queue, (step, self.links[i][1]))

@@ -15,7 +15,7 @@ from synth.checker.send_rules import boxes_in_words, positions
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 
-SENDS = frozenset({"ways", "phases", "symmetric"})  # rules for sends, which stand in the topology, too
+SENDS = frozenset({"ways", "phases", "symmetric", "fixed"})  # rules for sends, which stand in the topology, too
 _OF_BOXES = frozenset({"across", "inside", "ways", "phases"})
 
 

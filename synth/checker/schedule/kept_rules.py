@@ -11,7 +11,7 @@ from synth.errors import VerificationError
 
 
 class KeptRules:
-    """The rules for the sends of one schedule. Call `step` for each step in order.
+    """The rules for the sends of one schedule. Call `step` for each step in order, then `finish`.
 
     Raises VerificationError for a collective that the rules cannot be about.
     """
@@ -23,6 +23,11 @@ class KeptRules:
         self.owners: list[int | None] = []
         for first, wanted in zip(self.first, self.wanted, strict=True):
             self.owners.append(rules.owner(first, wanted, task.combining, place))
+        self.fixed, self.copies = rules.fixed_of(task.combining), copies
+        self.fixed_place, self.left = f"{place}.fixed", dict[int, set[tuple[int, int, int]]]()
+        for unit, src, dst, step in rules.fixed:
+            need(unit * copies < task.chunks, f"names unit {unit}, which there is not", self.fixed_place)
+            self.left.setdefault(step, set()).update((unit * copies + i, src, dst) for i in range(copies))
         self.images = []
         for i, ranks in enumerate(rules.symmetries):
             self.images.append((ranks, self._image_of_chunks(ranks, copies, f"{place}.symmetric[{i}]")))
@@ -80,6 +85,30 @@ class KeptRules:
                     f"{place}[{i}]",
                 )
         self._check_symmetries(rows, place)
+        self._check_fixed(rows, step, place)
+
+    def _check_fixed(self, rows: list, step: int, place: str) -> None:
+        """Tick off the fixed sends of a step. Raises VerificationError for a send in place of a fixed one."""
+        for i, (chunk, src, dst, *_) in enumerate(rows if self.fixed else []):
+            sends = self.fixed.get(chunk // self.copies, {})
+            fixed = sends.get(src if self.combining else dst, (src, dst, step))
+            if fixed != (src, dst, step):
+                raise VerificationError(
+                    f"chunk {chunk} goes {fixed[0]} -> {fixed[1]} in step {fixed[2]} by a fixed send, "
+                    f"not {src} -> {dst} in step {step}",
+                    f"{place}[{i}]",
+                )
+            self.left.get(step, set()).discard((chunk, src, dst))
+
+    def finish(self) -> None:
+        """Raise VerificationError where the schedule lacks a fixed send."""
+        for step, sends in sorted(self.left.items()):
+            if sends:
+                chunk, src, dst = min(sends)
+                unit = chunk // self.copies
+                raise VerificationError(
+                    f"the schedule does not send all of unit {unit} {src} -> {dst} in step {step}", self.fixed_place
+                )
 
     def _check_symmetries(self, rows: list, place: str) -> None:
         """Raise VerificationError where a symmetry of the rules does not map the sends of a step to themselves."""

@@ -68,6 +68,8 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         state.step(moves + more, here)
         rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
+    if kept is not None:
+        kept.finish()
     if "fingerprint" in fields:
         _check_fingerprint(fields, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)
