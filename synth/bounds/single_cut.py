@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from math import lcm
 
 import numpy as np
@@ -214,10 +215,14 @@ class _LeastCapacity:
         self._sources = np.array([route.src for route in network.routes], dtype=np.intp)
         self._ends = np.array([route.dst for route in network.routes], dtype=np.intp)
         self._units = np.array([route.units for route in network.routes], dtype=float)
-        most = [max(Counter(cap.routes).values(), default=1) for cap in network.caps]
-        self._room = np.array([cap.units / times for cap, times in zip(network.caps, most, strict=True)], dtype=float)
-        pairs = {(i, k) for k, cap in enumerate(network.caps) for i in cap.routes}
-        self._routes, self._limits = np.array(sorted(pairs), dtype=np.intp).reshape(-1, 2).T
+        # Each route in a limit once, by route and then by limit, and how often a send over it counts there.
+        limits = np.repeat(np.arange(len(network.caps)), [len(cap.routes) for cap in network.caps])
+        routes = np.fromiter(chain.from_iterable(cap.routes for cap in network.caps), np.intp, len(limits))
+        pairs, times = np.unique(routes * max(1, len(network.caps)) + limits, return_counts=True)
+        self._routes, self._limits = np.divmod(pairs, max(1, len(network.caps)))
+        most = np.ones(len(network.caps))
+        np.maximum.at(most, self._limits, times)
+        self._room = np.array([cap.units for cap in network.caps], dtype=float) / most
 
     def into(self, ranks: Ranks) -> Fraction:
         """Return a lower bound, times 1 + `TOLERANCE`, on the capacity of prices that pay for each send into `ranks`.
