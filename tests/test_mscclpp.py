@@ -363,6 +363,16 @@ def test_blocks_are_split_until_they_fit():
     Machine(one).run()
 
 
+def test_a_block_of_an_alltoall_moves_all_units_of_some_distances():
+    """By source, a block had all sends of two ranks: those of 32 ranks took 33 blocks, and of 128 none fitted."""
+    machine = api.topology("dgx-a100*4")
+    direct = api.baseline("direct", machine, "alltoall")
+    program = onesided(direct, LoweringOptions("mscclpp", nodes=machine.nodes))
+    assert {len(gpu.blocks) for gpu in program.gpus} == {16}
+    assert max(len(block.ports) for gpu in program.gpus for block in gpu.blocks) <= 6
+    assert analysis.check(program, "mscclpp").ok
+
+
 def test_more_blocks_than_multiprocessors_are_refused():
     with pytest.raises(SynthError, match="needs 96 thread blocks on a rank, at most 80"):
         onesided(solved("dgx-a100*2", "allreduce"), LoweringOptions(instances=6))

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import synth
+from synth.api import tuning
+from synth.api.inputs import named_topology
 from synth.api.plan_sets import _cluster_name, _equal_boxes
+from synth.api.running import baseline
+from synth.api.tuning_inputs import CollectiveInputs, SearchOptions
+from synth.catalog.tuner.candidates import NamedSchedule
+from synth.catalog.tuner.request import TuningRequest
 from synth.cli.root import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError, UsageError
 from synth.export.exported_files import ExportResult
 from synth.export.plans import registration_code
+from synth.export.request import Machine
+from synth.model.collective import collective
+from synth.model.frontier import Frontier
 from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet
 from synth.model.schedule import Schedule
+from synth.program import plan_limits
+from synth.program.checked_lowering import onesided, reason_against_plan
+from synth.program.lowering_options import LoweringOptions
 from synth.view import plan_set as view
 
 ENOUGH = 600.0  # seconds: more than any search here takes
@@ -178,3 +191,46 @@ def test_version_0_9_has_no_gstore():
     plain = synth.frontier("ring:3", "broadcast").points[0].schedule
     assert isinstance(plain, Schedule)
     assert "the plan has the format of MSCCL++ 0.9" in export(plain, "0.9").remarks
+
+
+def test_schedules_that_no_plan_can_hold_are_no_candidates():
+    """On 4 boxes of 8 direct sends of an allgather need 24 port channels for a chunk: such a plan was chosen, then
+    refused, and the sizes were left to the library."""
+    machine = named_topology("dgx-a100*4")
+    named = []
+    for name in ("direct", "hierarchical"):
+        named.append(NamedSchedule(name, baseline(name, machine.network(), collective("allgather", machine.ranks))))
+    held, notes = tuning._held_by_plans(named, Machine.of(machine))
+    assert [one.name for one in held] == ["hierarchical"]
+    assert notes == [
+        "no MSCCL++ plan can hold direct (rank 0 uses 24 port channels for chunk 0 alone, a thread block of MSCCL++ "
+        "has 16)"
+    ]
+    refusals = 0
+    for one in named:
+        try:
+            onesided(one.schedule, LoweringOptions("mscclpp", nodes=machine.nodes))
+        except SynthError as error:
+            refusals += "24 port channels" in str(error)
+    assert refusals == 1
+
+
+def test_no_more_sends_than_a_plan_is_written_of_in_bounded_time(monkeypatch):
+    schedule = baseline("direct", named_topology("switch:4").network(), collective("alltoall", 4))
+    assert reason_against_plan(schedule, (0,) * 4) is None
+    monkeypatch.setattr(plan_limits, "PLAN_SENDS", 11)
+    assert reason_against_plan(schedule, (0,) * 4) == "it has 12 sends, plans are made of at most 11"
+
+
+def test_without_time_alltoall_has_direct_sends_among_its_candidates():
+    """It ended with "nothing says how long alltoall on 8 ranks takes"."""
+    machine = named_topology("dgx-a100")
+    task = collective("alltoall", machine.ranks)
+    found = synth.frontier(machine, task, time_limit=9)
+    assert isinstance(found, Frontier)
+    inputs = CollectiveInputs("alltoall", 8, None, machine.network(), (found,), ())
+    over = SearchOptions(time.monotonic(), 1, None, 1.0)
+    for plans in (False, True):
+        request = TuningRequest(machine, "alltoall", plans=plans)
+        names = [one.name for one in tuning._schedules(inputs, request, over)]
+        assert ("direct" in names) == plans

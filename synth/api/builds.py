@@ -144,7 +144,7 @@ def build(
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     request = TuningRequest(
         machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, multicast=runtime == "mscclpp",
-        jobs=jobs,
+        jobs=jobs, plans=runtime == "mscclpp",
     )  # fmt: skip
     end = time.monotonic() + time_limit
     plans, frontiers, rounded = [], [], []

@@ -53,6 +53,9 @@ ALWAYS = (
     "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
+# By collective, the known algorithm whose chunks meet few ranks, which plans can hold: it is chosen from even when the
+# time is over. Of others it is the hierarchical one.
+HELD_BY_PLANS = {"alltoall": "direct"}
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
@@ -300,15 +303,36 @@ def _offers(
         inputs.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
     )
     schedules += _list_schedules(inputs, request, times, schedules, facts, search)
+    library = [one for one in schedules if one.name in LIBRARY]
+    refused: list[str] = []
+    if request.plans:
+        schedules, refused = _held_by_plans(schedules, facts)
     for schedule in inputs.through_switches:
         label = f"switch-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         schedules.append(candidates.NamedSchedule(label, schedule, True, protocols=SWITCH_PROTOCOLS))
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]
+    for one in library:
+        offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
+    return _Offers(offered, (*found.notes, *refused), times.model, (), times)
+
+
+def _held_by_plans(schedules: Sequence[NamedSchedule], facts: Machine | None) -> tuple[list[NamedSchedule], list[str]]:
+    """Return the schedules that MSCCL++ plans may hold, and a note on the others."""
+    from synth.program.checked_lowering import reason_against_plan
+
+    held, refused = [], []
     for one in schedules:
-        if one.name in LIBRARY:
-            offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
-    return _Offers(offered, found.notes, times.model, (), times)
+        boxes = facts.nodes if facts is not None else (0,) * one.schedule.network.ranks
+        reason = reason_against_plan(one.schedule, boxes)
+        if reason is None:
+            held.append(one)
+        else:
+            refused.append(f"{one.name} ({reason})")
+    if not refused:
+        return held, []
+    more = f" and {len(refused) - 2} more" if len(refused) > 2 else ""
+    return held, [f"no MSCCL++ plan can hold {', '.join(refused[:2])}{more}"]
 
 
 def _answer(
@@ -398,8 +422,11 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     task = inputs.frontiers[0].collective
     known = baseline_summaries()
     seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in known]
+    kept = [*request.baselines, *seen, *LIBRARY]
+    if request.plans:
+        kept.append(HELD_BY_PLANS.get(task.name, "hierarchical"))
     for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
-        if search.left == 0 and name not in (*request.baselines, *seen, *LIBRARY):
+        if search.left == 0 and name not in kept:
             continue
         try:
             made.append(NamedSchedule(name.lower(), baseline(name, inputs.network, task), True))

@@ -1,9 +1,10 @@
 """Lowering of schedules that are replayed first, so that a wrong schedule never becomes a program.
 
 `lower` makes a two-sided program (synth.program.lowering.lower), `onesided` a one-sided one
-(synth.program.onesided.lower). The functions behind them trust their schedule. Beside their errors, these here raise
-VerificationError with the place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends. Two-sided
-programs emulate the sends of switches that multicast by sends from rank to rank.
+(synth.program.onesided.lower); `reason_against_plan` says without lowering why there is no one-sided one. The functions
+behind `lower` and `onesided` trust their schedule. Beside their errors, these here raise VerificationError with the
+place in the schedule, and TooManySendsError for more than `MAX_SENDS` sends. Two-sided programs emulate the sends of
+switches that multicast by sends from rank to rank.
 """
 
 from __future__ import annotations
@@ -63,3 +64,4 @@ def _replayed(lowering: Lowering, *, emulates: bool) -> Lowering:
 
 lower = _replayed(two_sided.lower, emulates=True)
 onesided = _replayed(one_sided.onesided, emulates=False)
+reason_against_plan = one_sided.reason_against

@@ -22,6 +22,9 @@ ALIGNMENT = 16  # buffer_alignment: every chunk is a multiple of so many bytes
 SCRATCH_BYTES = 1 << 26  # of a scratch that plans share (`reuse_resources`); packets take twice as much memory
 # blocks of 1024 threads, one a multiprocessor: all must be resident at once, and a V100 has 80 multiprocessors
 GPU_BLOCKS = 80
+# The most sends of a schedule that a tuner offers to MSCCL++: those of a reduce-scatter and an allgather on 128 ranks,
+# with one chunk a rank, fit. Of so many sends a plan is written, proved and run in a minute or two.
+PLAN_SENDS = 1 << 15
 
 
 def scratch_bytes(double: bool) -> int:

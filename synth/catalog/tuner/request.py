@@ -45,6 +45,7 @@ class TuningRequest:
     `topology` share one.
     `time_limit`: seconds of wall time for all of it. None: the default effort.
     `jobs`: processes of a synthesis. None: as many as there are cores.
+    `plans`: schedules that no MSCCL++ plan can hold are not candidates.
 
     Raises UsageError for a value that makes no sense.
     """
@@ -70,6 +71,7 @@ class TuningRequest:
     multicast: bool = True
     time_limit: float | None = None
     jobs: int | None = None
+    plans: bool = False
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:

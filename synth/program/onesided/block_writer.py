@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from synth.program.plan_limits import OP_CHANNELS
+from synth.program.plan_limits import BLOCK_OPS, OP_CHANNELS
 from synth.program.program import PORT_KINDS, Op
 from synth.program.thread_joins import Keys, UnjoinedAccesses, is_handed, touched
 
@@ -44,6 +44,8 @@ class BlockWriter:
         self.joined_clock = [list(clock) for clock in self.clock]
         # the peers that a rank signals before all else, to say that it has entered the kernel
         self.entry: list[list[int]] = [[] for _ in range(n)]
+        # True once a rank has more ops than the runtime takes
+        self.overfull = False
         self._threads = [UnjoinedAccesses() for _ in range(n)]
 
     def kind(self, rank: int, peer: int) -> str:
@@ -66,6 +68,7 @@ class BlockWriter:
         kinds = [kind for kind, _ in self.ports[rank]]
         threads.record(op, reads, writes, is_handed(op, kinds.__getitem__))
         self.ops[rank].append(op)
+        self.overfull |= len(self.ops[rank]) > BLOCK_OPS
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
 

@@ -67,6 +67,33 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     return replace(program, max_bytes=limits.largest_size(program))
 
 
+def reason_against(schedule: Schedule, boxes: Sequence[int]) -> str | None:
+    """Return why no plan of `schedule` fits MSCCL++, or none is written in bounded time, without lowering it; None
+    where nothing speaks against it.
+
+    A thread block that moves one chunk has a channel to each rank that its rank sends it to or has it from.
+    `boxes[rank]`: the box of the rank.
+    """
+    if schedule.sends > limits.PLAN_SENDS:
+        return f"it has {schedule.sends} sends, plans are made of at most {limits.PLAN_SENDS}"
+    peers: dict[tuple[int, int], set[int]] = {}
+    for step in schedule.steps:
+        for send in step.sends:
+            if send.src != send.dst:
+                peers.setdefault((send.chunk, send.src), set()).add(send.dst)
+                peers.setdefault((send.chunk, send.dst), set()).add(send.src)
+    for (chunk, rank), others in peers.items():
+        inside = sum(boxes[other] == boxes[rank] for other in others)
+        most = max(inside, len(others) - inside)
+        if most > limits.BLOCK_CHANNELS:
+            kind = "memory" if inside == most else "port"
+            return (
+                f"rank {rank} uses {most} {kind} channels for chunk {chunk} alone, a thread block of MSCCL++ has "
+                f"{limits.BLOCK_CHANNELS}"
+            )
+    return None
+
+
 def _sums_at_once(work: tuple[ChunkGroup, ...]) -> int:
     """Return the most groups that one rank adds up in one step."""
     sums: Counter[tuple[int, int]] = Counter()

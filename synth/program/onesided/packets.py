@@ -51,12 +51,17 @@ class PacketWriter:
         }
 
     def write(self) -> WrittenBlock:
-        """Write all steps of the schedule and return the block; to be called once."""
+        """Write all steps of the schedule and return the block; to be called once.
+
+        Groups that have more ops than a block takes are not written to their end.
+        """
         first = self.pairs & self.signal_first
         for writer in sorted({writer for writer, _ in first}):
             self.block.enter(sorted(owner for other, owner in first if other == writer), writer)
         self._save_inputs()
         for t in range(self.steps):
+            if self.block.overfull and len(self.groups) > 1:
+                return self.block.finish(self.plain, self.slots)
             self._receive(self._send(t))
         for g, group in enumerate(self.groups):
             for rank, home in sorted(self.home[g].items()):

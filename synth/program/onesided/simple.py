@@ -96,9 +96,14 @@ class SimpleWriter:
         return {rank: t for t, moves in enumerate(group.moves) for move in moves for rank in (move.src, move.dst)}
 
     def write(self) -> WrittenBlock:
-        """Write all steps of the schedule and return the block; to be called once."""
+        """Write all steps of the schedule and return the block; to be called once.
+
+        Groups that have more ops than a block takes are not written to their end.
+        """
         self._save_inputs()
         for t in range(self.steps):
+            if self.block.overfull and len(self.groups) > 1:
+                return self.block.finish(self.scratch, [0] * len(self.scratch))
             planned = self._plan(t)
             puts = [put for put in planned if not put.pulled]
             pulls = [put for put in planned if put.pulled]

@@ -58,8 +58,9 @@ class ChunkGroup(NamedTuple):
 def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     """Return the groups of all chunks: runs of neighbouring chunks of one unit and instance that have the same sends.
 
-    They are sorted by instance, offset in the unit, and unit. With C chunks a unit in the schedule, chunk c of unit u
-    is chunk ``(u * instances + k) * C + c`` in instance k.
+    They are sorted by instance, offset in the unit, and unit; units from one rank to another by the distance of the two
+    first, so that in every run of units each rank has few peers. With C chunks a unit in the schedule, chunk c of unit
+    u is chunk ``(u * instances + k) * C + c`` in instance k.
     """
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
@@ -70,7 +71,8 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
             kind, _, suffix = send.kind.partition("-")
             moves_by_step[send.chunk].setdefault(t, set()).add(GroupTransfer(send.src, send.dst, kind, bool(suffix)))
     moves = [_sorted_moves(by_step, steps) for by_step in moves_by_step]
-    keyed: list[tuple[tuple[int, int, int], ChunkGroup]] = []
+    distance = _distances(schedule.collective)
+    keyed: list[tuple[tuple[int, int, int, int], ChunkGroup]] = []
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
         for i in range(c):
@@ -79,9 +81,19 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
                 continue
             for k in range(instances):
                 first = (unit * instances + k) * c + run
-                keyed.append(((k, run, unit), ChunkGroup(first, i + 1 - run, moves[at], through[at])))
+                keyed.append(((k, run, distance[unit], unit), ChunkGroup(first, i + 1 - run, moves[at], through[at])))
             run = i + 1
     return tuple(group for _, group in sorted(keyed, key=lambda pair: pair[0]))
+
+
+def _distances(task: Collective) -> list[int]:
+    """Return the distance in rank numbers, upwards and round, that each unit with one source and one destination
+    travels; 0 for others."""
+    found = []
+    for sources, targets in zip(task.pre, task.post, strict=True):
+        alone = len(sources) == len(targets) == 1
+        found.append((min(targets) - min(sources)) % task.ranks if alone else 0)
+    return found
 
 
 def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], ...]]:

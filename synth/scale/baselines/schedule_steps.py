@@ -70,12 +70,16 @@ def shortest_path_tree(
     """
     distance = dict.fromkeys(owners, 0)
     order = sorted(owners)
+    missing = set(targets - owners)
     for u in order:
+        if not missing:
+            break
         for i in network.out[u]:
             v = network.routes[i].dst
             if v not in distance:
                 distance[v] = distance[u] + 1
                 order.append(v)
+                missing.discard(v)
     unreachable = sorted(targets - distance.keys())
     if unreachable:
         raise UsageError(f"rank {unreachable[0]} of {network.name} cannot be reached from rank {min(owners)}")
