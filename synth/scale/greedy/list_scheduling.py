@@ -8,7 +8,8 @@ its source holds and its destination lacks, the one with the longest way to go f
 ranks hold. It takes none that the destination is to have sooner over another link. Where messages are short, half of
 those under way are kept for chunks that no rank nearer to the destination is to have. Where not all ranks want a chunk,
 it may only follow a tree of short paths with few messages and little load, found by Dijkstra's algorithm chunk by chunk
-with the loads and messages of the chunks before it.
+with the loads and messages of the chunks before it. Its messages also become smaller towards the end, as in guided
+self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on Computers, 1987).
 
 The result is a `Schedule`. The step of a message is the least one after those of its chunks' arrivals and of the
 message before it on its link. So the messages of each link are in the order of time, while steps mean nothing else.
@@ -40,18 +41,21 @@ class ListSchedulingSettings:
     Attributes:
         orders: Random orders of equal chunks that are tried within `most_work`; the earliest schedule counts.
         most_work: Limit on sends x routes of all orders together, about half a second of search. More is done only
-            for one order with each of `message_weights`.
+            for one order with each of `tree_variants` or `path_variants`.
         path_work: Times that a send counts whose path is chosen before.
-        message_weights: Limits on the µs that a message keeps a link, as multiples of latency / depth: with less the
+        tree_variants: Limits on the µs that a message keeps a link, as multiples of latency / depth: with less the
             messages under way might not fill the link. With 0 each chunk is a message. A further message counts as much
-            in the choice of paths. Each is tried, the first one with the first order.
+            in the choice of paths. Each is tried, the first one with the first order; `tapered` messages or not.
+        path_variants: The same where not all ranks want a chunk. Paths follow from what a message costs, so that none
+            costs 0.
         instant: µs within which events count as simultaneous, above the rounding of sums.
     """
 
     orders: int = 16
     most_work: int = 4_000_000
     path_work: int = 6
-    message_weights: tuple[float, ...] = (1.0, 8.0, 0.0)
+    tree_variants: tuple[tuple[float, bool], ...] = ((1.0, False), (8.0, False), (0.0, False))
+    path_variants: tuple[tuple[float, bool], ...] = ((1.0, False), (8.0, False), (8.0, True))
     instant: float = 1e-9
 
 
@@ -81,10 +85,8 @@ def list_schedule(
     if not 0 < work <= SETTINGS.most_work:
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
     machines = []
-    for weight in SETTINGS.message_weights:
-        if not everywhere and weight < 1:
-            continue  # paths follow from what a message costs
-        machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, weight))
+    for weight, tapered in SETTINGS.tree_variants if everywhere else SETTINGS.path_variants:
+        machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, weight, tapered))
     for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
         if isinf(machines[0].longest(pre, post)):
             raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
@@ -104,12 +106,14 @@ def list_schedule(
 class _ChunkTimes:
     """Times in µs of one chunk: `busy[i]` on route i, `served[i]` (cap, µs) on its caps, `latency[i]` of the route.
 
-    `depth`: messages of a route that may be under way. `weight`: one of `SETTINGS.message_weights`. `scarce`: messages
-    are so short that those under way might not fill a route.
+    `depth`: messages of a route that may be under way. `weight`: one of `SETTINGS.tree_variants`. `scarce`: messages
+    are so short that those under way might not fill a route. `tapered`: a message holds at most half of what is left
+    for its route, and no chunk with less far to go than its first. `together[i]`, `filling[i]`: chunks of the longest
+    message on route i, and of one of which those under way fill it.
     """
 
-    def __init__(self, network: Network, chunk_bytes: float, depth: int, weight: float) -> None:
-        self.network, self.depth, self.scarce = network, depth, weight < 1
+    def __init__(self, network: Network, chunk_bytes: float, depth: int, weight: float, tapered: bool) -> None:
+        self.network, self.depth, self.scarce, self.tapered = network, depth, weight < 1, tapered
         unit_us = chunk_bytes / (1000 * float(network.unit))
         self.busy = [unit_us / route.units for route in network.routes]
         self.latency = [float(route.latency) for route in network.routes]
@@ -120,9 +124,10 @@ class _ChunkTimes:
         for us, caps in zip(self.busy, self.served, strict=True):
             self.chunk_us.append(max([us, *(time for _, time in caps)]))
         self.message_us = [weight * latency / depth for latency in self.latency]
-        self.together = []
-        for us, limit in zip(self.chunk_us, self.message_us, strict=True):
+        self.together, self.filling = [], []
+        for us, limit, latency in zip(self.chunk_us, self.message_us, self.latency, strict=True):
             self.together.append(max(1, int(limit / us)) if us else 1)
+            self.filling.append(max(1, round(latency / max(1, depth - 1) / us)) if us else 1)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -333,14 +338,21 @@ class _ListRun:
             first = joining = self._urgent(waiting, route, now)
         else:
             first = next((bits & waiting for bits in self.groups[route] if bits & waiting), 0)
-            joining = waiting & self.allowed[route]
+            joining = first if self.machine.tapered else waiting & self.allowed[route]
         if not first:
             return 0
+        most, begin = self.machine.together[route], 0
+        if self.machine.tapered:
+            # guided self-scheduling: small last messages delay little of what follows them
+            remaining = (self.allowed[route] & ~self.coming[dst]).bit_count()
+            most = min(most, max(self.machine.filling[route], -(-remaining // 2)))
+            begin = _lowest(first)
         # ranks begin anywhere in a group, so that they do not all bring the same chunk
-        start = self.random.randrange(first.bit_length())
+        start = self.random.randrange(begin, first.bit_length())
         low = _lowest(first >> start << start)
-        born, most = self.step.get((src, low), -1), self.machine.together[route]
-        while most > 1 and low and joining >> low - 1 & 1 and self.step.get((src, low - 1), -1) == born:
+        born = self.step.get((src, low), -1)
+        last = low - low % most if self.machine.tapered else 0
+        while most > 1 and low > last and joining >> low - 1 & 1 and self.step.get((src, low - 1), -1) == born:
             low -= 1
         count = 1
         while count < most and joining >> low + count & 1 and self.step.get((src, low + count), -1) == born:
