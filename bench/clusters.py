@@ -5,8 +5,9 @@ python -m bench.clusters --table
 
 Each row is a process of its own. Its schedules have at most 32 million sends, of which one of each orbit under the
 machine's symmetries is listed, as those of `synth pareto`; on machines without symmetries at most 200,000. All are
-replayed. The bounds for any number of steps and for up to 8 steps have checked certificates. `random:N` are boxes of
-random sizes with random links, drawn from the seed N.
+replayed. The bounds for any number of steps and for up to 8 steps have checked certificates. `random:N` are the
+clusters of `bench.random_clusters`: their schedules are those found in `LIMIT` seconds, and where their bound for up to
+8 steps takes longer than that, the one for any number of steps serves.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from random import Random
 
 from bench.measure import command, markdown, seconds, setting
+from bench.random_clusters import random_cluster
 from bench.rowwise import drive
-from synth.model.topology import Limit, Link, Topology
+from synth.model.topology import Topology
 from synth.scale.candidate import Candidate
 
 # Limits on the sends of schedules without symmetries, and of those that are stored by orbits.
@@ -30,6 +32,9 @@ NEAR = Fraction(1, 1000)
 # Number of steps of a short schedule.
 SHORT = 8
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall")
+# Seconds for the schedules of a random cluster, and for its bound in few steps.
+LIMIT = 10.0
+RANDOM = tuple(f"random:{seed}" for seed in range(10))
 MACHINES = (
     *(f"dgx-a100*{boxes}" for boxes in (2, 4, 8, 16)),
     "dgx-h100*4",
@@ -39,7 +44,6 @@ MACHINES = (
     "mi250*2",
     "dgx1*4",
     "pcie-8*3",
-    *(f"random:{seed}" for seed in range(3)),
 )  # fmt: skip
 
 
@@ -71,6 +75,7 @@ ROWS = (
         for machine in MACHINES
         for collective in COLLECTIVES
     ),
+    *(Row(collective, machine) for machine in RANDOM for collective in COLLECTIVES[:3]),
 )  # fmt: skip
 
 
@@ -101,12 +106,13 @@ def inside(collective: str, name: str) -> dict:
     from synth.scale.composition.compose import composed_points
     from synth.scale.fabric.automorphisms import free_group, symmetries
     from synth.scale.fabric.fabric import fabric
+    from synth.solvers.processes.deadline import Deadline, TimeUp, no_time_limit, time_limited
     from synth.topologies import topology
     from synth.topologies.modify import with_ranks
 
     machine_name, _, ranks = name.partition("@")
-    kind, _, seed = machine_name.partition(":")
-    machine = random_cluster(int(seed)) if kind == "random" else topology(machine_name)
+    drawn = machine_name in RANDOM
+    machine = random_cluster(int(machine_name.partition(":")[2])) if drawn else topology(machine_name)
     if ranks:
         machine = with_ranks(machine, [int(rank) for rank in ranks.split(",")])
     bound = search.bound(machine, collective).bound
@@ -122,14 +128,20 @@ def inside(collective: str, name: str) -> dict:
 
     rows, best = [], None
     most = BY_ORBITS if group else WRITTEN
-    for point in composed_points(machine, collective, 0, group, same_bits=False, most_sends=most):
-        best = replayed(point)
-        first = first or time.process_time() - began
-        rows.append({"steps": point.steps, "value": str(point.rounds_per_chunk), "engine": point.construction})
+    limit = LIMIT if drawn else None
+    with suppress(TimeUp), time_limited(Deadline.after(limit)):
+        for point in composed_points(machine, collective, 0, group, same_bits=False, most_sends=most):
+            with no_time_limit():
+                best = replayed(point)
+            first = first or time.process_time() - began
+            rows.append({"steps": point.steps, "value": str(point.rounds_per_chunk), "engine": point.construction})
     spent = time.process_time() - began
     short = min((Fraction(row["value"]) for row in rows if row["steps"] <= SHORT), default=bound)
     began = time.process_time()
-    at_steps = bound_at_steps(machine, collective) if short > bound * (1 + NEAR) else bound
+    at_steps = bound
+    if short > bound * (1 + NEAR):
+        with suppress(TimeUp), time_limited(Deadline.after(limit)):
+            at_steps = bound_at_steps(machine, collective)
     return {
         "ranks": machine.ranks,
         "bound": str(bound),
@@ -150,32 +162,6 @@ def bound_at_steps(machine: Topology, collective: str) -> Fraction:
     network, task = machine.network(), named(collective, machine.ranks)
     kind = bounds.combining if task.combining and not task.reversible else bounds.flow
     return kind(network, task, SHORT).value
-
-
-def random_cluster(seed: int) -> Topology:
-    """Two to four boxes of three to six ranks: a ring and random links inside, and a NIC for each rank."""
-    random = Random(seed)
-    boxes: list[list[int]] = []
-    for _ in range(random.randint(2, 4)):
-        start = sum(map(len, boxes))
-        boxes.append(list(range(start, start + random.randint(3, 6))))
-    links = []
-    for box in boxes:
-        for i, a in enumerate(box):
-            for b in box[i + 1 :]:
-                if b - a in (1, len(box) - 1) or random.random() < 0.4:
-                    width = Fraction(random.randint(1, 4) * 25)
-                    links += [Link(a, b, width), Link(b, a, width)]
-    nic, inside = Fraction(random.choice((10, 25, 50))), len(links)
-    nodes = [number for number, box in enumerate(boxes) for _ in box]
-    ranks = range(len(nodes))
-    links += [Link(a, b, nic) for a in ranks for b in ranks if nodes[a] != nodes[b]]
-    limits = []
-    for rank in ranks:
-        for end in ("src", "dst"):
-            members = [i for i in range(inside, len(links)) if getattr(links[i], end) == rank]
-            limits.append(Limit(f"NIC of rank {rank}, {end}", tuple(members), nic))
-    return Topology(f"random:{seed}", len(nodes), tuple(links), tuple(limits), (), tuple(nodes))
 
 
 def table(document: dict) -> str:

@@ -30,7 +30,7 @@ def drive(
     parser = argparse.ArgumentParser(
         prog=f"python -m bench.{bench}", description=doc, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold this text")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold this text; others are kept")
     parser.add_argument("--runs", type=int, default=runs, metavar="N", help="processes a row")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
@@ -40,13 +40,32 @@ def drive(
         print(json.dumps(inside(*given.inside.split(" ", 1))))
         return 0
     if given.table:
-        print(table(json.loads(given.output.read_text(encoding="utf-8"))))
+        document = json.loads(given.output.read_text(encoding="utf-8"))
+        print(table(document) + _of_commits(document["rows"]))
         return 0
     document: dict = {"setting": where(), "runs": given.runs, "rows": []}
+    measured: dict[str, dict] = {}
+    if given.only and given.output.exists():
+        before = json.loads(given.output.read_text(encoding="utf-8"))
+        measured = {row["name"]: row for row in before["rows"]}
+        document = before | {"runs": given.runs} if measured else document
+    of = where()
     for row in rows:
         if given.only in row.name:
-            document["rows"].append(measure(row, given.runs))
-            print(json.dumps(document["rows"][-1]), file=sys.stderr)
-            keep(document, table(document), given.output)  # at once: a run may be ended at any time
-    print(table(document))
+            measured[row.name] = measure(row, given.runs)
+            if document["setting"]["commit"] != of["commit"]:
+                measured[row.name]["commit"] = of["commit"]
+            print(json.dumps(measured[row.name]), file=sys.stderr)
+            document["rows"] = [measured[one.name] for one in rows if one.name in measured]
+            keep(document, table(document) + _of_commits(document["rows"]), given.output)  # a run may be ended any time
+    print(table(document) + _of_commits(document["rows"]))
     return int(any(row["wrong"] for row in document["rows"]))
+
+
+def _of_commits(rows: Sequence[dict]) -> str:
+    """Return lines on the rows that were measured later than the others, with --only."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if "commit" in row:
+            names.setdefault(row["commit"], []).append(row["name"])
+    return "".join(f"\nOf commit {commit}: {', '.join(names[commit])}.\n" for commit in names)
