@@ -57,8 +57,9 @@ class Sketch:
         is None for no end.
     symmetric : symmetries that map schedules to themselves, the chunks of a unit to those of its image: permutations,
         as the image of each rank, or TACCL's (offset, size), which turns each group of `size` ranks by `offset`.
-    fixed : sends that are in every schedule: (unit, source, destination, step), all chunks of a unit of data in that
-        step, counted from 1. Each rank gets a chunk once (where data are summed: sends it once).
+    fixed : sends that are in every schedule, each as the number of a unit of data with its source and destination and
+        the step from 1 in which all its chunks are sent. Each rank gets a chunk once (where data are summed: sends it
+        once).
 
     Examples
     --------
