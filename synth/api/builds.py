@@ -202,9 +202,10 @@ def _whole_elements(task: Collective, request: TuningRequest, runtime: str) -> t
 
 
 def _plan_size(parts: int, size: int) -> int:
-    """Return `size` rounded down to `parts` equal parts of whole 16 bytes; 0 where it has none.
+    """Return `size` rounded down to `parts` equal parts of whole 16 bytes; 0 where they would be empty.
 
-    The number of 16 bytes in a part keeps 6 significant bits, so that schedules of several chunks a rank divide it.
+    Of the number of 16-byte blocks in a part only the first 6 binary digits are kept, the others become 0. Large parts
+    thus are multiples of a power of two, which schedules of several chunks a part can divide.
     """
     units = size // (ALIGNMENT * parts)
     dropped = max(0, units.bit_length() - 6)
@@ -332,9 +333,9 @@ def _save_frontier(found: ParetoFrontier, document: Path) -> None:
 
 
 def _joined(plans: Sequence[Plan], assumed: tuple[str, ...]) -> Plan:
-    """Return one plan with the tables of all; labels begin with the collective where there are several.
+    """Return one plan with the tables of all `plans`; of several plans labels begin with the collective's name.
 
-    `assumed`: the notes of the machine, which are in all plans.
+    `assumed`: notes on the machine, which every plan has and the result has once.
     """
     if len(plans) == 1:
         return plans[0]

@@ -53,9 +53,6 @@ ALWAYS = (
     "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
-# By collective, the known algorithm whose chunks meet few ranks, which plans can hold: it is chosen from even when the
-# time is over. Of others it is the hierarchical one.
-HELD_BY_PLANS = {"alltoall": "direct"}
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
@@ -424,7 +421,8 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in known]
     kept = [*request.baselines, *seen, *LIBRARY]
     if request.plans:
-        kept.append(HELD_BY_PLANS.get(task.name, "hierarchical"))
+        # each chunk of it meets few ranks, so that a plan can hold it
+        kept.append("direct" if task.name == "alltoall" else "hierarchical")
     for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
         if search.left == 0 and name not in kept:
             continue

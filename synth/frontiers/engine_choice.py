@@ -142,7 +142,7 @@ def _check_rules(query: Query) -> None:
 
 
 def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
-    """Return `frontier` with z3's answers to its deciding queries."""
+    """Return `frontier` with z3's answers to the queries (C, S, R) that its points rest on."""
     from synth.pareto.cross_check import cross_check
 
     budget = Budget(

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Incumbents:
-    """The first rows: a bound for any number of steps, and (method, schedule) pairs.
+    """The schedules found before any search, as (method, schedule) pairs, and a bound for any number of steps.
 
-    `reached`: the least R/C of all schedules that the methods know, those too long to be written out included; None
-    where they know none.
+    `reached`: the least R/C of all schedules of these methods, also of those too long to be written out; None where
+    there are none.
     """
 
     bound: LowerBound

@@ -96,7 +96,10 @@ class SendMask:
                 allowed[route] = False
 
     def _symmetry(self, collective: Collective, ranks: tuple[int, ...]) -> Symmetry:
-        """Return a symmetry by its images of ranks. Raises UsageError for one of another problem."""
+        """Return the symmetry of network and collective that maps rank r to ``ranks[r]``.
+
+        Raises UsageError where it does not keep the links, the collective or the other rules.
+        """
         place = f"symmetric: {list(ranks)}"
         routes, units = self.network.image(ranks), collective.unit_permutation(ranks)
         if routes is None:

@@ -566,7 +566,10 @@ class PricedCuts:
     def _weighted(
         self, rows: list, unit: int, place: str, has: tuple = ()
     ) -> tuple[int, list[tuple[int, list[int]]]]:  # fmt: skip
-        """Return the sum of the weights of cuts times required sends, and the weight and times of each one."""
+        """Return the sum over cuts of weight × least number of sends across it, and (weight, times) of each cut.
+
+        The times are those that `cut` reads, one for each rank.
+        """
         total, weights = 0, []
         for c, row in enumerate(items(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
@@ -642,10 +645,11 @@ class PricedCuts:
             need(weight <= paid, f"overload fetches of rank {d} at step {step}", place)
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
-        """Return the value weight × sends of a cover, and each (link, step) whose sends it counts.
+        """Return weight × sends, which a cover adds to a bound, and each (link, step) whose sends it counts.
 
-        `row`: [weight, "in" or "out", rank, time, sends]. It counts sends into the rank after the time, or out of it by
-        then. Raises VerificationError where the rank does not need so many.
+        A cover says that a unit needs at least `sends` sends on the links of one rank: into it in the steps after
+        `time` ("in"), or out of it in the steps up to `time` ("out"). `row`: [weight, "in" or "out", rank, time,
+        sends]. Raises VerificationError where fewer sends are enough.
         """
         weight, side, rank, time, sends = items(row, place)
         need(side in ("in", "out"), "expected in or out", place)

@@ -116,7 +116,7 @@ class Instance:
         self.ways: list[frozenset[int]] = []
         self.fixed: list[dict[int, int]] = []  # of each unit the step of each link with a fixed send
         fixed = rules.fixed_of(self.combining)
-        need(all(unit < len(self.pre) for unit in fixed), "names a unit which there is not", "topology.rules.fixed")
+        need(all(unit < len(self.pre) for unit in fixed), "names a unit that does not exist", "topology.rules.fixed")
         for unit, (first, wanted) in enumerate(zip(self.pre, self.post, strict=True)):
             owner = rules.owner(first, frozenset(wanted), self.combining, "topology.rules")
             if owner not in of_owner:

@@ -26,7 +26,7 @@ class KeptRules:
         self.fixed, self.copies = rules.fixed_of(task.combining), copies
         self.fixed_place, self.left = f"{place}.fixed", dict[int, set[tuple[int, int, int]]]()
         for unit, src, dst, step in rules.fixed:
-            need(unit * copies < task.chunks, f"names unit {unit}, which there is not", self.fixed_place)
+            need(unit * copies < task.chunks, f"names unit {unit}, which does not exist", self.fixed_place)
             self.left.setdefault(step, set()).update((unit * copies + i, src, dst) for i in range(copies))
         self.images = []
         for i, ranks in enumerate(rules.symmetries):

@@ -111,10 +111,11 @@ class ChunkPlan:
 def schedules(
     network: Network, collective: Collective, seed: int = 0, whole: bool = False
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
+    """Yield (construction, schedule), replayed, one for each number of steps that is tried.
 
-    Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `SETTINGS.effort` seconds
-    where there is none, unless `whole`.
+    The least numbers of steps come first, then in turn the least and the greatest of the others. Ends early, by
+    TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `SETTINGS.effort` seconds where there is
+    none, unless `whole`.
     """
     assembly = ChunkAssembly(network, collective, seed)
     deadline = Deadline.after(None if current_deadline().limited or whole else SETTINGS.effort)

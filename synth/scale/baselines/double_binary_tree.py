@@ -111,7 +111,10 @@ class _ShortestPaths:
         return [(k, Fraction(n, sum(units))) for k, n in zip(links, units, strict=True)]
 
     def path(self, a: int, b: int) -> tuple[tuple[int, int], ...] | None:
-        """Pairs of ranks along a shortest path from a to b, None where there is none. Raises TimeUp."""
+        """Return the (source, destination) pairs of a shortest path from rank a to rank b; None if there is none.
+
+        Raises TimeUp at the end of the time limit.
+        """
         check_deadline()
         if self.between(a, b):
             return ((a, b),)
