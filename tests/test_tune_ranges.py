@@ -118,6 +118,7 @@ def test_an_option_that_is_known_at_some_sizes_only_serves_those():
 def test_crossing_is_the_least_size_from_which_the_new_one_is_ahead():
     assert crossing(line(0, 2), line(1000, 1), 10, 5000) == 1000
     assert crossing(line(0, 1), line(1000, 2), 10, 5000) == 5000  # never: then at the next judged size
+    assert crossing(line(0, 2), line(9, 1), 10, 5000) == 11  # at the first size already, where both are good enough
 
 
 def test_ranges_switch_several_times_between_two_sizes_where_times_jump():

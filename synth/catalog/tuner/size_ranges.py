@@ -163,14 +163,16 @@ def _good_enough(options: Sequence[Option], size: int, times: dict[int, float], 
 def crossing(old: Times, new: Times, low: int, high: int) -> int:
     """Return the least size in low+1..high from which on `new` is no slower than `old`, by bisection.
 
-    It is `high` where `new` is already no slower at `low`, or still slower at `high`.
+    It is `low` + 1 where `new` is already no slower at `low`, and `high` where it is still slower at `high`.
     """
 
     def ahead(size: int) -> bool:
         a, b = old(size), new(size)
         return a is None or (b is not None and b <= a)
 
-    if ahead(low) or not ahead(high):
+    if ahead(low):
+        return low + 1
+    if not ahead(high):
         return high
     while high - low > 1:
         middle = (low + high) // 2
