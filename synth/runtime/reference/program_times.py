@@ -4,6 +4,7 @@ The tables of the program are made once. Its time is a function of the elements 
 needs one more slice, or an op one more part, and is nearly linear in pieces between. So it is computed at the ends of
 these intervals and at a few numbers of elements within, at more of them where it bends, and interpolated in between.
 Chunks of many slices pass in a steady rhythm once all FIFOs have been full. From there on each slice costs the same.
+Where flows share links the rhythm may take many slices to become steady, so it is compared over two spans of slices.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property
 from math import ceil, isqrt
 
 from synth.model.topology import Network
@@ -36,7 +38,8 @@ class ProgramTimeSettings:
         steady_depths: FIFO depths in slices beyond which a time is extrapolated, from half as many slices and from so
             many.
         steady_slices: Slices beyond which a time is extrapolated where that would be more than `long` ops.
-        long: Ops of a program from which on few slices count as steady.
+        long: Ops of a program from which on few slices count as steady, and up to which slices are doubled until the
+            time of a slice differs by `tolerance` at most.
         spacing: Ratio of neighbouring numbers of elements at which the time is always computed.
         tolerance: Relative error of an interpolated time in the middle of an interval below which the interval is not
             divided.
@@ -86,12 +89,11 @@ class ProgramTimes:
         if slices * program.ops > SETTINGS.long:
             slices = SETTINGS.steady_slices
         self._slices, self._slice = slices, slice_bytes // FLOAT32.size
-        self._steady = slices * self._slice
-        self._ends = self._last_before_jumps()
         self._judged = {self._elements(size) for size in judged}
         if len(judged) > SETTINGS.few:
-            self._judged = {elements for elements in self._judged if elements <= self._steady}
+            self._judged = {elements for elements in self._judged if elements <= slices * self._slice}
         self._computed: dict[int, int] = {}
+        self._ends = cache(self._last_before_jumps)
         self._straight: set[tuple[int, int]] = set()  # intervals of elements in which the time is interpolated
 
     def seconds(self, size: int) -> float:
@@ -107,7 +109,8 @@ class ProgramTimes:
         They end where times are extrapolated in a steady rhythm.
         """
         unit = FLOAT32.size * self.program.loop_chunks
-        sizes = [end * unit + after for end in self._ends[:-1] for after in (0, 1)]
+        ends = self._ends(self._rhythm(ceil(Fraction(high, unit * self._slice))))
+        sizes = [end * unit + after for end in ends[:-1] for after in (0, 1)]
         return [size for size in sizes if low < size <= high]
 
     def rough_seconds(self, size: int) -> float:
@@ -116,7 +119,7 @@ class ProgramTimes:
         if elements <= self._slice:
             return float(self.picoseconds(elements)) * 1e-12
         low = self._slice
-        while 2 * low < min(elements, self._steady):
+        while 2 * low < min(elements, self._slices * self._slice):
             low *= 2
         return float(self._line(elements, low, 2 * low)) * 1e-12
 
@@ -126,12 +129,14 @@ class ProgramTimes:
 
     def picoseconds(self, elements: Fraction | int) -> Fraction:
         """Return the ps of a call whose chunks have `elements` elements, interpolated where that is near enough."""
-        half = self._slices // 2
+        whole = self._rhythm(ceil(elements / Fraction(self._slice)))
+        half = whole // 2
         if (more := ceil(elements / Fraction(self._slice)) - half - 1) > 0:
-            each = Fraction(self.computed(self._steady) - self.computed(half * self._slice), self._slices - half)
+            each = Fraction(self._of_slices(whole) - self._of_slices(half), whole - half)
             return self.picoseconds(elements - more * self._slice) + more * each
-        place = bisect_left(self._ends, elements)
-        low, end = self._ends[place - 1] + 1 if place else 1, self._ends[place]
+        ends = self._ends(whole)
+        place = bisect_left(ends, elements)
+        low, end = ends[place - 1] + 1 if place else 1, ends[place]
         elements = max(elements, low)  # the call is padded to whole elements
         while low * SETTINGS.spacing <= elements:
             low *= SETTINGS.spacing
@@ -154,11 +159,36 @@ class ProgramTimes:
             self._computed[elements] = self.launch + makespan
         return self._computed[elements]
 
-    def _last_before_jumps(self) -> list[int]:
-        """Return the growing numbers of elements beyond which a chunk has one more slice, or an op one more part."""
-        ends = {self._steady}
+    def _rhythm(self, slices: int) -> int:
+        """Return the slices after half of which each costs the same, `self._slices` for calls of at most half of it."""
+        return self._slices if slices <= self._slices // 2 + 1 else self._steady_slices
+
+    @cached_property
+    def _steady_slices(self) -> int:
+        """The slices after half of which each costs the same, as far as `SETTINGS.long` ops show it."""
+        slices = self._slices
+        while 2 * slices * self.program.ops <= SETTINGS.long and not self._steady_before(slices):
+            slices *= 2
+        return slices
+
+    def _steady_before(self, slices: int) -> bool:
+        """Return True if the third and the last quarter of `slices` slices take the same time, within a tolerance."""
+        half, middle = slices // 2, 3 * slices // 4
+        third = Fraction(self._of_slices(middle) - self._of_slices(half), middle - half)
+        last = Fraction(self._of_slices(slices) - self._of_slices(middle), slices - middle)
+        return abs(last - third) <= SETTINGS.tolerance * last
+
+    def _of_slices(self, slices: int) -> int:
+        """Return the ps of a call whose chunks have so many full slices."""
+        return self.computed(slices * self._slice)
+
+    def _last_before_jumps(self, slices: int) -> list[int]:
+        """Return the growing numbers of elements up to `slices` slices beyond which a chunk has one more slice, or an
+        op one more part."""
+        steady = slices * self._slice
+        ends = {steady}
         if not self.program.one_sided:
-            ends.update(range(self._slice, self._steady, self._slice))
+            ends.update(range(self._slice, steady, self._slice))
             for count in {step.count for steps in self._code.steps for step in steps}:
                 for part in range(1, count):
                     if ceil(count / part) > ceil(count / (part + 1)):
