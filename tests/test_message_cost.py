@@ -154,7 +154,7 @@ def test_times_over_sizes_know_the_jumps_at_slices():
 
 
 def test_times_of_many_slices_wait_for_a_steady_rhythm():
-    """Where flows share links each slice costs more than the last for a while: 27 slices took 5% more than predicted."""
+    """Where flows share links each slice costs more than the last for a while: 27 took 5% more than predicted."""
     schedule = api.baseline("halving-doubling", "pcie-8", "allgather")
     times = ProgramTimes(lower(schedule), schedule.network, MessageCost.parse("0.3us"))
     sliced = 2 * 1024 * 1024 // 4
