@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from synth.program.analysis.report import LintReport
     from synth.program.events import OpEvent
     from synth.program.program import InPlace, Program
+    from synth.program.send_hints import SendHints
 
 
 @keywords_checked
@@ -37,6 +38,7 @@ def lower(
     fuse: bool = LoweringOptions.fuse,
     aggregate: bool = LoweringOptions.aggregate,
     lanes: int | None = LoweringOptions.lanes,
+    hints: SendHints | None = LoweringOptions.hints,
     name: str | None = LoweringOptions.name,
 ) -> Program:
     """Return the program of a schedule, which is replayed first.
@@ -52,6 +54,7 @@ def lower(
     fuse : receives may forward, where the runtime has such instructions. Of two-sided programs alone, as the next two.
     aggregate : neighbouring chunks travel as one message.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
+    hints : thread blocks, channels, connections and pieces of single sends, such as `Compiled.hints` of a program.
     name : of the program. None: of collective, machine and C, S, R.
 
     Returns
@@ -73,7 +76,7 @@ def lower(
     from synth.program import checked_lowering
 
     return checked_lowering.lower(
-        schedule, LoweringOptions(runtime, protocol, instances, in_place, name, fuse, aggregate, lanes)
+        schedule, LoweringOptions(runtime, protocol, instances, in_place, name, fuse, aggregate, lanes, hints)
     )
 
 
@@ -282,6 +285,7 @@ def export_program(
     root: int | None = ExportRequest.root,
     plan_version: str = ExportRequest.plan_version,
     lanes: int | None = ExportRequest.lanes,
+    hints: SendHints | None = ExportRequest.hints,
     blocks: int | None = ExportRequest.blocks,
     reads: bool | None = ExportRequest.reads,
 ) -> ExportResult:
@@ -307,6 +311,8 @@ def export_program(
     collective, root : of a file that does not say them.
     plan_version : the version of MSCCL++ whose format a plan has.
     lanes : the most connections of one route. None: its units, fewer where the runtime's limits demand it.
+    hints : thread blocks, channels, connections and pieces of single sends, such as `Compiled.hints` of a program; not
+        of MSCCL++ plans.
     blocks : of MSCCL++ plans, thread blocks of a rank to start from. None: 16 for each instance.
     reads : of MSCCL++ plans, sums read what other ranks of the box have where it lies. None: where no rank takes
         several sums at once.
@@ -336,7 +342,7 @@ def export_program(
     request = ExportRequest(
         to, runtime, machine, placing, in_place, assume_root, assume_nvlink, assume_one_node, least, greatest, point,
         every, protocol, instances, judged, element, bytes_of_call, collective, root, plan_version, lanes,
-        blocks, reads,
+        hints, blocks, reads,
     )  # fmt: skip
     return export_request(source, request)
 

@@ -30,6 +30,7 @@ from synth.model.schedule import Schedule
 if TYPE_CHECKING:
     from synth.language.algorithm import ChunkAlgorithm
     from synth.model.compressed_schedule import CompressedSchedule
+    from synth.program.send_hints import SendHints
 
 
 @click.command("compile", context_settings=CONTEXT, short_help="Check and compile a program of the chunk language.")
@@ -165,10 +166,17 @@ def compile_(source: str, **flags: Any) -> None:
     if distance is not None and distance.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
     if flags["output"] is not None:
-        _write(program, schedule if improved is None else improved.schedule, machine, flags)
+        made = schedule if improved is None else improved.schedule
+        hints = compiled.hints if made is schedule else {}
+        if compiled.hints and (not hints or (flags["to"] or "python").lower() in ("python", "mscclpp")):
+            note("hints are left out: only --to a two-sided program of the schedule as written has them")
+            hints = {}
+        _write(program, made, machine, hints, flags)
 
 
-def _write(program: ChunkAlgorithm, made: Schedule | CompressedSchedule, machine: Any, flags: dict[str, Any]) -> None:
+def _write(
+    program: ChunkAlgorithm, made: Schedule | CompressedSchedule, machine: Any, hints: SendHints, flags: dict[str, Any]
+) -> None:
     import json
 
     from synth import api
@@ -188,7 +196,7 @@ def _write(program: ChunkAlgorithm, made: Schedule | CompressedSchedule, machine
         try:
             written = api.export_program(
                 schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
-                protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"],
+                protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"], hints=hints,
                 blocks=flags["blocks"], reads=flags["reads"],
             )  # fmt: skip
         except UsageError:

@@ -316,6 +316,8 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
             f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without, "
             "--to mscclpp, or `synth run`, which emulates them"
         )
+    if target.request.hints and target.ranks and list(target.ranks) != sorted(target.ranks):
+        raise UsageError("hints name the schedule's own ranks; they take no rank map")
     schedule = rank_map.relabelled(schedule, target.ranks) if target.ranks else schedule
     if target.links is not None:
         rank_map.check_links(schedule, target.links, target.links.name)
@@ -326,10 +328,13 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
         request.instances or LoweringOptions.instances,
         request.in_place,
         lanes=request.lanes,
+        hints=request.hints,
     )
     if options.runtime == "mscclpp":
         if request.lanes is not None:
             raise UsageError("lanes are of two-sided programs; a MSCCL++ plan has none")
+        if request.hints:
+            raise UsageError("hints are of two-sided programs; a MSCCL++ plan has none")
         nodes = target.machine.nodes if target.machine else None
         onesided = replace(options, nodes=nodes, blocks=request.blocks, reads=request.reads)
         return checked_lowering.onesided(schedule, onesided)

@@ -23,6 +23,7 @@ from synth.model.tuning_plan import Plan
 from synth.program.events import OpEvent
 from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import InPlace, Program
+from synth.program.send_hints import SendHints
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class ExportRequest:
     `root`: the root of a foreign file's collective, where it does not follow.
     `plan_version`: the version of MSCCL++ whose format a plan has.
     `lanes`: the most connections of one route of a lowered schedule; not of MSCCL++ plans. None: its units.
+    `hints`: connections and pieces of single sends of a schedule; not of MSCCL++ plans. None: none.
     `blocks`, `reads`: of a schedule that becomes a MSCCL++ plan, as `LoweringOptions` has them.
 
     Raises UsageError for an unknown `plan_version`.
@@ -123,6 +125,7 @@ class ExportRequest:
     root: int | None = None
     plan_version: str = NEWEST
     lanes: int | None = None
+    hints: SendHints | None = None
     blocks: int | None = None
     reads: bool | None = None
 

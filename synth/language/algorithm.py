@@ -15,6 +15,7 @@ from synth.errors import SynthError, UsageError
 from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
+from synth.language.hints import check_hints
 from synth.language.holes import Synthesizer
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.settings import SETTINGS
@@ -24,6 +25,7 @@ from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
 from synth.model.collective import Collective, canonical_name
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.program.send_hints import SendHints
 
 if TYPE_CHECKING:
     from synth.model.compressed_schedule import CompressedSchedule
@@ -79,6 +81,11 @@ class Compiled:
         None for a symmetric program, whose lines make sends of several ranks.
         """
         return {} if self.plan.symmetry is not None else self.plan.places(self.multiple)
+
+    @functools.cached_property
+    def hints(self) -> SendHints:
+        """The hint of each send for the lowering, by the same numbers; empty without `a.hints`."""
+        return self.plan.hints(self.multiple)
 
 
 @dataclass(frozen=True)
@@ -226,7 +233,9 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
     line. Raises UsageError where no steps fit, VerificationError where outputs are missing.
     """
     mode, rounds = _mode(steps)
-    plan = planned(trace, operations(trace, chunks, file), mode, rounds)
+    ops = operations(trace, chunks, file)
+    check_hints(ops)
+    plan = planned(trace, ops, mode, rounds)
     further = 1
     if multiple is None and mode != "paced":
         plan = levelled(trace, plan, mode, file)
@@ -272,6 +281,8 @@ def _fewest_chunks(trace: AlgorithmTrace) -> int:
         denominators.add(trace.ranks)  # symmetries move the part of each rank
     for value in trace.values:
         denominators |= {value.lo.denominator, value.hi.denominator}
+        if value.hint is not None and value.hint.pieces:
+            denominators.add(((value.hi - value.lo) / value.hint.pieces).denominator)
     return lcm(*denominators)
 
 

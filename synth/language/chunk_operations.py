@@ -16,13 +16,14 @@ from synth.errors import UsageError, VerificationError
 from synth.language.place import SourceLine, error_at
 from synth.language.trace import AlgorithmTrace, rank_names
 from synth.model.collective import Collective
+from synth.program.send_hints import SendHint
 
 
 class Operation(NamedTuple):
     """A chunk that gets to a rank. `source` and `base` are numbers of operations, -1 for none.
 
     `kind`: input (before the collective), copy, sum (`source` added to `base`), or restore: the rank's input takes the
-    place of the value that it has.
+    place of the value that it has. `hint`: how the lowering is to send it, if the program says so.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Operation(NamedTuple):
     contents: int
     place: SourceLine | None
     step: int
+    hint: SendHint | None = None
 
 
 @dataclass
@@ -110,7 +112,7 @@ def _add_rows(ops: Operations, trace: AlgorithmTrace) -> None:
             read = source + chunk if value.source >= 0 else -1
             held = base + chunk if value.base >= 0 else -1
             row = Operation(
-                value.kind, value.rank, chunk, read, held, value.contents, value.place, value.step
+                value.kind, value.rank, chunk, read, held, value.contents, value.place, value.step, value.hint
             )  # fmt: skip
             ops.rows.append(row)
 

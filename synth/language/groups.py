@@ -11,6 +11,7 @@ from math import prod
 from synth.checker.schedule import replay
 from synth.errors import UsageError
 from synth.language.data import Data
+from synth.language.hints import hint_at
 from synth.language.holes import HoleQuery, machine_of_group
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace
@@ -19,6 +20,7 @@ from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
 from synth.model.sketch import Sketch
 from synth.model.topology import Topology
+from synth.program.send_hints import SendHint
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,21 @@ class RankGroup:
     def step(self) -> AbstractContextManager[None]:
         """Return a context: what is done inside is one synchronous step, behind the last one of this group."""
         return self.trace.step(self.ranks)
+
+    def hints(
+        self, block: str | None = None, channel: int | None = None, lanes: int | None = None, pieces: int | None = None
+    ) -> AbstractContextManager[None]:
+        """Return a context: copies and sums inside say how a two-sided program is to send them; see docs/language.md.
+
+        `block`: the thread block of this name on both ranks. `channel`: this channel. `lanes`: the most connections of
+        a route. `pieces`: the messages into which each is cut. Of contexts inside others the inner one counts first.
+        Raises UsageError for values that make no sense, and in a symmetric program.
+        """
+        trace = self.trace
+        hint = hint_at(trace.place(), SendHint(block, channel, lanes, pieces))
+        if trace.symmetry is not None:
+            raise error_at(trace.place(), "a.hints: a symmetric program has none; write all ranks without a.symmetric")
+        return trace.hints(hint)
 
     def symmetric(self, *turns: int | Sequence[int]) -> tuple[int, ...]:
         """Let symmetries of the machine write the program of most ranks; return the ranks whose data the function is
@@ -206,7 +223,11 @@ class RankGroup:
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
                 raise error_at(place, f"a.solve: {name}={most!r} is no number of {name}")
         if self.trace.network is None:
-            raise error_at(place, "a.solve needs a machine whose links are listed: none of a.symmetric")
+            symmetric = (
+                "a.solve in a symmetric program: the images of some ranks' part of an answer are another schedule, of "
+                "other loads; write all ranks without a.symmetric, or search all of it by `symmetric` of a sketch"
+            )
+            raise error_at(place, symmetric if self.trace.symmetry is not None else "a.solve needs a machine")
         if sketch is not None and not isinstance(sketch, Sketch):
             raise error_at(place, f"a.solve: sketch={sketch!r} is no synth.Sketch")
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, lcm
 
 from synth.errors import UsageError
-from synth.language.chunk_operations import Operations, operations
+from synth.language.chunk_operations import Operation, Operations, operations
 from synth.language.place import SourceLine
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
@@ -19,6 +19,7 @@ from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.schedule import Send, Step
 from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
+from synth.program.send_hints import SendHints
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,25 @@ class StepPlan:
 
         `multiple`: the chunks into which each chunk is cut.
         """
+        rows = self._rows_by_send(multiple)
+        return {key: row.place for key, row in rows if row.place is not None}
+
+    def hints(self, multiple: int = 1) -> SendHints:
+        """Return the hint of each send between ranks that has one, as `places` the lines."""
+        rows = self._rows_by_send(multiple)
+        return {key: row.hint for key, row in rows if row.hint is not None and key[2] != key[3]}
+
+    def _rows_by_send(self, multiple: int) -> Iterator[tuple[tuple[int, int, int, int], Operation]]:
+        """Yield each send by (step from 1, chunk, source, destination), with its operation."""
         used = {self.step_of[i] for i in self.ops.needed}
         number = {step: n for n, step in enumerate(sorted(used), 1)}
-        found = {}
         for i in self.ops.needed:
             row = self.ops.rows[i]
-            if row.source < 0 or row.place is None:
+            if row.source < 0:
                 continue
             source, step = self.ops.rows[row.source].rank, number[self.step_of[i]]
             for chunk in range(row.chunk * multiple, (row.chunk + 1) * multiple):
-                found[step, chunk, source, row.rank] = row.place
-        return found
+                yield (step, chunk, source, row.rank), row
 
     @cached_property
     def loads(self) -> list[Fraction]:

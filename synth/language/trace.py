@@ -26,6 +26,7 @@ from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.program.send_hints import NO_HINT, SendHint
 
 if TYPE_CHECKING:
     from synth.language.data import Data
@@ -53,7 +54,8 @@ Segments = tuple[Segment, ...]
 class TracedValue(NamedTuple):
     """Data that a rank gets at `place`; -1 stands for no source, no base and no step of the program's own.
 
-    `contents`: the contributions of a sum, as bits by rank; 0 where nothing is summed.
+    `contents`: the contributions of a sum, as bits by rank; 0 where nothing is summed. `hint`: how the lowering is to
+    send it, if the program says so.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class TracedValue(NamedTuple):
     contents: int
     place: SourceLine | None
     step: int
+    hint: SendHint | None = None
 
 
 def rank_names(bits: int) -> str:
@@ -115,6 +118,7 @@ class AlgorithmTrace:
         self.steps: list[tuple[int, ...]] = []
         self._places = SourceLines(root)
         self._step = -1
+        self._hint: SendHint | None = None
         self._arrived: dict[int, list[Segment]] = {}
         self._sent: dict[tuple[int, int], float] = {}
         self._counted = 0
@@ -164,6 +168,8 @@ class AlgorithmTrace:
         try:
             if self._begun or self.symmetry is not None:
                 raise UsageError("a.symmetric comes once, and before any data")
+            if self._hint is not None:
+                raise UsageError("a symmetric program has no hints; write all ranks without a.symmetric")
             if self.topology is None:
                 raise UsageError("a.symmetric needs a machine")
             symmetry = ProgramSymmetry.of(self.topology, generators)
@@ -219,7 +225,7 @@ class AlgorithmTrace:
 
     def _copied(self, part: Segment, dst: int, place: SourceLine, step: int) -> Segment:
         bits = self.values[part.value].contents
-        return self._append(TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, step))
+        return self._append(TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, step, self._hint))
 
     def _at_link(self, segments: Segments, src: int, dst: int, place: SourceLine) -> tuple[Segments, int]:
         """Return the segments on a rank with a link to `dst`, and this rank: `src`, or with `relays` behind copies.
@@ -249,6 +255,7 @@ class AlgorithmTrace:
 
     def _sum(self, rank: int, base: Segment, source: Segment, src: int, place: SourceLine) -> Segment:
         one, other = self.values[base.value], self.values[source.value]
+        hint: SendHint | None = None
         twice = one.contents & other.contents
         if twice:
             first = (twice & -twice).bit_length() - 1
@@ -266,6 +273,7 @@ class AlgorithmTrace:
                 if other.kind != "copy":
                     base, source = source, base
                 self.merged.add(source.value)  # the rank adds it as it comes, and needs no copy
+                hint = self.values[source.value].hint
                 source = source._replace(value=self.values[source.value].source)
             else:
                 raise error_at(
@@ -273,8 +281,9 @@ class AlgorithmTrace:
                     f"rank {rank} adds two sums of its own, of {one.place} and {other.place}; a rank holds one sum of "
                     "a chunk: add what comes from others as it comes",
                 )
-        bits = one.contents | other.contents
-        return self._append(TracedValue("sum", rank, *base[:3], source.value, base.value, bits, place, self._step))
+        bits, hint = one.contents | other.contents, self._hint or hint
+        value = TracedValue("sum", rank, *base[:3], source.value, base.value, bits, place, self._step, hint)
+        return self._append(value)
 
     def _append(self, value: TracedValue) -> Segment:
         segment = Segment(value.unit, value.lo, value.hi, len(self.values))
@@ -341,6 +350,17 @@ class AlgorithmTrace:
         else:
             hint = f"it never came there; write data = data.to({used_as})"
         raise error_at(self.place(), f"data of rank {rank} used as rank {used_as}'s: {hint}")
+
+    @contextmanager
+    def hints(self, hint: SendHint) -> Iterator[None]:
+        """Let operations inside carry a hint, whose fields count before those of a hint around it."""
+        outer = self._hint
+        fields = {name: value for name, value in hint._asdict().items() if value is not None}
+        self._hint = (outer or NO_HINT)._replace(**fields)
+        try:
+            yield
+        finally:
+            self._hint = outer
 
     @contextmanager
     def step(self, ranks: tuple[int, ...]) -> Iterator[None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from synth.errors import UsageError
 from synth.program.program import MAX_INSTANCES, PROTOCOLS, InPlace
+from synth.program.send_hints import SendHints
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class LoweringOptions:
     `fuse`: receives may forward (rcs, rrs, rrcs) where the runtime has these instructions.
     `aggregate`: neighbouring chunks travel as one message.
     `lanes`: the most connections of one route. None: its units, fewer where the runtime's limits demand it.
+    `hints`: thread blocks, channels, connections and pieces of single sends. None: the lowering chooses.
 
     Of one-sided programs alone:
     `nodes`: the box of each rank; ranks of one box are connected by memory channels, others by port channels. None:
@@ -43,6 +45,7 @@ class LoweringOptions:
     fuse: bool = True
     aggregate: bool = True
     lanes: int | None = None
+    hints: SendHints | None = None
     nodes: Sequence[int] | None = None
     blocks: int | None = None
     reads: bool | None = None

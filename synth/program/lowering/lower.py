@@ -24,7 +24,7 @@ from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
 from synth.program.lowering.messages import Lane, Message, schedule_messages, without_unneeded_sends
-from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
+from synth.program.lowering.receive_fusion import fuse, lanes_of
 from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
@@ -70,6 +70,8 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
             f"-C{schedule.chunks}-S{len(schedule.steps)}-R{schedule.rounds}"
         )
         return Program(title, schedule.collective, schedule.chunks * instances, replicas, options.protocol, in_place)
+    if error is not None and options.hints:
+        raise SynthError(f"{error}, or without its hints")
     raise error or SynthError("no lowering of this schedule was tried")
 
 
@@ -114,8 +116,9 @@ def _one_instance(
     in_place, lanes = options.in_place or "out", options.lanes or 1
     whole_units = options.instances > 1
     flow = schedule_messages(
-        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, across_steps=fewest
-    )
+        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, across_steps=fewest,
+        hints=options.hints,
+    )  # fmt: skip
     storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
@@ -123,11 +126,10 @@ def _one_instance(
     pieces: dict[tuple, int] = {}
     for attempt in range(2 * ATTEMPTS):
         _spread_pieces(storage.messages, pieces)
-        fusion = NO_FUSION
-        if can_fuse and attempt < ATTEMPTS:
-            fusion = fuse(storage.messages, frozenset(unfused))
+        fusion = fuse(storage.messages, frozenset(unfused), flow.named, can_fuse and attempt < ATTEMPTS)
         gpus, ends = assemble(storage, fusion, target)
-        changed = _split_long_blocks(gpus, ends, runtime, unfused, pieces, storage.messages)
+        free = [message for message in storage.messages if message.lane[:4] not in flow.named]
+        changed = _split_long_blocks(gpus, ends, runtime, unfused, pieces, free)
         if not changed and not _unfuse_deadlock(gpus, ends, FIFO_DEPTH[options.protocol], unfused):
             break
     return gpus
@@ -151,7 +153,8 @@ def _split_long_blocks(
 ) -> bool:
     """Mark blocks with more instructions than `runtime` allows: fused ones in `unfused`, others for more `pieces`.
 
-    Returns False if there are none, or if no number of channels would do.
+    `messages`: those of the connections that may be split. Returns False if there are none, or if no number of channels
+    would do.
     """
     if runtime.block_ops is None:
         return False
@@ -166,8 +169,8 @@ def _split_long_blocks(
             if length <= runtime.block_ops or lane is None:
                 continue
             if block_ends.recv and block_ends.send:
+                changed |= (gpu.rank, block_ends.recv) not in unfused
                 unfused.add((gpu.rank, block_ends.recv))
-                changed = True
                 continue
             now = before.get(lane[:4], 1)
             more = min(max(now + 1, -(-now * length // runtime.block_ops)), sizes[lane[:4]])
@@ -181,7 +184,8 @@ def _split_long_blocks(
 def _unfuse_deadlock(gpus: Sequence[Gpu], ends: Sequence[Sequence[Ends]], depth: int, unfused: set) -> bool:
     """Add to `unfused` the fused blocks of a circle of waits, with FIFOs of `depth` operations; False if none exist.
 
-    Only the number of parts of each message matters, so sizes of a part with equal numbers are checked once.
+    Only the number of parts of each message matters, so sizes of a part with equal numbers are checked once. Raises
+    SynthError for a circle of blocks that hints make, which forward nothing any more.
     """
     if not any(block_ends.recv and block_ends.send for row in ends for block_ends in row):
         return False  # without fused blocks all follow one order, which cannot deadlock (the module's docstring)
@@ -194,9 +198,15 @@ def _unfuse_deadlock(gpus: Sequence[Gpu], ends: Sequence[Sequence[Ends]], depth:
         checked.add(parts)
         circle = [(rank, ends[rank][block]) for rank, block, _ in deadlock(gpus, depth, part_size)]
         fused = {(rank, block_ends.recv) for rank, block_ends in circle if block_ends.recv and block_ends.send}
-        if fused:
+        if fused - unfused:
             unfused |= fused
             return True
+        if fused:
+            rank, lane = min(fused)
+            raise SynthError(
+                f"hints put what rank {rank} receives from rank {lane[0]} into the block of its sends, where it may "
+                f"wait for ever with {depth} slots of a connection; name another block for one direction"
+            )
     return False
 
 

@@ -12,7 +12,7 @@ message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from synth.errors import VerificationError
@@ -20,10 +20,13 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
+from synth.program.send_hints import NO_HINT, SendHint, SendHints
 
 # One connection: src, dst, via, number, piece. A connection whose block would exceed the runtime's instructions is cut
 # into pieces, each with a block of its own; they carry its messages one after the other.
 Lane = tuple[int, int, tuple[str, ...], int, int]
+# The hint of each connection that the user named by a block or a channel, by its lane without the piece.
+NamedLanes = Mapping[tuple, SendHint]
 INPUT = -1  # the step at which the values of the input were written
 
 
@@ -87,21 +90,25 @@ class ScheduleMessages:
     """A schedule as messages between values.
 
     `messages`: all messages in their order. `chains[rank, chunk]`: the values of the chunk on that rank, first to last.
+    `named`: the connections that hints name.
     """
 
     messages: list[Message]
     chains: dict[tuple[int, int], list[Value]]
+    named: NamedLanes = field(default_factory=dict)
 
 
 def schedule_messages(
-    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, across_steps: bool = False
-) -> ScheduleMessages:
+    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, across_steps: bool = False,
+    hints: SendHints | None = None,
+) -> ScheduleMessages:  # fmt: skip
     """Return the messages and values of `schedule`, without unneeded sends.
 
     `lanes`: the most lanes of a route; None: its units. `aggregate`: neighbouring chunks that were written in the same
     step travel as one message; with `whole_units` no message spans two units. `across_steps`: so do those of a
     collective that combines that were written in different steps, on routes that share a limit with others: while the
-    earlier chunks wait, the limit is there for other messages. Raises VerificationError if the schedule
+    earlier chunks wait, the limit is there for other messages. `hints`: sends of one connection of their own, or cut
+    into more messages. Raises VerificationError if the schedule
     sends a chunk that the source does not have, uses a link that does not exist, or ends without a demanded chunk.
     """
     collective, per_unit = schedule.collective, schedule.chunks
@@ -115,21 +122,29 @@ def schedule_messages(
     inputs, chains = dict(now), {key: [value] for key, value in now.items()}
     arrival_lane: dict[Value, Lane] = {}
     messages: list[Message] = []
+    named: dict[tuple, SendHint] = {}
+    numbers: dict[SendHint, int] = {}  # of the connections that hints name, behind all others of a route
+    first_number = max(units.values(), default=0)
     run = per_unit if whole_units else None
     waiting = _limited_routes(schedule.network) if across_steps and collective.combining else frozenset()
     for t, step in enumerate(without_unneeded_sends(schedule).steps):
         step_messages: list[Message] = []
-        for route, sends in _by_route(step.sends).items():
+        for (route, hint), sends in _by_route(step.sends, t + 1, hints or {}).items():
             local = route[0] == route[1]
             if not local and route not in units:
                 raise _wrong(t, f"there is no link {route[0]} -> {route[1]}")
             loads = [(_read(send, now, inputs, t), send) for send in sends]
             # runs of neighbouring chunks that arrived together stay on one lane, so each lane has few messages
             loads.sort(key=lambda load: (load[0].born, arrival_lane.get(load[0], ()), load[1].chunk, load[1].kind))
-            width = 1 if local else min(units[route], len(loads))
+            width, first = 1 if local else min(units[route], hint.lanes or len(loads), len(loads)), 0
+            if hint.connects:
+                width, connection = 1, hint._replace(lanes=None, pieces=None)
+                first = numbers.setdefault(connection, first_number + len(numbers))
+                named[(*route, first)] = connection
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
-                step_messages += _runs(t, (*route, lane, 0), part, aggregate, run, route in waiting)
+                runs = _runs(t, (*route, first + lane, 0), part, aggregate, run, route in waiting)
+                step_messages += runs if hint.pieces is None else _cut(runs, hint.pieces)
         step_messages.sort(key=lambda m: (m.reduce, m.local, m.reads[0].born, m.chunk, m.lane))
         for message in step_messages:
             message.order = len(messages)
@@ -152,7 +167,7 @@ def schedule_messages(
                         f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more"
                     )
                 now[rank, chunk].final = True
-    return ScheduleMessages(messages, chains)
+    return ScheduleMessages(messages, chains, named)
 
 
 def without_unneeded_sends(schedule: Schedule) -> Schedule:
@@ -180,10 +195,14 @@ def _inputs(collective: Collective, per_unit: int) -> set[tuple[int, int]]:
     return inputs
 
 
-def _by_route(sends: Iterable[Send]) -> dict[tuple[int, int, tuple[str, ...]], list[Send]]:
-    routes: dict[tuple[int, int, tuple[str, ...]], list[Send]] = {}
+def _by_route(
+    sends: Iterable[Send], step: int, hints: SendHints
+) -> dict[tuple[tuple[int, int, tuple[str, ...]], SendHint], list[Send]]:
+    """Return the sends of a step, from 1, by route and hint; local ones have none."""
+    routes: dict[tuple[tuple[int, int, tuple[str, ...]], SendHint], list[Send]] = {}
     for send in sends:
-        routes.setdefault((send.src, send.dst, send.via), []).append(send)
+        hint = NO_HINT if send.local else hints.get((step, send.chunk, send.src, send.dst), NO_HINT)
+        routes.setdefault(((send.src, send.dst, send.via), hint), []).append(send)
     return routes
 
 
@@ -202,6 +221,18 @@ def _limited_routes(network: Network) -> frozenset[tuple[int, int, tuple[str, ..
     """Return the routes that share a limit with others, such as the port of a switch."""
     limited = {i for cap in network.caps if len(set(cap.routes)) > 1 for i in cap.routes}
     return frozenset((network.routes[i].src, network.routes[i].dst, network.routes[i].via) for i in limited)
+
+
+def _cut(messages: Iterable[Message], pieces: int) -> list[Message]:
+    """Return messages each cut into as many as `pieces`, of nearly equal numbers of chunks."""
+    cut = []
+    for message in messages:
+        count = min(pieces, message.count)
+        for k in range(count):
+            first, end = message.count * k // count, message.count * (k + 1) // count
+            reads = message.reads[first:end]
+            cut.append(Message(message.step, message.lane, message.chunk + first, message.reduce, reads))
+    return cut
 
 
 def _runs(

@@ -3,7 +3,8 @@
 A receive fuses with a later send of the same chunks if one thread block owns both connections. The fused op ends when
 the last byte has left. So a receive is not fused if another op, or another arrival of the step, would have to wait for
 it meanwhile. Pairing is a greedy matching of each rank's incoming with its outgoing connections by the number of ops
-that would fuse. A pair whose block would be much longer than its longer half is not made.
+that would fuse. A pair whose block would be much longer than its longer half is not made. Connections that hints name
+share a block where, and only where, a rank has two of its name.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from itertools import pairwise
 from operator import is_
 from typing import NamedTuple
 
-from synth.program.lowering.messages import Lane, Message, Value
+from synth.errors import SynthError
+from synth.program.lowering.messages import Lane, Message, NamedLanes, Value
+from synth.program.send_hints import NO_HINT, SendHint
 
 
 class Fusion(NamedTuple):
     """The connections that share a block, and the messages that are forwarded on arrival.
 
     `pairs[rank, incoming]`: the outgoing connection of the same block. `forwards[received]`: the message that forwards
-    it.
+    it. `named`: the connections that hints name.
     """
 
     pairs: dict[tuple[int, Lane], Lane]
     forwards: dict[Message, Message]
-
-
-NO_FUSION = Fusion({}, {})
+    named: NamedLanes
 
 
 def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[Lane, list[Message]]:
@@ -44,12 +45,17 @@ def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[La
     return lanes
 
 
-def fuse(messages: Sequence[Message], unfused: frozenset[tuple[int, Lane]]) -> Fusion:
+def fuse(
+    messages: Sequence[Message], unfused: frozenset[tuple[int, Lane]], named: NamedLanes, forward: bool = True
+) -> Fusion:
     """Return the pairs of connections that share a block, and the receives that therefore forward their message.
 
-    `unfused`: the (rank, incoming connection) that keep a block of their own.
+    `unfused`: the (rank, incoming connection) that forward nothing; only a hint pairs them. `forward` False: none does.
     """
     lanes = lanes_of(messages)
+    pairs = _named_pairs(lanes, named)
+    if not forward:
+        return Fusion(pairs, {}, named)
     partners: dict[Message, list[Message]] = {}
     weight: Counter[tuple[int, Lane, Lane]] = Counter()
     for message in messages:
@@ -60,14 +66,18 @@ def fuse(messages: Sequence[Message], unfused: frozenset[tuple[int, Lane]]) -> F
             if same_values and all(_forwardable(value, message, later) for value in message.writes):
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
-    pairs: dict[tuple[int, Lane], Lane] = {}
     forwards: dict[Message, Message] = {}
     busy: set[tuple[int, Lane]] = set()
     paths = _Paths()
+    for (rank, incoming), outgoing in pairs.items():
+        paths.join(incoming, outgoing)
+        if (rank, incoming) not in unfused:
+            forwards.update(_forwards_in_order(lanes[incoming], lanes[outgoing], partners))
     for (rank, incoming, outgoing), _ in sorted(weight.items(), key=lambda item: (-item[1], item[0])):
         if (
             {(rank, incoming), (rank, outgoing)} & busy
             or (rank, incoming) in unfused
+            or not _may_share(named.get(incoming[:4], NO_HINT), named.get(outgoing[:4], NO_HINT))
             or not paths.can_join(incoming, outgoing)
         ):
             continue
@@ -79,7 +89,30 @@ def fuse(messages: Sequence[Message], unfused: frozenset[tuple[int, Lane]]) -> F
         paths.join(incoming, outgoing)
         pairs[rank, incoming] = outgoing
         forwards.update(fused)
-    return Fusion(pairs, forwards)
+    return Fusion(pairs, forwards, named)
+
+
+def _named_pairs(lanes: Mapping[Lane, list[Message]], named: NamedLanes) -> dict[tuple[int, Lane], Lane]:
+    """Return the pairs of connections of a block's name. Raises SynthError where a rank has several to pair."""
+    ends: dict[tuple[int, str, int], Lane] = {}
+    for lane in lanes:
+        block = named.get(lane[:4], NO_HINT).block
+        if block is None:
+            continue
+        for side, rank in enumerate(lane[:2]):
+            other = ends.setdefault((rank, block, side), lane)
+            if other != lane:
+                raise SynthError(f"block {block!r} of rank {rank} has two connections on one side; it has one peer")
+    pairs = {}
+    for (rank, block, side), lane in ends.items():
+        if side == 1 and (rank, block, 0) in ends:
+            pairs[rank, lane] = ends[rank, block, 0]
+    return pairs
+
+
+def _may_share(incoming: SendHint, outgoing: SendHint) -> bool:
+    """True if two connections may share a block that no hint names: they ask for no block, and for the same channel."""
+    return incoming.block is None and outgoing.block is None and incoming.channel == outgoing.channel
 
 
 def _forwardable(value: Value, message: Message, later: Message) -> bool:
@@ -143,30 +176,34 @@ class _Paths:
             self.root[b] = a
 
 
-def channels(
-    lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], maximum_blocks: int | None
-) -> dict[Lane, int]:
+def channels(lanes: Sequence[Lane], fusion: Fusion, maximum_blocks: int | None) -> dict[Lane, int]:
     """Return a channel for every connection.
 
     All connections of a path of blocks have one channel; the connections from one rank to another have distinct ones.
-    `maximum_blocks`: the most blocks of one rank that may send on a channel, and the most that may receive on it.
+    Those of hints come first. `maximum_blocks`: the most blocks of one rank that may send on a channel, and the most
+    that may receive on it. Raises SynthError for hints of a channel that has more.
     """
     paths = _Paths()
-    for (_, incoming), outgoing in pairs.items():
+    for (_, incoming), outgoing in fusion.pairs.items():
         paths.join(incoming, outgoing)
     groups: dict[Lane, list[Lane]] = {}
-    for lane in sorted(lanes, key=lambda lane: (lane[4], lane[3], lane[:3])):
+    asked = {lane: fusion.named.get(lane[:4], NO_HINT).channel for lane in lanes}
+    for lane in sorted(lanes, key=lambda lane: (asked[lane] is None, lane[4], lane[3], lane[:3])):
         groups.setdefault(paths.find(lane), []).append(lane)
     used: set[tuple[int, int, int]] = set()
     load: Counter[tuple[int, int, str]] = Counter()
     channel_of: dict[Lane, int] = {}
     for group in groups.values():
+        wanted = asked[group[0]]
         need = Counter(end for src, dst, *_ in group for end in ((src, "send"), (dst, "recv")))
-        channel = 0
+        channel = wanted or 0
         while any((src, dst, channel) in used for src, dst, *_ in group) or (
             maximum_blocks is not None
             and any(load[rank, channel, direction] + n > maximum_blocks for (rank, direction), n in need.items())
         ):
+            if wanted is not None:
+                src, dst = group[0][:2]
+                raise SynthError(f"channel {wanted} of hints has no room for the connection from rank {src} to {dst}")
             channel += 1
         for lane in group:
             used.add((lane[0], lane[1], channel))

@@ -86,7 +86,7 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
     """Return the ranks' programs for one instance, and for each rank the connections of every block."""
     messages = storage.messages
     lanes = list(lanes_of(messages))
-    channel = channels(lanes, fusion.pairs, target.channel_blocks)
+    channel = channels(lanes, fusion, target.channel_blocks)
     ends = _all_ends(lanes, fusion.pairs, channel, target.layout.collective.ranks)
     sends = {block_ends.send: b for row in ends for b, block_ends in enumerate(row) if block_ends.send}
     receives = {block_ends.recv: b for row in ends for b, block_ends in enumerate(row) if block_ends.recv}
