@@ -1,5 +1,7 @@
 """Deadlock: the largest size at which no rank waits for ever, at the real FIFO depth and split."""
 
+from random import Random
+
 import pytest
 
 from synth.model.collective import collective
@@ -7,7 +9,7 @@ from synth.program.analysis import deadlock
 from synth.program.analysis.connection_tables import build_connection_tables
 from synth.program.analysis.deadlock import OpSplit, largest_safe_size, run_with_fifos, splits
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
-from synth.program.runtimes import MIB, RUNTIMES
+from synth.program.runtimes import FIFO_DEPTH, MIB, RUNTIMES
 from synth.program.straight_line import StraightLine
 from tests import programs
 
@@ -81,6 +83,49 @@ def test_splits_that_move_the_same_parts_are_one():
     got = splits(exchange(5), RUNTIMES["msccl-executor"])
     most = 2 * MIB * 5
     assert got == [OpSplit(5, most // 5), OpSplit(3, most // 3), OpSplit(2, most // 2), OpSplit(1, None)]
+
+
+def random_ring(random):
+    """Three ranks that send, receive or pass on messages of up to 6 chunks around a ring, in any order."""
+    counts = [[random.choice((1, 2, 3, 6)) for _ in range(random.randrange(1, 6))] for _ in range(3)]
+    gpus = []
+    for rank in range(3):
+        into, out, ops = list(counts[rank - 1]), list(counts[rank]), []
+        while into or out:
+            code = random.choice(("s", "s", "r", "rcs"))
+            if code == "rcs" and into and out and into[0] == out[0]:
+                ops.append(Op("rcs", (), O0, into.pop(0)))
+                out.pop(0)
+            elif code == "s" and out:
+                ops.append(Op("s", I0, (), out.pop(0)))
+            elif code == "r" and into:
+                ops.append(Op("r", (), O0, into.pop(0)))
+        gpus.append(Gpu(rank, 6, 6, 0, (Block((rank + 1) % 3, (rank - 1) % 3, 0, tuple(ops)),)))
+    return Program("random", collective("allgather", 3), 6, tuple(gpus))
+
+
+def test_one_run_of_single_chunks_tells_what_runs_of_all_splits_do():
+    random, found = Random(0), []
+    for _ in range(300):
+        program = random_ring(random)
+        wired = build_connection_tables(program)
+        assert not wired.faults
+        safe, expected = 0, None
+        for split in splits(program, RUNTIMES["synth"]):
+            if run_with_fifos(wired, FIFO_DEPTH["Simple"], split.chunks):
+                expected = safe
+                break
+            safe = split.limit
+        found.append(expected)
+        assert deadlock.first_deadlock(program, wired, RUNTIMES["synth"])[0] == expected
+    assert found.count(None) > 30 and found.count(0) > 30 and len(set(found)) > 3
+
+
+def test_a_program_that_is_safe_in_single_chunks_is_run_once(monkeypatch):
+    runs = []
+    run = deadlock.run_with_fifos
+    monkeypatch.setattr(deadlock, "run_with_fifos", lambda *given: runs.append(given[2]) or run(*given))
+    assert largest_safe_size(exchange(2), "synth") is None and runs == [1]
 
 
 def test_the_cycle_of_waits_is_named():

@@ -19,7 +19,7 @@ from test_export import ring_schedule, slow_schedule
 from synth import api
 from synth.cli import root as cli
 from synth.errors import SynthError, UsageError
-from synth.export.plans import nccl_tuner_csv, ncclx_tuner_csv
+from synth.export.plans import nccl_tuner_csv, ncclx_tuner_csv, programs
 from synth.export.plans.notes import judged_section, loss_remarks
 from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved_ranges
 from synth.model.collective import collective
@@ -246,7 +246,7 @@ def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
             )
 
 
-def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen():
+def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen(monkeypatch):
     odd = replace(plan().tables[0], sizes=(1 << 12, 1 << 13, 1 << 20), ranges=(Range(0, None, (1, 0)),))
     three = replace(
         ring_schedule(4),
@@ -263,8 +263,18 @@ def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen():
             for step in ring_schedule(4).steps
         ),
     )
+    lowered, programs_of = [], programs._programs
+    record = lambda *given: lowered.append(given[1].label) or programs_of(*given)  # noqa: E731
+    monkeypatch.setattr(programs, "_programs", record)
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(odd,)))
     assert [name for name, _ in made.files] == ["01-allgather-S2-R2-C1-LL.xml"]
+    assert lowered == ["S2 C1 LL"]  # what serves no size is not lowered
+    between = replace(odd, sizes=(4096,), ranges=(Range(0, 4096, (0,)), Range(4097, 8000, (0, 1))))
+    api.export_plan(replace(plan(), tables=(between,)))
+    assert lowered == ["S2 C1 LL"] * 2  # nor what comes after one that serves the whole range
+    alone = replace(odd, ranges=(Range(0, None, (1,)),))
+    with pytest.raises(SynthError, match=r"4096, 8192, 1048576 bytes are not served \(multiples of 96 bytes are\)"):
+        api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(alone,)))
     mixed = replace(odd, sizes=(96, 4096, 9600))
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(mixed,)))
     assert [ends(text) for _, text in made.files] == [(0, 4095), (4096, 4096), (4097, 0)]

@@ -25,8 +25,9 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str) -> PlanExport:
 
     `placed(network)`: the target of schedules on that network. Raises SynthError if no range can be exported.
     """
-    made = [plan_offers.table(plan, table, placed) for table in plan.tables]
-    if runtime == "msccl":
+    few = runtime == "msccl"
+    made = [plan_offers.table(plan, table, placed, few) for table in plan.tables]
+    if few:
         why = f"msccl loads at most {MSCCL_FILES} files, and the others serve more sizes"
         found = drop_to_fit([m.shares for m in made], _count(made), MSCCL_FILES, why)
         made = [replace(m, shares=s) for m, s in zip(made, found, strict=True)]

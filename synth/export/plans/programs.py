@@ -9,12 +9,12 @@ from math import lcm
 
 from synth.errors import SynthError, VerificationError
 from synth.export import EXPORTERS, exported_files
-from synth.export.plans.size_ranges import Offer, SizeShares, shares
+from synth.export.plans.size_ranges import Offer, SizeShares, covers_range, judged_sizes, shares
 from synth.export.request import Target
 from synth.model.registry import find
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
+from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.program import plan_limits
 from synth.program.program import Program
 
@@ -37,18 +37,20 @@ class TablePrograms:
     targets: Mapping[int, Target]
 
 
-def table(plan: Plan, one: Table, placed: TargetOfNetwork) -> TablePrograms:
+def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) -> TablePrograms:
     """Return the table `one` of `plan` for one runtime: the programs that the runtime takes, and their sizes.
 
     NCCL's own algorithms are offered for every size without a program, because they run at sizes that no file serves.
-    An algorithm that the runtime does not take is refused with the reason. `placed(network)`: the target of schedules
-    on that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
+    An algorithm that the runtime does not take is refused with the reason. Those that serve no range (`_idle`) are left
+    out, unless files are `few`, so that any may have to stand in for another. `placed(network)`: the target of
+    schedules on that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
     """
     offers: dict[int, Offer] = {}
     refused: dict[int, str] = {}
     programs: dict[int, Sequence[tuple[str, Program]]] = {}
     targets: dict[int, Target] = {}
-    for i in dict.fromkeys(i for row in one.ranges for i in row.order):
+
+    def consider(i: int) -> None:
         algorithm = plan.algorithms[i]
         if algorithm.backend == NCCL:
             offers[i] = Offer(0, None, algorithm.divisor * one.element)
@@ -64,7 +66,29 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork) -> TablePrograms:
                 raise
             except SynthError as error:
                 refused[i] = str(error)
+
+    for row in one.ranges:
+        left_out = () if few else _idle(plan, one, row)
+        for i in row.order:
+            if i not in left_out and i not in offers and i not in refused:
+                consider(i)
+            if not few and i in offers and not judged_sizes(one, row) and covers_range(row, offers[i]):
+                break
     return TablePrograms(shares(one, offers, refused), programs, targets)
+
+
+def _idle(plan: Plan, one: Table, row: Range) -> list[int]:
+    """Return the algorithms of `row` whose chunks divide no judged size there: they serve none of its sizes.
+
+    None where there are no judged sizes, or no other algorithms.
+    """
+    sizes = judged_sizes(one, row)
+    found = []
+    for i in row.order:
+        step = plan.algorithms[i].divisor * one.element
+        if sizes and all(size % step for size in sizes):
+            found.append(i)
+    return found if len(found) < len(row.order) else []
 
 
 def missing(algorithm: Algorithm) -> str:

@@ -207,7 +207,7 @@ def unserved_ranges(plan: Plan, found: SizeShares, otherwise: str) -> list[str]:
         instead = ", ".join(dict.fromkeys(labels))
         useful = _useful(row, sizes, offers)
         for i in row.order:
-            if i in useful and _covers_range(row, offers[i]):
+            if i in useful and covers_range(row, offers[i]):
                 break  # algorithms after this one are never the first in this range
             if i in found.refused:
                 step = plan.algorithms[i].divisor * table.element
@@ -238,7 +238,8 @@ def _refused_line(plan: Plan, found: SizeShares, name: str, i: int, rows: list[t
     return f"{name}, {where}: {plan.algorithms[i].label} is preferred, but {found.refused[i]}; instead {instead}"
 
 
-def _covers_range(row: Range, offer: Offer) -> bool:
+def covers_range(row: Range, offer: Offer) -> bool:
+    """Return True if the sizes of `offer` begin and end no nearer than those of `row`."""
     return offer.covers(row.low) and (offer.high is None or (row.high is not None and row.high <= offer.high))
 
 

@@ -6,6 +6,13 @@ for each split decides. An op of `count` chunks moves in ``parts = ceil(count / 
 ``m = max(1, floor(B / chunk bytes))`` and B the bytes of one FIFO operation. Only the values of m that give different
 parts are run.
 
+If the run of single chunks (m = 1) ends, so do those of all other m, which are left out. Proof: order the parts of
+another m by the time at which their last chunk moves in the run of single chunks. That run moves a chunk after the one
+before it in its block, after the same chunk of the sender, after the ops that its op depends on, and after the chunk
+that precedes it by the depth of the FIFO on its connection was taken out. The last chunk of part j - depth precedes
+that of part j by the depth or more, since each part in between holds a chunk or more. So every wait of a part leads
+backwards in that order, and there is no cycle.
+
 Larger messages go through the program in several loops over slices, and every loop runs all ops. That adds no deadlock.
 Proof: order the ops by (loop, the order that ends one loop). Program order, dependencies and messages lead within a
 loop or to the next one. Both ends move the same number of parts in each loop, so part j waits for the space of part
@@ -60,9 +67,11 @@ def first_deadlock(
 
     The result is (None, []) if no size has a deadlock. The program must have no structural fault, and `wired` no fault.
     """
-    safe = 0
+    safe, depth = 0, FIFO_DEPTH[program.protocol]
+    if not run_with_fifos(wired, depth, 1):
+        return None, []
     for split in splits(program, runtime):
-        waits = run_with_fifos(wired, FIFO_DEPTH[program.protocol], split.chunks)
+        waits = run_with_fifos(wired, depth, split.chunks)
         if waits:
             return safe, waits
         if split.limit is None:
