@@ -53,8 +53,8 @@ def attempt(cell: Cell, limit: float, stop: float) -> dict:
         return row | {"said": (run.stderr.strip().splitlines() or [""])[-1]}
     (part,) = parts
     row["plans"] = len(part["plans"])
-    if part["refusal"]:
-        return row | {"said": part["refusal"]}
+    if part["refused"]:
+        return row | {"said": part["refused"][name]}
     for table in part["tables"]:
         for one in table["sizes"]:
             known = [seconds for seconds in one["libraries"].values() if seconds is not None]

@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,13 @@ from synth.errors import SynthError, UsageError
 from synth.export.exported_files import ExportResult
 from synth.export.plans import registration_code
 from synth.export.request import Machine
+from synth.model.build_result import BuildResult
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet
 from synth.model.schedule import Schedule
+from synth.model.topology import Topology
 from synth.program import plan_limits
 from synth.program.checked_lowering import onesided, reason_against_plan
 from synth.program.lowering_options import LoweringOptions
@@ -125,9 +128,39 @@ def test_the_index_says_it_all_and_the_same_call_continues(made, monkeypatch):
     (Path(made.folder) / "gone").rename(Path(made.folder) / f"{made.plans[0].name}.json")
 
 
+def test_an_interrupted_call_leaves_the_collectives_that_are_done(tmp_path, monkeypatch):
+    asked: list[str] = []
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        asked.append(name)
+        if name == "alltoall" and len(asked) == 2:
+            raise KeyboardInterrupt
+        if name == "allreduce":
+            raise SynthError("no schedule")
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    wanted = WANTED | {"collective": ["allgather", "alltoall", "allreduce"], "output": tmp_path / "set"}
+    with pytest.raises(KeyboardInterrupt):
+        synth.plans("switch:3", **wanted)
+    (part,) = json.loads((tmp_path / "set" / "index.json").read_text())["parts"]
+    assert [table["collective"] for table in part["tables"]] == ["allgather"]
+    names = [plan["name"] for plan in part["plans"]]
+    assert names and all((tmp_path / "set" / f"{name}.json").is_file() for name in names)
+    assert names[0] in (tmp_path / "set" / "register.py").read_text()
+    found = synth.plans("switch:3", **wanted)
+    assert asked == ["allgather", "alltoall", "alltoall", "allreduce"]
+    assert {plan.collective for plan in found.plans} == {"allgather", "alltoall"}
+    assert found.parts[0].refused == (("allreduce", "no schedule"),)
+    assert "switch-3, allreduce: no plans: no schedule" in view.report(found).sentences
+    assert synth.plans("switch:3", **wanted) == found and len(asked) == 4
+    with pytest.raises(SynthError, match="no plan is written: switch-3: no schedule"):
+        synth.plans("switch:3", **(wanted | {"collective": "allreduce", "time_limit": ENOUGH / 3}))
+
+
 def test_notes_name_the_version(made):
     assert all("the plans have the format of MSCCL++ 0.10" in part.notes for part in made.parts)
-    for name in ("register.py", "register.hpp", "switch-3/mscclpp.md"):
+    for name in ("register.py", "register.hpp", "switch-3/allgather/mscclpp.md"):
         assert "MSCCL++ 0.10" in (Path(made.folder) / name).read_text()
     table = view.report(made)
     assert table.title == "MSCCL++ 0.10 plans for switch:3"

@@ -77,7 +77,8 @@ def plans(
     Returns
     -------
     The plans with the calls that each serves, and for each size the predicted time of what runs and of the library.
-    ``index.json`` has the same; ``register.py`` and ``register.hpp`` register all of them.
+    ``index.json`` has the same; ``register.py`` and ``register.hpp`` register all of them. All three are written after
+    each collective, so a call that is interrupted leaves what it has found, and the same call goes on from there.
 
     Raises
     ------
@@ -92,40 +93,70 @@ def plans(
     [3, 6]
     """
     ExportRequest(plan_version=plan_version)  # refuses an unknown version before anything is searched
-    names = [collective] if isinstance(collective, str) else list(collective)
+    given = [collective] if isinstance(collective, str) else list(collective)
+    names = list(dict.fromkeys(map(canonical_name, given)))
+    if not names:
+        raise UsageError("no collective given; name one, such as allreduce")
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     machines = _machines(machine, boxes, gpus)
-    seconds = SETTINGS.time_limit if time_limit is None else time_limit / len(machines)
-    options = [metadata.version("ccl-synth"), machine, [canonical_name(name) for name in names], judged, dtype, root]
-    key = hashlib.sha256(json.dumps([*options, plan_version, seconds]).encode()).hexdigest()[:12]
+    seconds = (SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names)
+    options = [metadata.version("ccl-synth"), machine, judged, dtype, root, plan_version, seconds]
+    key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:12]
     folder = Path(output)
     known = _known(folder, machine, key)
-    parts: list[PlanSetPart] = []
+    result = PlanSet(machine, plan_version, str(folder), ())
     for place, one in enumerate(machines, 1):
-        part = known.get(one.name)
-        if part is None or not all((folder / f"{plan.name}.json").is_file() for plan in part.plans):
-            listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
-            try:
-                made = build(
-                    one.topology, names, folder / one.name, runtime="mscclpp", sizes=judged, dtype=dtype, root=root,
-                    plan_version=plan_version, time_limit=seconds, jobs=jobs, on_event=listen,
-                )  # fmt: skip
-            except (UsageError, VerificationError):
-                raise
-            except SynthError as error:
-                part = PlanSetPart(one.name, one.topology.ranks, key, refusal=str(error))
-            else:
-                registered = tuple(_placed(plan, one) for plan in made.registrations)
-                part = PlanSetPart(one.name, one.topology.ranks, key, registered, made.tables, made.notes)
-        parts.append(part)
-        result = PlanSet(machine, plan_version, str(folder), tuple(parts))
-        write(folder / INDEX, json.dumps(result.to_json(), indent=1) + "\n")
-    if all(part.refusal for part in parts):
-        reasons = [f"{part.name}: {part.refusal}" for part in parts]
+        part = PlanSetPart(one.name, one.topology.ranks, key)
+        before = result
+        for name in names:
+            done = _of_collective(known.get(one.name, part), name)
+            if done is None or not all((folder / f"{plan.name}.json").is_file() for plan in done.plans):
+                listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
+                try:
+                    made = build(
+                        one.topology, name, folder / one.name / name, runtime="mscclpp", sizes=judged, dtype=dtype,
+                        root=root, plan_version=plan_version, time_limit=seconds, jobs=jobs, on_event=listen,
+                    )  # fmt: skip
+                except (UsageError, VerificationError):
+                    raise
+                except SynthError as error:
+                    done = replace(part, plans=(), tables=(), notes=(), refused=((name, str(error)),))
+                else:
+                    registered = tuple(_placed(plan, one, name) for plan in made.registrations)
+                    done = PlanSetPart(one.name, one.topology.ranks, key, registered, made.tables, made.notes)
+            part = _with(part, done)
+            result = replace(before, parts=(*before.parts, part))
+            _write(folder, result)
+    if not any(part.tables for part in result.parts):
+        reasons = [f"{part.name}: {reason}" for part in result.parts for _, reason in part.refused]
         raise SynthError(f"no plan is written: {'; '.join(reasons)}")
-    write(folder / "register.py", registration_code.python(result.plans, plan_version))
-    write(folder / "register.hpp", registration_code.cpp(result.plans, plan_version))
     return result
+
+
+def _of_collective(part: PlanSetPart, name: str) -> PlanSetPart | None:
+    """Return what an earlier call found for one collective; None where it did not come to it."""
+    tables = tuple(table for table in part.tables if table.collective == name)
+    refused = tuple(pair for pair in part.refused if pair[0] == name)
+    if not tables and not refused:
+        return None
+    plans = tuple(plan for plan in part.plans if plan.name.startswith(f"{part.name}/{name}/"))
+    return replace(part, plans=plans, tables=tables, refused=refused)
+
+
+def _with(part: PlanSetPart, more: PlanSetPart) -> PlanSetPart:
+    """Return the part with the plans of one more collective."""
+    notes = tuple(dict.fromkeys((*part.notes, *more.notes)))
+    return replace(
+        part, plans=(*part.plans, *more.plans), tables=(*part.tables, *more.tables), notes=notes,
+        refused=(*part.refused, *more.refused),
+    )  # fmt: skip
+
+
+def _write(folder: Path, result: PlanSet) -> None:
+    """Write the index and the code that registers the plans so far: an interrupted call leaves a set of use."""
+    write(folder / INDEX, json.dumps(result.to_json(), indent=1) + "\n")
+    write(folder / "register.py", registration_code.python(result.plans, result.version))
+    write(folder / "register.hpp", registration_code.cpp(result.plans, result.version))
 
 
 def _machines(machine: str, boxes: Iterable[int], gpus: Iterable[int]) -> list[_Machine]:
@@ -192,10 +223,13 @@ def _known(folder: Path, machine: str, key: str) -> dict[str, PlanSetPart]:
     return {part.name: part for part in earlier.parts if part.key == key}
 
 
-def _placed(plan: PlanRegistration, machine: _Machine) -> PlanRegistration:
-    """Return the entry with its path in the set; where a box is several hosts, for any number of ranks a node."""
+def _placed(plan: PlanRegistration, machine: _Machine, name: str) -> PlanRegistration:
+    """Return the entry with its path in the set; where a box is several hosts, for any number of ranks a node.
+
+    `name`: the collective.
+    """
     per_node = plan.ranks_per_node if machine.hosts else 0
-    return plan._replace(name=f"{machine.name}/mscclpp/{plan.name}", ranks_per_node=per_node)
+    return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}", ranks_per_node=per_node)
 
 
 def _labelled(listener: Listener, label: str) -> Listener:

@@ -310,7 +310,7 @@ def _offers(
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]
     for one in library:
-        offered += candidates.nccl_candidates(one.name, one.schedule, facts, times, prefix)
+        offered += candidates.nccl_candidates(one, facts, times, prefix)
     return _Offers(offered, (*found.notes, *refused), times.model, (), times)
 
 
@@ -403,9 +403,10 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     points = [*(p.schedule for f in inputs.frontiers for p in f.points), *inputs.dividing]
     # Under a time limit the times of the points are predicted first, as long as there is time.
     timed = not inputs.measured and search.end is not None
+    few = request.plans and inputs.network is not None and inputs.network.ranks <= SETTINGS.few_ranks
     made = []
     for schedule in points:
-        predicted = shape(schedule) if timed and search.left else None
+        predicted = shape(schedule) if timed and (search.left or few) else None
         label = f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         made.append(NamedSchedule(label, schedule, shape=predicted))
     if inputs.network is None or not inputs.frontiers:
@@ -424,13 +425,16 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
         # each chunk of it meets few ranks, so that a plan can hold it
         kept.append("direct" if task.name == "alltoall" else "hierarchical")
     for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
-        if search.left == 0 and name not in kept:
+        if search.left == 0 and name not in kept and not few:
             continue
         try:
-            made.append(NamedSchedule(name.lower(), baseline(name, inputs.network, task), True))
+            schedule = baseline(name, inputs.network, task)
         except SynthError:
             if name in request.baselines:
                 raise
+            continue
+        predicted = None if inputs.measured else shape(schedule)
+        made.append(NamedSchedule(name.lower(), schedule, True, predicted))
     return made
 
 

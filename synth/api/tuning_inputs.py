@@ -42,6 +42,8 @@ class TuningInputSettings:
         flows_add: Fraction that flow methods add, about, to the time of a frontier.
         tree_ranks: Maximum number of ranks for which spanning trees are packed: within a second or two.
         tree_worth: Least fraction by which more chunks on spanning trees lower the rounds per chunk.
+        few_ranks: Maximum number of ranks for which all points and baselines are candidates for MSCCL++ plans though
+            the time is over: their steps are counted in milliseconds.
         after: Time of a frontier's baselines and predictions, about, over the time to write it out.
     """
 
@@ -54,6 +56,7 @@ class TuningInputSettings:
     flows_add: float = 0.1
     tree_ranks: int = 16
     tree_worth: Fraction = Fraction(1, 50)
+    few_ranks: int = 16
     after: float = 3.0
 
 

@@ -1,6 +1,6 @@
 """A set of MSCCL++ plans for one machine in several sizes, and its index.
 
-PlanSetPart  name machine ranks folder plans tables notes refusal
+PlanSetPart  name ranks key plans tables notes refused
 PlanSet      machine version folder parts
 """
 
@@ -19,10 +19,10 @@ SCHEMA = "synth.plans/1"
 class PlanSetPart:
     """The plans for one number of boxes or GPUs.
 
-    `name`: such as ``dgx-a100x2`` or ``dgx-a100-6gpus``; its build is the folder of this name. `key`: a digest of the
-    options that it was made with. `plans`: the calls that each file serves; their names are paths in the set.
-    `tables`: for each collective and size what runs, with its predicted time and the library's. `refusal`: the reason
-    why there are no plans, "" where there are.
+    `name`: such as ``dgx-a100x2`` or ``dgx-a100-6gpus``; the folder of this name has a build of each collective. `key`:
+    a digest of the options that it was made with. `plans`: the calls that each file serves; their names are paths in
+    the set. `tables`: for each collective and size what runs, with its predicted time and the library's. `refused`:
+    the collectives without an answer, each with the reason.
     """
 
     name: str
@@ -31,7 +31,7 @@ class PlanSetPart:
     plans: tuple[PlanRegistration, ...] = ()
     tables: tuple[BuiltTable, ...] = ()
     notes: tuple[str, ...] = ()
-    refusal: str = ""
+    refused: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict:
         """Return the part's entry of the index."""
@@ -39,7 +39,7 @@ class PlanSetPart:
             "name": self.name, "ranks": self.ranks, "key": self.key,
             "plans": [plan._asdict() for plan in self.plans],
             "tables": [table.to_json() for table in self.tables],
-            "notes": list(self.notes), "refusal": self.refusal,
+            "notes": list(self.notes), "refused": dict(self.refused),
         }  # fmt: skip
 
     @staticmethod
@@ -49,7 +49,7 @@ class PlanSetPart:
             document["name"], document["ranks"], document["key"],
             tuple(PlanRegistration(**plan) for plan in document["plans"]),
             tuple(BuiltTable.from_json(table) for table in document["tables"]),
-            tuple(document["notes"]), document["refusal"],
+            tuple(document["notes"]), tuple(document["refused"].items()),
         )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ def report(found: PlanSet) -> Report:
     """Return the table, and a sentence for each range of sizes that is left to the library, with both times."""
     rows, sentences = [], []
     for part in found.parts:
-        if part.refusal:
-            sentences.append(f"{part.name}: no plans: {part.refusal}")
+        for name, reason in part.refused:
+            sentences.append(f"{part.name}, {name}: no plans: {reason}")
         for table in part.tables:
             rows.append(_row(part, table))
             for algorithm, run in groupby(table.rows, lambda row: row.algorithm):

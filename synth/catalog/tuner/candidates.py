@@ -110,11 +110,12 @@ def candidates(
 
 
 def nccl_candidates(
-    name: str, schedule: Schedule, machine: Machine | None, times: PredictedTimes, prefix: str = ""
+    named: NamedSchedule, machine: Machine | None, times: PredictedTimes, prefix: str = ""
 ) -> list[TunerCandidate]:
-    """Return NCCL's algorithm `name` in each protocol, for any number of elements, predicted by the equal
-    `schedule`."""
-    shape = _shape(schedule, False)
+    """Return NCCL's algorithm of that name in each protocol, for any number of elements, predicted by the equal
+    schedule."""
+    name, schedule = named.name, named.schedule
+    shape = named.shape or _shape(schedule, False)
     protocols = ("Simple", "LL", "LL128") if nvlink(schedule, machine) else ("Simple", "LL")
     result = []
     for protocol in protocols:

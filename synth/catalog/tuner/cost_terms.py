@@ -54,6 +54,46 @@ class Shape(NamedTuple):
     messages: int = 0
 
 
+class _Classes(NamedTuple):
+    """The classes of links of a network, by rising latency: their names, and the number of the class of each route."""
+
+    network: Network
+    names: list[str]
+    of_route: list[int]
+
+    def of_cap(self, cap: int) -> int:
+        """Return the class of the slowest route of a limit."""
+        return max(self.of_route[i] for i in self.network.caps[cap].routes)
+
+    def busiest(self, load: Mapping[int, int], ports: Counter[int]) -> dict[str, Fraction]:
+        """Return the rounds for which the busiest link or shared limit is busy, by its class; {} without a load.
+
+        `load` counts chunks by route, `ports` those of switch sends by limit.
+        """
+        network = self.network
+        through = ports.copy()
+        for i, count in load.items():
+            for k in network.caps_of[i]:
+                through[k] += count
+        most: dict[int, int] = {}  # by units
+        links, caps = (
+            ((network.routes[i].units, n) for i, n in load.items()),
+            ((network.caps[k].units, n) for k, n in through.items()),
+        )
+        for units, count in (*links, *caps):
+            most[units] = max(count, most.get(units, 0))
+        if not most:
+            return {}
+        maximum = max(Fraction(count, units) for units, count in most.items())
+        tops = {(units, count) for units, count in most.items() if Fraction(count, units) == maximum}
+        full = {self.of_route[i] for i, count in load.items() if (network.routes[i].units, count) in tops}
+        for k, count in through.items():
+            if (network.caps[k].units, count) in tops:
+                full |= {self.of_route[i] for i in network.caps[k].routes if i in load}
+                full |= {self.of_cap(k)} if k in ports else set()
+        return {self.names[max(full)]: maximum}
+
+
 def shape(schedule: Schedule, program: Program | None = None) -> Shape:
     """Return the shape of `schedule`. Switch sends count against the limits of their ports.
 
@@ -65,15 +105,19 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
     rounds: dict[str, Fraction] = {}
     total: Counter[int] = Counter()
     total_ports: Counter[int] = Counter()
+    order = sorted({route.latency for route in network.routes})
+    place = {latency: k for k, latency in enumerate(order)}
+    latency_of = [place[route.latency] for route in network.routes]
+    classes = _Classes(network, [show(latency) for latency in order], latency_of)
     for step in schedule.steps:
         load = Counter(index[send.src, send.dst, send.via] for send in step.sends if not send.local)
         ports = _port_loads(network, step)
         total += load
         total_ports += ports
-        latencies = {network.routes[i].latency for i in load}
-        latencies.update(_latency(network, k) for k in ports)
-        steps[show(max(latencies, default=network.latency))] += 1
-        for name, busy in _busiest(network, load, ports).items():
+        latencies = {latency_of[i] for i in load}
+        latencies.update(classes.of_cap(k) for k in ports)
+        steps[classes.names[max(latencies)] if latencies else show(network.latency)] += 1
+        for name, busy in classes.busiest(load, ports).items():
             rounds[name] = rounds.get(name, Fraction(0)) + busy
     unit = float(network.unit) * 1e9
     blocks: list[Block] = []
@@ -83,7 +127,7 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
         schedule.collective.unit_share / schedule.chunks,
         tuple(sorted(steps.items())),
         tuple((name, float(busy) / unit) for name, busy in sorted(rounds.items())),
-        tuple((name, float(busy) / unit) for name, busy in _busiest(network, total, total_ports).items()),
+        tuple((name, float(busy) / unit) for name, busy in classes.busiest(total, total_ports).items()),
         max((_messages(block) for block in blocks), default=0),
         max((_chunks(block) for block in blocks), default=0),
         sum(map(_further_messages, schedule.steps)),
@@ -105,38 +149,6 @@ def _port_loads(network: Network, step: Step) -> Counter[int]:
     for send in step.switch_sends:
         loads.update(switches[send.switch].caps(send.rank, send.group, fetches=send.kind == "fetch-reduce"))
     return loads
-
-
-def _latency(network: Network, cap: int) -> Fraction:
-    """Return the greatest latency of the routes of a limit."""
-    return max(network.routes[i].latency for i in network.caps[cap].routes)
-
-
-def _busiest(network: Network, load: Mapping[int, int], ports: Counter[int]) -> dict[str, Fraction]:
-    """Return the rounds for which the busiest link or shared limit is busy, by its class; {} without a load.
-
-    `load` counts chunks by route, `ports` those of switch sends by limit.
-    """
-    through = ports.copy()
-    for i, count in load.items():
-        for k in network.caps_of[i]:
-            through[k] += count
-    busiest: dict[int, int] = {}  # by units
-    links, caps = (
-        ((network.routes[i].units, n) for i, n in load.items()),
-        ((network.caps[k].units, n) for k, n in through.items()),
-    )
-    for units, count in (*links, *caps):
-        busiest[units] = max(count, busiest.get(units, 0))
-    if not busiest:
-        return {}
-    maximum = max(Fraction(count, units) for units, count in busiest.items())
-    full = {network.routes[i].latency for i, count in load.items() if count == maximum * network.routes[i].units}
-    for k, count in through.items():
-        if count == maximum * network.caps[k].units:
-            full |= {network.routes[i].latency for i in network.caps[k].routes if i in load}
-            full |= {_latency(network, k)} if k in ports else set()
-    return {show(max(full)): maximum}
 
 
 def _messages(block: Block) -> int:

@@ -37,6 +37,7 @@ from synth.program.thread_joins import with_joins
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024  # of a thread block
+OP_DEPTH = 6  # containers around an operation: the plan, gpus, a GPU, its blocks, a block, ops
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Mscclpp:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
         check_root(program, target)
         check_version(program, target.request.plan_version)
-        return json.dumps(document(program, target.request.plan_version), indent=1) + "\n"
+        return _text(document(program, target.request.plan_version), OP_DEPTH) + "\n"
 
     def remarks(self, program: Program, target: Target) -> tuple[str, ...]:
         """Return remarks for the user: the version and sizes served, the operator, the root, and where to read on."""
@@ -221,6 +222,17 @@ def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel], put_signal_flush: bool) ->
         "remote_buffers": wiring.buffer_documents(),
         "semaphores": [{"init_value": semaphore.turns} for semaphore in wiring.semaphores],
     }
+
+
+def _text(value: object, depth: int, indent: str = "\n") -> str:
+    """Return JSON whose containers have a line for each member down to `depth`, and are on one line below it."""
+    if depth == 0 or not value or not isinstance(value, dict | list):
+        return json.dumps(value)
+    inner = indent + " "
+    if isinstance(value, list):
+        return f"[{inner}" + f",{inner}".join(_text(one, depth - 1, inner) for one in value) + f"{indent}]"
+    rows = [f"{json.dumps(key)}: {_text(one, depth - 1, inner)}" for key, one in value.items()]
+    return f"{{{inner}" + f",{inner}".join(rows) + f"{indent}}}"
 
 
 def _refuse(reason: str) -> NoReturn:
