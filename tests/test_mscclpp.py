@@ -221,6 +221,26 @@ def test_a_put_to_another_box_signals_by_itself(version):
     assert any(f"up to {ports} port channels" in line for line in Mscclpp().remarks(program, Target()))
 
 
+def test_port_channels_are_capped_by_fewer_blocks(monkeypatch):
+    """A rank of one box meets 8 of the other, in each block some of them; blocks that are asked for stay."""
+    schedule, options = solved("dgx-a100*2", "alltoall"), LoweringOptions(nodes=nodes("dgx-a100*2"))
+    free = onesided(schedule, options)
+    most = port_channels(free)
+    monkeypatch.setattr(limits, "RANK_PORTS", most - 1)
+    (said,) = [line for line in Mscclpp().remarks(free, Target()) if "port channels" in line]
+    assert said == (
+        f"a rank has up to {most} port channels, each a queue pair (QP) of its NIC, more than the {most - 1} that a "
+        "NIC keeps at hand; fewer thread blocks have fewer"
+    )
+    capped = onesided(schedule, options)
+    assert port_channels(capped) < most and analysis.check(capped, "mscclpp").ok
+    assert max(len(gpu.blocks) for gpu in capped.gpus) < max(len(gpu.blocks) for gpu in free.gpus)
+    asked = onesided(schedule, LoweringOptions(nodes=nodes("dgx-a100*2"), blocks=16))
+    assert port_channels(asked) == most
+    monkeypatch.setattr(limits, "RANK_PORTS", 0)
+    assert 0 < port_channels(onesided(schedule, options)) <= port_channels(capped)
+
+
 def test_a_signal_of_another_thread_needs_a_join():
     """Thread 1 puts to rank 2, and thread 0 would signal it."""
     put = Op("put", (Span("i", 0),), (Span("o", 0, 1), Span("o", 0, 2)), ports=(0, 1))

@@ -30,7 +30,8 @@ class LoweringOptions:
     Of one-sided programs alone:
     `nodes`: the box of each rank; ranks of one box are connected by memory channels, others by port channels. None:
     one box.
-    `blocks`: thread blocks of each rank to start from, as far as there are chunks. None: 16 for each instance.
+    `blocks`: thread blocks of each rank to start from, as far as there are chunks. None: 16 for each instance, fewer
+    where a rank would have too many port channels.
     `reads`: sums read contributions of other ranks where they lie, as far as that needs no signal more (Simple). None:
     where no rank takes several sums at once, which would wait for each other's links.
 

@@ -22,6 +22,9 @@ ALIGNMENT = 16  # buffer_alignment: every chunk is a multiple of so many bytes
 SCRATCH_BYTES = 1 << 26  # of a scratch that plans share (`reuse_resources`); packets take twice as much memory
 # blocks of 1024 threads, one a multiprocessor: all must be resident at once, and a V100 has 80 multiprocessors
 GPU_BLOCKS = 80
+# Port channels of a rank, each a queue pair of its NIC, above which a plan is made of fewer thread blocks. MSCCL++ sets
+# no limit, but a NIC keeps the state of a few hundred connections at hand only.
+RANK_PORTS = 256
 # The most sends of a schedule that a tuner offers to MSCCL++: those of a reduce-scatter and an allgather on 128 ranks,
 # with one chunk a rank, fit. Of so many sends a plan is written, proved and run in a minute or two.
 PLAN_SENDS = 1 << 15

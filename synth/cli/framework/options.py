@@ -99,7 +99,8 @@ def onesided_options(function: Function) -> Function:
             type=Positive(),
             metavar="N",
             help="Of MSCCL++ plans: thread blocks of a rank to start from, as far as there are chunks; by default 16 "
-            "for each instance. Each has channels, and between boxes queue pairs, of its own.",
+            "for each instance, fewer where a rank would have more than 256 port channels. Each block has channels, "
+            "and between boxes queue pairs, of its own.",
         ),
     ):
         function = option(function)

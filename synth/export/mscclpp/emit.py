@@ -64,11 +64,7 @@ class Mscclpp:
         ]
         if program.collective is not None and program.collective.combining:
             remarks.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
-        if entries := port_channels(program):
-            remarks.append(
-                f"a rank has up to {entries} port channels, each a queue pair (QP) of its NIC; fewer thread blocks "
-                "have fewer"
-            )
+        remarks += [said] if (said := ports_remark(program)) else []
         if switch_channels(program):
             remarks.append(
                 "the plan's switch channels (NVLS) need GPUs from sm_90 on, and buffers of MSCCL++'s own allocator"
@@ -130,6 +126,17 @@ def port_channels(program: Program) -> int:
     for gpu in program.gpus:
         counts.append(len({port for block in gpu.blocks for port in block.ports if port.kind == "port"}))
     return max(counts, default=0)
+
+
+def ports_remark(program: Program) -> str:
+    """Return a sentence on the port channels of a rank; "" where there are none."""
+    entries = port_channels(program)
+    if not entries:
+        return ""
+    said = f"a rank has up to {entries} port channels, each a queue pair (QP) of its NIC"
+    if entries > limits.RANK_PORTS:
+        said += f", more than the {limits.RANK_PORTS} that a NIC keeps at hand"
+    return f"{said}; fewer thread blocks have fewer"
 
 
 def check_version(program: Program, version: str) -> None:

@@ -8,7 +8,7 @@ from math import gcd
 
 from synth.export.folder_notes import PER_RANK
 from synth.export.msccl_xml.limits import root_warning
-from synth.export.mscclpp.emit import Mscclpp
+from synth.export.mscclpp.emit import Mscclpp, port_channels, ports_remark
 from synth.export.plans import programs, registration_code
 from synth.export.plans.msccl_folder import library_remarks
 from synth.export.plans.notes import ServedShare, head, judged_section, stem, table, unserved_section
@@ -60,6 +60,8 @@ def folder(plan: Plan, placed: TargetOfNetwork, version: str) -> PlanExport:
         remarks.append(
             "MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum"
         )
+    if said_ports := ports_remark(max((row.program for row in rows), key=port_channels)):
+        remarks.append(said_ports)
     if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += library_remarks(plan, made)

@@ -53,7 +53,7 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = BufferOffsets(layout, in_place)
     work = groups(prune(schedule), instances)
-    shares = _shares(work, options.blocks or DEFAULT_BLOCKS * instances)
+    shares = _shares(work, options.blocks) if options.blocks else _few_ports(work, DEFAULT_BLOCKS * instances, boxes)
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
@@ -107,6 +107,32 @@ def _shares(work: tuple[ChunkGroup, ...], blocks: int) -> list[tuple[ChunkGroup,
     """Return `work` in at most `blocks` runs of about equal length."""
     blocks = min(blocks, len(work))
     return [work[k * len(work) // blocks : (k + 1) * len(work) // blocks] for k in range(blocks)]
+
+
+def _few_ports(work: tuple[ChunkGroup, ...], blocks: int, boxes: Sequence[int]) -> list[tuple[ChunkGroup, ...]]:
+    """Return `work` in at most `blocks` runs, in fewer where a rank would have more port channels than `RANK_PORTS`.
+
+    A rank has a port channel for each run and each rank of another box that it sends to or receives from there. Where
+    even one run has more, there are as many runs as have the fewest.
+    """
+    tried = []
+    while True:
+        shares = _shares(work, blocks)
+        ports: Counter[int] = Counter()
+        for share in shares:
+            across: set[tuple[int, int]] = set()
+            for moves in (moves for group in share for moves in group.moves):
+                for move in moves:
+                    if boxes[move.src] != boxes[move.dst]:
+                        across |= {(move.src, move.dst), (move.dst, move.src)}
+            ports.update(rank for rank, _ in across)
+        most = max(ports.values(), default=0)
+        if most <= limits.RANK_PORTS:
+            return shares
+        tried.append((most, -blocks, shares))
+        if blocks == 1:
+            return min(tried)[2]
+        blocks //= 2
 
 
 def _fitting(
