@@ -15,8 +15,10 @@ import pytest
 from synth import bounds
 from synth.bounds import dual_rounding, single_chunk
 from synth.bounds.first_completion import first_completion_bound
+from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
+from synth.checker.schedule import replay
 from synth.errors import InfeasibleError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.schedule import problem_fingerprint
@@ -416,3 +418,30 @@ def test_certificates_survive_json() -> None:
             )
             == value
         )
+
+
+def test_rows_that_limits_share_are_checked_as_rows_of_their_own():
+    """The document that a network keeps has one row of a route in all limits; that of a file has several."""
+    network, task = topology("fat-tree:8").network(), collective("scatter", 8)
+    bound = single_cut_bound(network, task)
+    read = json.loads(json.dumps(network.document))
+    shared, own = (instance.Instance(doc, task.document, False) for doc in (network.document, read))
+    assert (shared.limits, shared.digest) == (own.limits, own.digest)
+    assert check(bound.certificate, read, task.document) == bound.value
+    rows = [limit["links"][0] for limit in read["limits"]]
+    for wrong, words in ((99, "expected a number"), (rows[0][1], "to itself"), (True, "whole number")):
+        row = [wrong, *rows[0][1:]]
+        limits = [{"links": [row, row], "units": 1}, *read["limits"]]
+        with pytest.raises(VerificationError, match=words):
+            replay.problem({**read, "limits": limits}, task.document)
+        with pytest.raises(VerificationError):
+            check(bound.certificate, {**read, "limits": limits}, task.document)
+
+
+def test_a_network_keeps_the_fingerprint_of_each_problem():
+    network = topology("ring:4").network()
+    tasks = [collective(name, 4) for name in ("allgather", "scatter", "gather")]
+    once = [problem_fingerprint(network, task) for task in tasks]
+    assert len(set(once)) == 3
+    assert once == [problem_fingerprint(topology("ring:4").network(), task) for task in tasks]
+    assert once == [problem_fingerprint(network, task) for task in tasks]

@@ -3,7 +3,11 @@ names."""
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -486,6 +490,41 @@ def test_a_switch_that_joins_no_two_ranks_is_on_no_route():
     made = Topology("pair and switch", 2, tuple(Link(a, b, Fraction(1)) for a, b in ends), (), ("s",))
     assert made.network().wires == ()
     assert api.solve(made, "allgather", 1, 1, 1, jobs=1).schedule.network == made.network()
+
+
+def test_a_route_through_switches_is_as_narrow_and_as_late_as_its_links():
+    """Of every route of a fat tree whose links are all unlike, and of the links that several routes cross."""
+    tree, draws = topology("fat-tree:12:spines=2"), random.Random(3)
+    links = []
+    for link in tree.links:
+        links.append(Link(link.src, link.dst, draws.randint(2, 9), Fraction(draws.randint(1, 9), draws.randint(2, 5))))
+    network = replace(tree, links=tuple(links), generators=()).network()
+    numbers = {name: tree.ranks + i for i, name in enumerate(tree.switches)}
+    by_ends = {(link.src, link.dst): link for link in links}
+    crossing: dict[tuple[int, int], list[int]] = {}
+    for i, route in enumerate(network.routes):
+        ways = list(pairwise([route.src, *map(numbers.__getitem__, route.via), route.dst]))
+        assert route.units * network.unit == min(by_ends[way].bandwidth for way in ways)
+        assert route.latency == sum(by_ends[way].latency for way in ways)
+        for way in ways:
+            crossing.setdefault(way, []).append(i)
+    assert len(network.routes) == 12 * 2 + 12 * 9 * 2  # three ranks a leaf
+    expected = []
+    for ends, link in by_ends.items():
+        expected.append(Cap(tuple(crossing[ends]), int(link.bandwidth / network.unit)))
+    assert sorted(network.caps, key=str) == sorted(expected, key=str)
+
+
+def test_a_document_of_a_network_is_the_readers_own():
+    network = topology("fat-tree:8").network()
+    doc, before = network.to_json(), json.dumps(network.document)
+    row = next(row for row in doc["limits"][0]["links"])
+    shared = [limit["links"] for limit in doc["limits"] if row in limit["links"]]
+    assert len(shared) > 1
+    row[0] = 99
+    assert sum(row in rows for rows in shared) == 1
+    assert json.dumps(network.document) == before
+    assert Network.from_json(network.to_json()) == replace(network, generators=())
 
 
 def test_a_limit_that_no_route_passes_limits_nothing():

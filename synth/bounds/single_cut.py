@@ -44,18 +44,22 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
         return LowerBound(Fraction(0), least.certificate)
     demands = _Demands(collective, _checkable_units(network, collective))
     inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
-    prices = route_prices(network, set(range(len(network.routes))))
-    best, deadline = Fraction(counted) / _capacity(prices), current_deadline()
+    prices, best, deadline = None, Fraction(0), current_deadline()
+    if counted:
+        prices = route_prices(network, set(range(len(network.routes))))
+        best = Fraction(counted) / _capacity(prices)
     least_capacity = _LeastCapacity(network)
     for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
-        if sends > best * least_capacity.into(ranks):
+        if sends and sends > best * least_capacity.into(ranks):
             prices_into = _prices_into(network, ranks)
             value = Fraction(sends) / _capacity(prices_into)
             if value > best:
                 best, inside, prices, counted = value, ranks, prices_into, 0
         if best and deadline.over:
             break
+    if prices is None:  # data enter none of the sets
+        prices = route_prices(network, set(range(len(network.routes))))
     certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
     return LowerBound(check(certificate, network.document, collective.document), certificate)
 
@@ -215,11 +219,15 @@ class _LeastCapacity:
         self._sources = np.array([route.src for route in network.routes], dtype=np.intp)
         self._ends = np.array([route.dst for route in network.routes], dtype=np.intp)
         self._units = np.array([route.units for route in network.routes], dtype=float)
+        self._into = [np.array(routes, dtype=np.intp) for routes in network.into]
+        self._out = [np.array(routes, dtype=np.intp) for routes in network.out]
         # Each route in a limit once, by route and then by limit, and how often a send over it counts there.
         limits = np.repeat(np.arange(len(network.caps)), [len(cap.routes) for cap in network.caps])
         routes = np.fromiter(chain.from_iterable(cap.routes for cap in network.caps), np.intp, len(limits))
         pairs, times = np.unique(routes * max(1, len(network.caps)) + limits, return_counts=True)
-        self._routes, self._limits = np.divmod(pairs, max(1, len(network.caps)))
+        owners, self._limits = np.divmod(pairs, max(1, len(network.caps)))
+        # The limits of route i are those from `first[i]` to `first[i + 1]`.
+        self._first = np.searchsorted(owners, np.arange(len(network.routes) + 1))
         most = np.ones(len(network.caps))
         np.maximum.at(most, self._limits, times)
         self._room = np.array([cap.units for cap in network.caps], dtype=float) / most
@@ -229,15 +237,28 @@ class _LeastCapacity:
 
         The bound is a rounded sum. The margin leaves out cuts that are as good as the best one, which are the most.
         """
+        entering = self._entering(ranks)
+        units, first = self._units[entering], self._first[entering]
+        counts = self._first[entering + 1] - first
+        starts = np.cumsum(counts) - counts  # of each route's limits, among those of all that enter
+        limits = self._limits[np.repeat(first - starts, counts) + np.arange(counts.sum())]
+        load = np.bincount(limits, weights=np.repeat(units, counts), minlength=len(self._room))
+        limited, share = counts > 0, np.ones(len(units))
+        if limited.any():
+            ratios = self._room[limits] / load[limits]
+            share[limited] = np.minimum(1, np.minimum.reduceat(ratios, starts[limited]))
+        return Fraction(float((units * share).sum()) * (1 + TOLERANCE))
+
+    def _entering(self, ranks: Ranks) -> np.ndarray:
+        """Return the routes into `ranks` from outside, found from the side with fewer ranks."""
         inside = np.zeros(self._ranks, dtype=bool)
         inside[list(ranks)] = True
-        entering = inside[self._ends] & ~inside[self._sources]
-        used = entering[self._routes]
-        routes, limits = self._routes[used], self._limits[used]
-        load = np.bincount(limits, weights=self._units[routes], minlength=len(self._room))
-        share = np.ones(len(self._units))
-        np.minimum.at(share, routes, self._room[limits] / load[limits])
-        return Fraction(float((self._units * share)[entering].sum()) * (1 + TOLERANCE))
+        if 2 * len(ranks) <= self._ranks:
+            routes = np.concatenate([np.empty(0, dtype=np.intp), *[self._into[rank] for rank in ranks]])
+            return routes[~inside[self._sources[routes]]]
+        outside = np.flatnonzero(~inside)
+        routes = np.concatenate([np.empty(0, dtype=np.intp), *[self._out[rank] for rank in outside]])
+        return routes[inside[self._ends[routes]]]
 
 
 class _Demands:

@@ -102,19 +102,22 @@ class Step(NamedTuple):
 
 def canonical(doc: object) -> bytes:
     """Return canonical JSON: sorted keys, no white space. Every fingerprint is a hash of it."""
-    return json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    return json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=True, check_circular=False).encode()
 
 
 def problem_fingerprint(network: Network, collective: Collective) -> str:
     """SHA-256 of the document that a certificate speaks about: links, limits, multicast, rules, pre and post.
 
-    With one chunk per unit.
+    With one chunk per unit. The network keeps it, as certificates, schedules and logs all name their problem.
     """
+    known = network.fingerprints.get(collective)
+    if known is not None:
+        return known
     held = network.document | collective.document
     keys = ["links", "limits", "pre", "post", "combining"]
     keys += [key for key in ("multicast", "rules") if key in held]
     doc = {key: held[key] for key in keys}
-    return hashlib.sha256(canonical(doc)).hexdigest()
+    return network.fingerprints.setdefault(collective, hashlib.sha256(canonical(doc)).hexdigest())
 
 
 @dataclass(frozen=True)

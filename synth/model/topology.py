@@ -20,16 +20,17 @@ everything exact (bounds, encodings, verify) sees the Network only.
 
 from __future__ import annotations
 
+import json
 import operator
-import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
 
 from synth.errors import SynthError
+from synth.model.gc_pause import collector_off
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
 from synth.model.registry import NOTEBOOK, load
 from synth.model.send_rules import SendRules
@@ -272,17 +273,17 @@ class Network:
     @cached_property
     def out(self) -> tuple[tuple[int, ...], ...]:
         """Route indices leaving each rank."""
-        return self._by_end(lambda route: route.src)
+        return self._by_end([route.src for route in self.routes])
 
     @cached_property
     def into(self) -> tuple[tuple[int, ...], ...]:
         """Route indices entering each rank."""
-        return self._by_end(lambda route: route.dst)
+        return self._by_end([route.dst for route in self.routes])
 
-    def _by_end(self, end: Callable[[Route], int]) -> tuple[tuple[int, ...], ...]:
+    def _by_end(self, ends: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         indices: list[list[int]] = [[] for _ in range(self.ranks)]
-        for i, route in enumerate(self.routes):
-            indices[end(route)].append(i)
+        for i, end in enumerate(ends):
+            indices[end].append(i)
         return tuple(map(tuple, indices))
 
     @cached_property
@@ -291,6 +292,7 @@ class Network:
         return {(route.src, route.dst, route.via): i for i, route in enumerate(self.routes)}
 
     @cached_property
+    @collector_off()
     def caps_of(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the caps on each route, each as often as the cap lists the route."""
         indices: list[list[int]] = [[] for _ in self.routes]
@@ -336,7 +338,12 @@ class Network:
     @cached_property
     def latency(self) -> Fraction:
         """Greatest latency of a route in µs: the α of the cost model."""
-        return max((r.latency for r in self.routes), default=Fraction(0))
+        return max(self._latencies.values(), default=Fraction(0))
+
+    @property
+    def _latencies(self) -> dict[int, Fraction]:
+        """The latency objects of the routes by id: of many routes a few, and an id is hashed sooner than a Fraction."""
+        return {id(r.latency): r.latency for r in self.routes}
 
     def as_topology(self) -> Topology:
         """Return a topology of the routes as links from rank to rank, with its rules for sends. A limit holds each
@@ -403,22 +410,26 @@ class Network:
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
-        return pickle.loads(pickle.dumps(self.document))
+        return json.loads(json.dumps(self.document))
 
     @cached_property
+    @collector_off()
     def document(self) -> dict:
-        """`to_json()` without a copy, for readers that change nothing in it."""
+        """`to_json()` without a copy, for readers that change nothing in it. Limits share the rows of routes."""
         doc: dict = {"name": self.name, "ranks": self.ranks}
         doc["links"] = [[r.src, r.dst, r.units, *_via(r)] for r in self.routes]
+        members: list[list] = []  # one row of each route, the same one in all limits that hold it
+        if self.caps:
+            members = [[src, dst, *via] for src, dst, _, *via in doc["links"]]
         doc["limits"] = []
         for cap in self.caps:
-            members = [self.routes[i] for i in cap.routes]
-            doc["limits"].append({"links": [[r.src, r.dst, *_via(r)] for r in members], "units": cap.units})
+            doc["limits"].append({"links": list(map(members.__getitem__, cap.routes)), "units": cap.units})
         doc["unit_gbps"] = show(self.unit)
         if self.wires:
             doc["wires"] = [list(w) for w in self.wires]
         if self.latency:
-            doc["latency_us"] = [show(r.latency) for r in self.routes]
+            shown = {key: show(latency) for key, latency in self._latencies.items()}
+            doc["latency_us"] = [shown[id(r.latency)] for r in self.routes]
         if self.multicast:
             doc["multicast"] = []
         for switch in self.multicast:
@@ -427,6 +438,11 @@ class Network:
         if self.rules is not None:
             doc["rules"] = self.rules.document
         return doc
+
+    @cached_property
+    def fingerprints(self) -> dict[Hashable, str]:
+        """The fingerprint of the problem of each collective for which `problem_fingerprint` has computed it."""
+        return {}
 
     @staticmethod
     def from_json(doc: dict) -> Network:
@@ -610,6 +626,7 @@ class Topology:
         caps.append(Cap(tuple(routes), sum(network.routes[i].units for i in routes)))
         return (len(caps) - 1,)
 
+    @collector_off()
     def network(self) -> Network:
         """Return routes and caps in whole units. Raises SynthError where switches give too many routes to list."""
         for limit in self.limits:
@@ -630,17 +647,29 @@ class Topology:
 
         A physical link that several routes cross becomes a cap.
         """
-        paths = [path for n in range(self.ranks) for path in self._switch_paths(n)]
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
+        scale = lcm(*(link.latency.denominator for link in self.links))  # latencies are whole multiples of 1/scale
+        ticks = [int(link.latency * scale) for link in self.links]
+        ways: dict[tuple[int, ...], tuple[tuple[str, ...], int, int]] = {}  # of paths up to their last links
+        latencies: dict[int, Fraction] = {}
         routes: list[Route] = []
         crossing: list[list[int]] = [[] for _ in self.links]  # the routes on each link
-        for path in paths:
-            links = [self.links[i] for i in path]
-            via = tuple(name[link.dst] for link in links[:-1])
-            latency = sum((link.latency for link in links), Fraction(0))
-            routes.append(Route(links[0].src, links[-1].dst, min(units[i] for i in path), via, latency))
-            for i in path:
-                crossing[i].append(len(routes) - 1)
+        for start in range(self.ranks):
+            ways.clear()
+            for path in self._switch_paths(start):
+                before, last = path[:-1], path[-1]
+                if before not in ways:
+                    via = tuple([name[self.links[i].dst] for i in before])
+                    narrowest = min([units[i] for i in before], default=units[last])
+                    ways[before] = via, narrowest, sum(ticks[i] for i in before)
+                via, narrowest, time = ways[before]
+                time += ticks[last]
+                if time not in latencies:
+                    latencies[time] = Fraction(time, scale)
+                width = min(narrowest, units[last]) if before else units[last]
+                for i in path:
+                    crossing[i].append(len(routes))
+                routes.append(Route(start, self.links[last].dst, width, via, latencies[time]))
         caps = [Cap(tuple(members), units[i]) for i, members in enumerate(crossing) if len(members) > 1]
         for limit in self.limits:
             # A limit is the sum of what crosses its links: a route is listed once for each of its links in the limit.

@@ -19,6 +19,7 @@ from synth.checker.fields import mapping, need, permutation
 from synth.checker.orbits import Orbits
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items, number
+from synth.model.gc_pause import collector_off
 
 _CUTS = {"steps", "scale", "prices", "cuts", "generators"}
 KEYS = {  # kind: (fields it must have, fields it may have)
@@ -272,6 +273,7 @@ class PricedCuts:
         orbits: orbits of units, ranks, links and limits under the generators of the certificate.
     """
 
+    @collector_off()
     def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
         self._entering: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # by cut
@@ -306,12 +308,13 @@ class PricedCuts:
             self.prices[what] = [prices_of.get((what, orbits.of(k)), free) for k in range(sizes[what])]
         room: list[list[int]] = [list(row) for row in self.prices["link"]]
         for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
-            for i in links:
+            for i in links if any(row) else ():
                 room[i] = [a + b for a, b in zip(room[i], row, strict=True)]
         capacities = [part[-1] for part in (*problem.links, *problem.limits)]
         self.slack = [self.scale] * layers  # by step: the scale less the price of all bandwidth
         for units, row in zip(capacities, [*self.prices["link"], *self.prices["limit"]], strict=True):
-            self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
+            if any(row):
+                self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
         self.send_prices: list[list[int]] = []
         for row in room:

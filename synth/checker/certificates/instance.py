@@ -12,6 +12,7 @@ from synth.checker.fingerprints import problem_fingerprint
 from synth.checker.send_rules import CheckedRules
 from synth.errors import UncheckedError
 from synth.model.documents.json_reader import number
+from synth.model.gc_pause import collector_off
 
 # Maximum number of elementary sums and comparisons for one certificate, as `Instance.spend` counts them.
 MOST_WORK = 4_000_000
@@ -55,6 +56,7 @@ class Instance:
         work: what is left of `MOST_WORK`.
     """
 
+    @collector_off()
     def __init__(self, topology: dict, collective: dict, turned: object) -> None:
         self.digest = problem_fingerprint(topology, collective)
         self.work = MOST_WORK
@@ -93,11 +95,15 @@ class Instance:
             self.peers[a].add(b)
             self.links_into[b].append(i)
             self.links_out[a].append(i)
-        self.limits: list[
-            tuple[tuple[int, ...], int]
-        ] = []  # links as the limit lists them, which counts one as often as it lists it
+        # The links as the limit lists them, which counts one as often as it lists it.
+        self.limits: list[tuple[tuple[int, ...], int]] = []
+        read: dict[int, int] = {}  # numbers of links by the id of a row, which several limits may share
         for k, limit in enumerate(topology["limits"]):
-            inside = tuple(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
+            same = list(map(id, limit["links"]))
+            for row, key in zip(limit["links"], same, strict=True):
+                if key not in read:
+                    read[key] = self.names[row[0], row[1], *map(tuple, row[2:])]
+            inside = tuple(map(read.__getitem__, same))
             self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
 
     def _read_rules(self, topology: dict) -> None:

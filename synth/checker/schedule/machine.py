@@ -10,6 +10,7 @@ from synth.checker.fields import need
 from synth.checker.send_rules import CheckedRules
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
+from synth.model.gc_pause import collector_off
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
@@ -63,6 +64,7 @@ class ReplayMachine:
     rules: CheckedRules | None = None
 
     @staticmethod
+    @collector_off()
     def read(doc: object, place: str) -> ReplayMachine:
         """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
         fields = json_reader.fields(
@@ -78,18 +80,18 @@ class ReplayMachine:
             if key in links:
                 raise VerificationError(f"link {key[0]} -> {key[1]} is listed twice", here)
             links[key] = json_reader.number(row[2], f"{here}[2]", 1)
-        limits = []
+        limits, read = [], dict[int, LinkKey]()  # keys by the id of a row, which several limits may share
         for i, row in enumerate(json_reader.items(fields["limits"], f"{place}.limits")):
             here = f"{place}.limits[{i}]"
             cap = json_reader.fields(row, here, {"links", "units"})
-            keys = [
-                _link_key(key, ranks, f"{here}.links[{j}]")
-                for j, key in enumerate(json_reader.items(cap["links"], f"{here}.links"))
-            ]
-            for key in keys:
-                if key not in links:
-                    raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
-            limits.append((Counter(keys), json_reader.number(cap["units"], f"{here}.units", 1)))
+            members = json_reader.items(cap["links"], f"{here}.links")
+            same = list(map(id, members))
+            for j, row_id in enumerate(same):
+                if row_id not in read:
+                    key = read[row_id] = _link_key(members[j], ranks, f"{here}.links[{j}]")
+                    if key not in links:
+                        raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
+            limits.append((Counter(map(read.__getitem__, same)), json_reader.number(cap["units"], f"{here}.units", 1)))
         wires = _read_wires(fields.get("wires", []), f"{place}.wires")
         if bool(wires) != any(via for _, _, via in links):
             raise VerificationError(
@@ -101,9 +103,9 @@ class ReplayMachine:
         rules = CheckedRules.read(fields["rules"], ranks, f"{place}.rules") if "rules" in fields else None
         need(rules is None or not (wires or switches), "are for links from rank to rank alone", f"{place}.rules")
         machine = ReplayMachine(ranks, links, tuple(limits), wires, switches, rules)
-        for key in links:
+        for key in links if wires else ():
             for hop in machine.hops(key):
-                if wires and hop not in wires:
+                if hop not in wires:
                     raise VerificationError(
                         f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place
                     )
@@ -147,7 +149,10 @@ def _link_key(row: object, ranks: int, place: str) -> LinkKey:
     row = json_reader.items(row, place)
     if len(row) not in (2, 3):
         raise VerificationError("expected [src, dst] or [src, dst, path]", place)
-    src, dst = json_reader.number(row[0], f"{place}[0]", 0, ranks), json_reader.number(row[1], f"{place}[1]", 0, ranks)
+    src, dst = row[:2]
+    for i, end in enumerate((src, dst)):
+        if type(end) is not int or not 0 <= end < ranks:  # else no place is needed
+            json_reader.number(end, f"{place}[{i}]", 0, ranks)
     if src == dst:
         raise VerificationError(f"a link from rank {src} to itself", place)
     return src, dst, _path(row[2], place) if len(row) == 3 else ()
@@ -294,6 +299,9 @@ def switch_sends(rows: list, chunks: int, machine: ReplayMachine, place: str) ->
 
 def _path(value: object, place: str) -> tuple[str, ...]:
     names = json_reader.items(value, place)
-    if not names or not all(isinstance(name, str) for name in names):
+    if not names:
         raise VerificationError("expected a list of switch names", place)
+    for name in names:
+        if not isinstance(name, str):
+            raise VerificationError("expected a list of switch names", place)
     return tuple(names)
