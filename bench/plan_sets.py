@@ -1,11 +1,11 @@
 """Results of `synth plans` for each machine, number of boxes or GPUs, and collective.
 
-python -m bench.plan_sets [--minutes 15] [--limit 12] [--stop 120] [-o FILE.json]
+python -m bench.plan_sets [--machine NAME] [--minutes 15] [--limit 12] [--stop 120] [-o FILE.json]
 
 Each cell is one command with a time limit, at three sizes, as a user starts it; it is stopped after `--stop` seconds of
 wall. Machines of few ranks come first. Results are kept after each cell, and the same command goes on with those that
-are missing or were stopped, until the minutes of CPU are used; the table says which were not run. It ends with 1 if a
-command failed without plans and without a reason, or had to be stopped.
+are missing or were stopped, until the minutes of CPU are used; the table says which were not run, and of which commits
+the others are. It ends with 1 if a command failed without plans and without a reason, or had to be stopped.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -48,7 +49,15 @@ def attempt(cell: Cell, limit: float, stop: float) -> dict:
         )
         index = Path(work, "set", "index.json")
         parts = json.loads(index.read_text())["parts"] if index.is_file() else []
-    row = {"code": run.code, "wall": round(run.wall), "cpu": round(run.cpu, 1), "plans": 0, "sizes": [], "said": ""}
+    row = {
+        "commit": measure.where()["commit"],
+        "code": run.code,
+        "wall": round(run.wall),
+        "cpu": round(run.cpu, 1),
+        "plans": 0,
+        "sizes": [],
+        "said": "",
+    }
     if run.code != 0 or not parts:
         return row | {"said": (run.stderr.strip().splitlines() or [""])[-1]}
     (part,) = parts
@@ -107,7 +116,8 @@ def table(results: dict) -> str:
         f"{len(ran)} of {len(cells())} cells: plans, sizes served, predicted gain over NCCL's ring and tree where a "
         f"plan runs, CPU seconds. The other sizes are left to the library with both times printed. {len(bad)} cells "
         f"were stopped, crashed or are slower than the library{': ' if bad else ''}{', '.join(bad)}.\n\n"
-        + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n"
+        + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells by commit: "
+        + ", ".join(f"{count} of {commit}" for commit, count in Counter(row["commit"] for row in ran).items()) + ".\n"
     )  # fmt: skip
 
 
@@ -116,6 +126,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.plan_sets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--machine", choices=MACHINES, help="its cells alone")
     parser.add_argument("--minutes", type=float, default=15, help="of CPU")
     parser.add_argument("--limit", type=float, default=12, help="seconds of --time-limit")
     parser.add_argument("--stop", type=float, default=120, help="wall seconds after which a command is stopped")
@@ -125,7 +136,11 @@ def main(arguments: Sequence[str]) -> int:
     spent = 0.0
     for cell in cells():
         name = " ".join(map(str, cell))
-        if known.get(name, {"code": -1})["code"] != -1 or spent > given.minutes * 60:
+        if (
+            given.machine not in (None, cell[0])
+            or known.get(name, {"code": -1})["code"] != -1
+            or spent > given.minutes * 60
+        ):
             continue
         known[name] = attempt(cell, given.limit, given.stop)
         spent += known[name]["cpu"]
