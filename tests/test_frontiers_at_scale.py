@@ -108,7 +108,7 @@ def test_of_all_points_those_that_fit_are_taken(big, low_limit, tmp_path):
 
 @pytest.mark.parametrize("more", [(), ("--topo", "ring:4")])
 def test_a_plan_has_points_of_a_document(ring, more, tmp_path, monkeypatch):
-    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: [])  # which are faster
+    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: ([], []))  # which are faster
     done = cli("tune", "--from", ring, *more, "--sizes", "1KiB:1MiB", "--no-dividing", "-o", tmp_path / "plan.json")
     assert done.exit_code == 0, done.output
     labels = [a["label"] for a in json.loads((tmp_path / "plan.json").read_text())["algorithms"]]

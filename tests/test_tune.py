@@ -25,6 +25,9 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
+from synth.runtime.reference.program_times import ProgramTimes
+from synth.scale import list_schedules
+from synth.solvers.processes.deadline import TimeUp, current_deadline
 from synth.view import plans
 
 KIB = 1 << 10
@@ -304,7 +307,7 @@ ALLREDUCE = made("direct", "ring", topology="dgx1", collective="allreduce")  # 8
 @pytest.fixture
 def no_list_schedules(monkeypatch):
     """Candidates are the given points and the baselines alone."""
-    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: [])
+    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: ([], []))
 
 
 def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_list_schedules):
@@ -583,6 +586,41 @@ def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch
     recorded("_answer", 4)
     api.tune("ring:3", "allgather", [1024], time_limit=400.0)
     assert ends["_answer"] - ends["collective_inputs"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)
+
+
+def test_no_run_begins_after_the_end_of_a_time_limit_and_no_size_is_without_a_time(monkeypatch):
+    """Each run takes a second; times took as long as they did, whatever the limit."""
+    frontier = made("direct", "ring", topology="full:4")
+    clock, begun = Clock(monkeypatch, frontier), []
+    compute = ProgramTimes.computed
+
+    def computed(times, elements):
+        if elements not in times._computed and not times._late():
+            begun.append(clock.now)
+            clock.now += 1.0
+        return compute(times, elements)
+
+    monkeypatch.setattr(ProgramTimes, "computed", computed)
+    plan = api.tune("full:4", ["allgather"], SIZES, protocols=["Simple", "LL"], dividing=False, time_limit=60)
+    (table,) = plan.tables
+    assert table.sizes == SIZES and all(table.seconds) and all(table.library)
+    assert len(begun) == 15 and max(begun) < 160  # a quarter of the limit is for the times
+    assert any(note.startswith("the time limit ended the runs of") for note in plan.notes)
+    assert any(note.startswith("the time limit ended the comparison between these sizes") for note in plan.notes)
+
+
+def test_list_schedules_take_their_part_of_a_time_limit_alone(monkeypatch):
+    ends = []
+
+    def ended(*_):
+        ends.append(current_deadline().remaining())
+        raise TimeUp
+
+    monkeypatch.setattr(list_schedules, "schedule_for_size", ended)
+    plan = api.tune("full:4", ["allgather"], [KIB, 1 << 20], dividing=False, time_limit=400.0)
+    assert ends and 100 < max(ends) <= 200
+    (note,) = [note for note in plan.notes if "list schedules" in note]
+    assert note.startswith("the time limit left no time for list schedules for 1 KB, ")
 
 
 def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():

@@ -142,6 +142,23 @@ def test_ranges_switch_several_times_between_two_sizes_where_times_jump():
     assert len(alone.table.ranges) < len(labels)
 
 
+def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out():
+    asked: list[int] = []
+
+    def even(size):
+        asked.append(size)
+        return 1e-6 * size
+
+    one = TunerCandidate(Algorithm("even", "nccl", None, "Simple", 1, 1), None, (), even)
+    question = Question("allreduce", 4, (1024, 1 << 20), 1)
+    whole = choose_algorithms(question, [one], None)
+    assert len(asked) > 10 and not whole.notes[:-1]
+    asked.clear()
+    cut = choose_algorithms(question, [one], None, lambda: len(asked) > 4)
+    assert len(asked) == 5 and cut.table.seconds == whole.table.seconds
+    assert cut.notes[0] == "the time limit ended the comparison between these sizes, after 0 of 19"
+
+
 def test_predictions_are_exact_at_the_sizes_given_and_switch_between_them_for_more_than_the_tolerance_alone():
     """Two times cross twice on each tread of the stair, and never differ by 1%."""
     stair = lambda size: 1e-6 * (1000 + size // 1000 * 10)  # noqa: E731

@@ -90,7 +90,7 @@ def _searched(name: str, machine: Topology | Network, task: Collective, pieces: 
     from synth.scale.baselines.rings import search
 
     network, nodes = (machine, ()) if isinstance(machine, Network) else (machine.network(), machine.nodes)
-    rings = search.disjoint_rings(network).rings if name == "ring" else ()
+    rings = search.kept_rings(network) if name == "ring" else ()
     made = algorithms.baseline_schedule(
         name, network, task, rings=rings, pieces=pieces or algorithms.PIECES, nodes=nodes
     )

@@ -29,6 +29,7 @@ from synth.catalog.tuner.request import TuningRequest
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.number_text import size_text
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
@@ -36,6 +37,7 @@ from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
 from synth.program.plan_limits import ALIGNMENT
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -173,7 +175,10 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     facts = [_facts(inputs, machine) for inputs in all_inputs]
     timing = replace(search, end=None if limit is None else began + limit)
     several = len(all_inputs) > 1
-    answers = [_answer(*pair, several, request, timing) for pair in zip(all_inputs, facts, strict=True)]
+    answers = []
+    for place, (inputs, known) in enumerate(zip(all_inputs, facts, strict=True)):
+        share = timing.share(len(all_inputs) - place)
+        answers.append(_answer(inputs, known, several, request, share))
     plan = _plan(all_inputs, answers, next((known for known in facts if known), None))
     notes = () if machine is None else machine.notes
     if any(inputs.through_switches for inputs in all_inputs):
@@ -299,7 +304,8 @@ def _offers(
     times = PredictedTimes(
         inputs.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
     )
-    schedules += _list_schedules(inputs, request, times, schedules, facts, search)
+    listed, late = _list_schedules(inputs, request, times, schedules, facts, search)
+    schedules += listed
     library = [one for one in schedules if one.name in LIBRARY]
     refused: list[str] = []
     if request.plans:
@@ -311,7 +317,7 @@ def _offers(
     offered = [*found.candidates]
     for one in library:
         offered += candidates.nccl_candidates(one, facts, times, prefix)
-    return _Offers(offered, (*found.notes, *refused), times.model, (), times)
+    return _Offers(offered, (*found.notes, *late, *refused), times.model, (), times)
 
 
 def _held_by_plans(schedules: Sequence[NamedSchedule], facts: Machine | None) -> tuple[list[NamedSchedule], list[str]]:
@@ -340,24 +346,42 @@ def _answer(
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
     ranks = inputs.ranks or offers.measured[0].ranks
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
-    answer = tune.choose_algorithms(question, offers.candidates, offers.model)
+    answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
-    if offers.times and offers.times.not_run:
-        schedules = {variant.schedule for variant in offers.times.not_run}
-        notes += (f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps",)
+    if offers.times:
+        notes += _without_runs(offers.times)
     return answer._replace(notes=notes), offers.model, offers.measured
+
+
+def _without_runs(times: PredictedTimes) -> tuple[str, ...]:
+    """Return notes on the schedules whose predicted times are not all those of runs."""
+    notes = []
+    if times.not_run:
+        schedules = {variant.schedule for variant in times.not_run}
+        notes.append(
+            f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps"
+        )
+    if times.carried:
+        schedules = {variant.schedule for variant in times.carried}
+        notes.append(
+            f"the time limit ended the runs of {counted(len(schedules), 'schedule')}: times at further sizes follow "
+            "from the nearest run by synchronous steps"
+        )
+    return tuple(notes)
 
 
 def _list_schedules(
     inputs: CollectiveInputs, request: TuningRequest, times: PredictedTimes, known: Sequence[NamedSchedule],
     facts: Machine | None, search: SearchOptions,
-) -> list[NamedSchedule]:  # fmt: skip
+) -> tuple[list[NamedSchedule], list[str]]:  # fmt: skip
     """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
 
-    It is that of the least nominal time of the schedules that are `known`. None under a sketch's rules for sends.
+    It is that of the least nominal time of the schedules that are `known`. None under a sketch's rules for sends. They
+    may take `SETTINGS.for_list_schedules` of a time limit; beside them is a note on the sizes for which that was too
+    little.
     """
     if times.network.rules is not None:
-        return []
+        return [], []
     from synth.catalog.tuner.candidates import NamedSchedule, nvlink
     from synth.catalog.tuner.cost_terms import shape
     from synth.program.runtimes import FIFO_DEPTH
@@ -370,17 +394,25 @@ def _list_schedules(
         protocols = [name for name in FIFO_DEPTH if name != "LL128" or all_nvlink]
     shapes = [one.shape or shape(one.schedule) for one in known]
     made: dict[tuple, tuple[Schedule, list[str]]] = {}
+    deadline, late = Deadline(), []
+    if request.time_limit is not None and search.left is not None:
+        deadline = Deadline.after(search.left * SETTINGS.for_list_schedules)
     for size in design_sizes(times.network, task, request.sizes):
         if search.left == 0:
-            break
+            late.append(size)
+            continue
         nominal = []
         for one, name in product(shapes, protocols):
             nominal.append((times.model.seconds(one, name, 1, size) or inf, name))
         protocol = min(nominal)[1]
         try:
-            schedule = schedule_for_size(times.slower(protocol), task, size, FIFO_DEPTH[protocol])
+            with time_limited(deadline):
+                schedule = schedule_for_size(times.slower(protocol), task, size, FIFO_DEPTH[protocol])
         except UsageError:  # sums that no reversal makes, or too many sends
-            return []
+            return [], []
+        except TimeUp:
+            late.append(size)
+            continue
         schedule = replace(schedule, network=times.network)
         _, its_protocols = made.setdefault((schedule.chunks, schedule.steps), (schedule, []))
         its_protocols.append(protocol)
@@ -388,7 +420,9 @@ def _list_schedules(
     for schedule, its_protocols in made.values():
         label = f"list-S{len(schedule.steps)}-C{schedule.chunks}"
         named.append(NamedSchedule(label, schedule, protocols=tuple(its_protocols)))
-    return named
+    if not late:
+        return named, []
+    return named, [f"{search.limit} left no time for list schedules for {', '.join(map(size_text, late))}"]
 
 
 def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:

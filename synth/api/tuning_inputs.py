@@ -38,6 +38,7 @@ class TuningInputSettings:
         dividing_seconds: Wall seconds for all such schedules, where there is no time limit: every run on a machine
             looks for them.
         for_times: Fraction of a time limit for the predicted times of candidates, which come after all frontiers.
+        for_list_schedules: Fraction of that which list schedules may take.
         for_frontiers: Fraction of the rest for frontiers, where dividing schedules are looked for too.
         flows_add: Fraction that flow methods add, about, to the time of a frontier.
         tree_ranks: Maximum number of ranks for which spanning trees are packed: within a second or two.
@@ -52,6 +53,7 @@ class TuningInputSettings:
     seconds: float = 3.0
     dividing_seconds: float = 20.0
     for_times: float = 0.25
+    for_list_schedules: float = 0.5
     for_frontiers: float = 0.6
     flows_add: float = 0.1
     tree_ranks: int = 16
@@ -81,6 +83,11 @@ class SearchOptions:
     def left(self) -> float | None:
         """Seconds until the end, none below 0; None without one."""
         return None if self.end is None else max(0.0, self.end - self.clock())
+
+    def share(self, to_come: int) -> SearchOptions:
+        """Return the options of one of `to_come` parts that share what is left."""
+        left = self.left
+        return self if left is None else replace(self, end=self.clock() + left / to_come)
 
 
 class CollectiveInputs(NamedTuple):
@@ -254,9 +261,7 @@ def _synthesized(
     made = synthesis.frontier(
         machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event, multicast=False
     )
-    left = search.left
-    end = None if left is None else search.clock() + left / to_come
-    return *_written_out(made, replace(search, end=end)), made.engine == "flow"
+    return *_written_out(made, search.share(to_come)), made.engine == "flow"
 
 
 def _replayed(found: ParetoFrontier, search: SearchOptions) -> tuple[Frontier, tuple[str, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from synth.catalog.entry import INFEASIBLE, Entry
@@ -16,11 +15,9 @@ from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
-from synth.model.topology import Network
 from synth.model.tuning_plan import Plan
 from synth.scale.baselines.algorithms import baseline_schedule
 from synth.scale.baselines.rings import search
-from synth.scale.baselines.rings.ring_network import Ring
 from synth.view.page import plans, sections, time_chart
 from synth.view.page.frontier_section import Mark, Sheet
 from synth.view.page.sections import EntryContext
@@ -125,7 +122,7 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
     network, task = replace(frontier.network, multicast=()), frontier.collective
     if network.ranks < 2 or not frontier.points:
         return ()
-    rings = _rings(network)
+    rings = search.kept_rings(network)
     marks = []
     for name in ("ring", "tree"):
         try:
@@ -135,12 +132,6 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
             continue
         marks.append(time_chart.library_mark(f"nccl-{name}", schedule))
     return tuple(marks)
-
-
-@lru_cache(maxsize=64)
-def _rings(network: Network) -> tuple[Ring, ...]:
-    """Return the rings that NCCL can use at once. A catalog has a machine many times, and the search takes a second."""
-    return tuple(search.disjoint_rings(network).rings)
 
 
 def _of_multicast(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:

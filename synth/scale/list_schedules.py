@@ -12,6 +12,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.scale.baselines.schedule_steps import with_reversals
 from synth.scale.greedy.list_scheduling import list_schedule
+from synth.solvers.processes.deadline import TimeUp
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ def design_sizes(network: Network, collective: Collective, sizes: Sequence[int])
 def schedule_for_size(network: Network, collective: Collective, size: int, depth: int) -> Schedule:
     """Return the earliest schedule found for calls of `size` bytes; sums are the reversals of copies.
 
-    `depth`: messages of a link that may be under way. Raises UsageError where list scheduling does not do the
-    collective.
+    `depth`: messages of a link that may be under way. More chunks are tried until the ambient deadline. Raises
+    UsageError where list scheduling does not do the collective, TimeUp where not even one chunk was in time.
     """
     best: tuple[float, Schedule] | None = None
     for chunks in SETTINGS.chunks:
         try:
             found = _with_chunks(network, collective, chunks, size, depth)
-        except UsageError:
+        except (UsageError, TimeUp):
             if best is None:
                 raise
             break

@@ -10,7 +10,7 @@ to the others. Times of a nominal model and measured times are never compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log
@@ -85,11 +85,17 @@ def fit_model(candidates: Sequence[TunerCandidate], says: str) -> TimeModel | No
     return fit(rows, says) if rows else None
 
 
-def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], model: TimeModel | None) -> TunedTable:
+def choose_algorithms(
+    question: Question,
+    candidates: Sequence[TunerCandidate],
+    model: TimeModel | None,
+    late: Callable[[], bool] = lambda: False,
+) -> TunedTable:
     """Return the table of ranges for `question`, with the expected time at each size.
 
-    Candidates without measurements are predicted by `model` (None: they have no time). Raises SynthError if no
-    candidate has a time.
+    Candidates without measurements are predicted by `model` (None: they have no time). When `late` returns True,
+    predicted times are no longer compared at more sizes than those of the question. Raises SynthError if no candidate
+    has a time.
     """
     notes: list[str] = []
     considered = _considered(candidates, model, notes)
@@ -106,7 +112,15 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate], 
         missing = [size for size in question.sizes if size not in known]
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
     measured = any(c.samples for c in considered)
-    judged = known if measured else _with_jumps(considered, options, _with_sizes_between(known))
+    judged = known
+    if not measured:
+        between = _with_jumps(considered, options, _with_sizes_between(known), late)
+        judged = _in_time(options, known, between, late)
+        if len(judged) < len(between):
+            count = len(between) - len(known)
+            notes.append(
+                f"the time limit ended the comparison between these sizes, after {len(judged) - len(known)} of {count}"
+            )
     tolerance = _tolerance(question.tolerance, () if measured else known)
     rows = [_compared(row, considered, options, known) for row in ranges(options, judged, tolerance)]
     used = sorted({k for row in rows for k in row.order})
@@ -164,21 +178,40 @@ def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _with_jumps(
-    candidates: Sequence[TunerCandidate], options: Sequence[Option], sizes: Sequence[int]
+    candidates: Sequence[TunerCandidate],
+    options: Sequence[Option],
+    sizes: Sequence[int],
+    late: Callable[[], bool],
 ) -> tuple[int, ...]:
     """Return `sizes` with those in between where the time of a candidate near the least one may jump.
 
     A candidate that is the fastest at two neighbouring sizes need not be so between them, nor do two candidates' times
-    cross only once there.
+    cross only once there. Jumps are added as long as it is not `late`.
     """
     result = set(sizes)
     for low, high in pairwise(sizes):
+        if late():
+            break
         least = [_least(options, range(len(options)), size) for size in (low, high)]
         for candidate, option in zip(candidates, options, strict=True):
             for size, best in zip((low, high), least, strict=True):
                 time = option.seconds(size)
                 if time is not None and best is not None and time <= NEAR * best:
                     result.update(candidate.jumps(low, high))
+    return tuple(sorted(result))
+
+
+def _in_time(
+    options: Sequence[Option], known: Sequence[int], sizes: Sequence[int], late: Callable[[], bool]
+) -> tuple[int, ...]:
+    """Return the sizes of `known`, and those of `sizes` at which the times of all options are known before it is
+    `late`."""
+    result = set(known)
+    for size in sizes:
+        if late():
+            break
+        _least(options, range(len(options)), size)  # kept by the options
+        result.add(size)
     return tuple(sorted(result))
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,9 +27,9 @@ from synth.model.rational import counted
 from synth.model.topology import Network, Topology
 from synth.scale.baselines.rings import check, factor_annealing, quotient_network, ring_network
 from synth.scale.baselines.rings.quotient_network import QuotientNetwork
-from synth.scale.baselines.rings.ring_network import RingNetwork, Rings, merged
+from synth.scale.baselines.rings.ring_network import Ring, RingNetwork, Rings, merged
 from synth.solvers.highs import integer
-from synth.solvers.processes.deadline import TimeUp
+from synth.solvers.processes.deadline import TimeUp, current_deadline
 
 Progress = Callable[[str], None]
 Cycle = tuple[int, ...]
@@ -118,6 +119,16 @@ def disjoint_rings(
             best = replace(best, complete=False)
     check.check(topology, best.rings, best.links)
     return best
+
+
+def kept_rings(network: Network) -> tuple[Ring, ...]:
+    """Return the rings of `disjoint_rings`. They are kept for later calls, unless a time limit may end the search."""
+    return disjoint_rings(network).rings if current_deadline().limited else _kept_rings(network)
+
+
+@lru_cache(maxsize=64)
+def _kept_rings(network: Network) -> tuple[Ring, ...]:
+    return disjoint_rings(network).rings
 
 
 def _improvements(network: RingNetwork, maximum: int, progress: Progress) -> Iterator[Rings]:
