@@ -19,7 +19,7 @@ from synth.frontiers.incumbents import find_incumbents
 from synth.model.collective import collective, pattern
 from synth.pareto.events import Options
 from synth.program import analysis, checked_lowering
-from synth.scale.composition.compose import composed_messages
+from synth.scale.composition.compose import composed_messages, composed_roots
 from synth.topologies import topology
 from synth.topologies.modify import broken, with_ranks
 from tests.test_composition import clusters
@@ -84,6 +84,29 @@ def test_other_collectives_and_machines_have_no_composed_messages():
     assert not schedules(one, collective("scatter", 3))
     for name in ("broadcast", "reduce", "allgather", "multi-broadcast", "allreduce", "scan"):
         assert not schedules(two, collective(name, 6))
+
+
+@pytest.mark.parametrize("name", ["multi-broadcast", "multi-reduce"])
+@pytest.mark.parametrize(
+    ("machine", "roots"), [("rail:3x4", (0, 1)), ("dgx-a100*2", (3, 9)), ("ring:4*2:nic=1", (0, 5, 6))]
+)
+def test_several_roots_share_the_rails_of_a_box(machine, roots, name):
+    machine = topology(machine)
+    network, task = machine.network(), collective(name, machine.ranks, roots)
+    bound = single_cut_bound(network, task).value
+    one_root = name.removeprefix("multi-")
+    found = []
+    for candidate in composed_roots(machine, task, one_root, most_sends=6_000, enough=2 * bound):
+        schedule = replace(candidate.make().written_out(task), network=network)
+        replay.schedule(schedule)
+        assert (len(schedule.steps), schedule.rounds_per_chunk) == (candidate.steps, candidate.rounds_per_chunk)
+        found.append(schedule)
+    assert bound <= found[-1].rounds_per_chunk <= 2 * bound < found[0].rounds_per_chunk
+
+
+def test_roots_in_one_box_alone_have_no_composed_schedules():
+    task = collective("multi-broadcast", 4, (0, 1))
+    assert not list(composed_roots(topology("ring:4"), task, "broadcast", most_sends=100))
 
 
 def test_a_rank_without_nic_sends_over_the_others():

@@ -124,7 +124,7 @@ def test_ctrl_c_keeps_the_rows_so_far():
     with pytest.raises(SweepInterrupted) as stop:
         engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
     kept = stop.value.frontier
-    assert [row.construction for row in rows] == ["direct sends", "balanced paths"]
+    assert rows[0].construction == "direct sends" and rows[1].construction.startswith("boxes: ")
     assert [point.construction for point in kept.points] == ["direct sends"]
     api.verify(kept)
 

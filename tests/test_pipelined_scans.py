@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise, permutations
+from itertools import accumulate, pairwise, permutations
 from random import Random
 
 import pytest
@@ -13,7 +13,16 @@ from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
-from synth.frontiers.pipelined_scans import _options, _pipelined, _routed, box_scans, chain_scans, planned_scans
+from synth.frontiers.pipelined_scans import (
+    _one_after_another,
+    _options,
+    _pipelined,
+    _routed,
+    _side_by_side,
+    box_scans,
+    chain_scans,
+    planned_scans,
+)
 from synth.model.collective import collective
 from synth.model.schedule import Send, Step
 from synth.model.topology import Link, Topology
@@ -41,6 +50,33 @@ def test_they_use_all_nics():
     network, found = scans("dgx-a100*2")
     bound = single_cut_bound(network, collective("scan", network.ranks)).value
     assert found[-1].rounds_per_chunk <= 2 * bound
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 2), (3, 5, 2, 4), (8, 8, 8, 8, 8)])
+@pytest.mark.parametrize("make", [_side_by_side, _one_after_another])
+def test_every_place_of_the_hubs_makes_a_scan(sizes, make):
+    network = topology(f"switch:{sum(sizes)}").network()
+    ends = [*accumulate(sizes)]
+    boxes = [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    lanes = _routed(network, [make(boxes, k) for k in range(max(sizes))])
+    replay.schedule(_pipelined(network, collective("scan", network.ranks), lanes, 3))
+
+
+def test_one_chain_of_a_box_has_half_as_many_sends_inside_it():
+    boxes = [range(8 * b, 8 * b + 8) for b in range(4)]
+    chain, parts = _one_after_another(boxes, 3), _side_by_side(boxes, 3)
+    sends = [sum(not send.local for step in lane for send in step) for lane in (chain, parts)]
+    assert 3 * sends[0] < 2 * sends[1] and len(parts) < len(chain)
+
+
+def test_one_within_the_goal_comes_second():
+    machine = topology("rail:4x4")
+    network = machine.network()
+    goal = 2 * single_cut_bound(network, collective("scan", 16)).value
+    found = list(box_scans(network, collective("scan", 16), machine.nodes, goal))
+    good = [schedule for schedule in found if schedule.rounds_per_chunk <= goal]
+    assert found[0].rounds_per_chunk > goal >= found[1].rounds_per_chunk
+    assert found[1].sends == min(schedule.sends for schedule in good)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), (3, 2, 4), (5, 2), (2, 2, 2, 2), (4, 6)])
@@ -143,6 +179,6 @@ def test_rounds_are_predicted(name):
     network = topology(name).network()
     task = collective("scan", network.ranks)
     lanes = _routed(network, [[[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)]])
-    for steps, rate, copies, groups in list(_options(network, lanes))[:12]:
-        made = _pipelined(network, task, lanes * copies, groups)
-        assert (len(made.steps), made.rounds_per_chunk) == (steps, rate)
+    for option in list(_options(network, lanes))[:12]:
+        made = _pipelined(network, task, lanes * option.size, option.groups)
+        assert (len(made.steps), made.rounds_per_chunk, made.sends) == (option.steps, option.rate, option.sends)

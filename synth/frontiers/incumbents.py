@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -199,26 +200,23 @@ def _schedules(
     network: Network, task: Collective, bound: LowerBound, deterministic: bool, machine: Topology | None
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of the methods that need no search at scale."""
-    if sum(map(len, (*task.pre, *task.post))) <= SETTINGS.max_sends:
-        known = []
-        direct = direct_schedule(network, task)
-        if direct is not None:
-            known.append(direct)
-            yield "direct sends", direct
-        if network.ranks > SETTINGS.few_ranks:
-            from synth.frontiers.balanced_paths import balanced_schedules
+    known: list[Schedule] = []
+    few = sum(map(len, (*task.pre, *task.post))) <= SETTINGS.max_sends
+    direct = direct_schedule(network, task) if few else None
+    if direct is not None:
+        known.append(direct)
+        yield "direct sends", direct
+    if machine is not None:
+        for method, schedule in _over_boxes_or_roots(machine, network, task, known, bound.value, few):
+            known.append(schedule)
+            yield method, schedule
+    if few and network.ranks > SETTINGS.few_ranks:
+        from synth.frontiers.balanced_paths import balanced_schedules
 
-            for schedule in balanced_schedules(network, task, known, bound.value):
-                known.append(schedule)
-                yield "balanced paths", schedule
-        if machine is not None and _has_boxes(machine) and task.name != "alltoall":
-            yield from _composed_messages(machine, network, task, known, bound.value)
-    if machine is not None and network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
-        from synth.frontiers.superposed_roots import superposed_schedules
-
-        yield from superposed_schedules(machine, network, task)
+        for schedule in balanced_schedules(network, task, known, bound.value):
+            yield "balanced paths", schedule
     if machine is not None and task.name == "scan":
-        yield from _scans(machine, network, task)
+        yield from _scans(machine, network, task, bound.value * SETTINGS.goal)
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
@@ -226,42 +224,66 @@ def _schedules(
             yield from chunk_assembly.schedules(network, task, whole=deterministic)
 
 
-def _scans(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of scans: on few ranks only the first one, as solvers find the others."""
+def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of scans: on few ranks only the first one, as solvers find the others.
+
+    One with at most `goal` rounds per chunk comes early.
+    """
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.pipelined_scans import box_scans, chain_scans, planned_scans
 
-    chains = chain_scans(network, task)
+    chains = chain_scans(network, task, goal)
     if network.ranks <= SETTINGS.few_ranks:
         chains = islice(chains, 1)
     else:
-        for schedule in box_scans(network, task, machine.nodes):
+        for schedule in box_scans(network, task, machine.nodes, goal):
             yield "prefixes over boxes", schedule
     for schedule in chains:
         yield "prefixes along a chain", schedule
     if chunk_assembly.applies(network, task):
         for rule, plan in chunk_assembly.quick_plans(network, task):
-            for schedule in planned_scans(network, task, plan):
+            for schedule in planned_scans(network, task, plan, goal):
                 yield f"pipelined plan, {rule}", schedule
 
 
-def _composed_messages(
-    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction
+def _over_boxes_or_roots(
+    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction, few: bool
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of messages composed over the boxes, until one nearly meets `bound`.
+    """Yield (method, replayed schedule) of messages, and several roots, composed over the boxes, and of roots at once.
 
-    Each has fewer rounds per chunk than those of `known` and earlier ones with no more steps.
+    Those with few sends come first, but for roots on many ranks: in few steps their trees have few chunks. `known`: the
+    schedules before, to which the caller adds each. `few`: so few sends are needed that composed ones are written out.
     """
-    from synth.scale.composition.compose import composed_messages
+    from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
 
-    enough = bound / (1 - SETTINGS.message_worth)
+    composed = few and _has_boxes(machine) and task.name != "alltoall"
+    if composed and (task.name not in SINGLE or network.ranks <= SETTINGS.exact_ranks):
+        yield from _composed(machine, network, task, known, SETTINGS.few_sends, bound * SETTINGS.goal)
+    if network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
+        yield from superposed_schedules(machine, network, task)
+    if composed:
+        enough = bound / (1 - SETTINGS.message_worth)
+        yield from _composed(machine, network, task, known, SETTINGS.max_sends, enough)
+
+
+def _composed(
+    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], most_sends: int, enough: Fraction
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of messages, or several roots, composed over the boxes, until one has at most
+    `enough` rounds per chunk.
+
+    Each has fewer than those of `known` and earlier ones with no more steps.
+    """
+    from synth.frontiers.superposed_roots import SINGLE
+    from synth.scale.composition.compose import composed_messages, composed_roots
+
     rates = [(len(schedule.steps), schedule.rounds_per_chunk) for schedule in known]
     if rates and min(rate for _, rate in rates) <= enough:
         return
-    most = SETTINGS.max_sends
-    for candidate in composed_messages(machine.live(), task, most_sends=most, known=rates, enough=enough):
-        steps = candidate.make().written_out(task).steps
-        schedule = Schedule(network, task, candidate.chunks, steps)
+    one_root = SINGLE.get(task.name)
+    composed = composed_messages if one_root is None else partial(composed_roots, one_root=one_root)
+    for candidate in composed(machine.live(), task, most_sends=most_sends, known=rates, enough=enough):
+        schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
         replay.schedule(schedule)
         yield candidate.construction, schedule
 

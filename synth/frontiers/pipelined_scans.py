@@ -15,6 +15,9 @@ has two hubs for a chunk, which follow the chunks round its ranks, so that all N
     end        hubs take the prefix of the rank before them, and add what it lacks
 
 Chunks of a group take the same step of these phases, and the next group follows one step behind.
+
+Where the links inside a box carry little more than its NICs, each box is one chain instead: a sum enters it at a hub,
+passes all ranks, and leaves it at the same hub. So half as many sends are inside the boxes, in more steps.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import chain
-from math import inf, isqrt
+from math import ceil, inf, isqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +40,7 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 
 Box = Sequence[int]
+Lane = list[list[Send]]  # the sends of one chunk in each step
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ class ScanSettings:
 
     Attributes:
         most_sends: Maximum number of sends, which are written out and replayed in a second.
-        copies: Multiples of a box's ranks that are tried as the chunks of a group. More chunks fill the rounds better.
+        shares: Multiples of a box's ranks that are tried as the chunks of a group. More chunks fill the rounds better;
+            fewer fit into a round where a box's links carry little more than its NICs.
         change_sends: Sends for which a step along the chain to a rank that holds its prefix counts: two with which the
             ranks change their values, and two with which they change them back.
         growth: The first schedules of a kind have this many times the chunks of the one before.
@@ -52,18 +58,20 @@ class ScanSettings:
     """
 
     most_sends: int = 50_000
-    copies: tuple[int, ...] = (1, 2, 3, 5)
+    shares: tuple[float, ...] = (1, 2, 3, 5, 0.75, 1.5)
     change_sends: int = 4
     growth: int = 4
     worth: Fraction = Fraction(1, 5)
 
 
 SETTINGS = ScanSettings()
+NO_GOAL = Fraction(0)
 
 
-def box_scans(network: Network, task: Collective, nodes: Sequence[int]) -> Iterator[Schedule]:
-    """Yield replayed scans, each with much fewer rounds per chunk than those of fewer steps: the shortest, then some of
-    several times as many chunks each, so that the first ones come soon, then the others by falling steps.
+def box_scans(network: Network, task: Collective, nodes: Sequence[int], goal: Fraction = NO_GOAL) -> Iterator[Schedule]:
+    """Yield replayed scans, each with much fewer rounds per chunk than those of fewer steps: the shortest, the one of
+    fewest sends with at most `goal` rounds per chunk, some of several times as many chunks each, so that good ones
+    come soon, and then the others by falling steps.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
     equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where
@@ -72,10 +80,13 @@ def box_scans(network: Network, task: Collective, nodes: Sequence[int]) -> Itera
     boxes = _boxes(nodes)
     if boxes is None or task != collective("scan", network.ranks):
         return
-    yield from _scans(network, task, [_lane(boxes, k) for k in range(max(map(len, boxes)))])
+    places = range(max(map(len, boxes)))
+    side_by_side = [_side_by_side(boxes, k) for k in places]
+    one_after_another = [_one_after_another(boxes, k) for k in places]
+    yield from _scans(network, task, [side_by_side, one_after_another], goal)
 
 
-def chain_scans(network: Network, task: Collective) -> Iterator[Schedule]:
+def chain_scans(network: Network, task: Collective, goal: Fraction = NO_GOAL) -> Iterator[Schedule]:
     """Yield replayed scans in which each rank adds its own data and sends the prefix to the next rank, pipelined.
 
     They are in the order of `box_scans`. Nothing is yielded for other collectives, and where no relays lead from a
@@ -85,10 +96,10 @@ def chain_scans(network: Network, task: Collective) -> Iterator[Schedule]:
         return
     lane = _Chain(network).lane()
     if lane is not None:
-        yield from _scans(network, task, [lane])
+        yield from _scans(network, task, [[lane]], goal)
 
 
-def planned_scans(network: Network, task: Collective, plan: Schedule) -> Iterator[Schedule]:
+def planned_scans(network: Network, task: Collective, plan: Schedule, goal: Fraction = NO_GOAL) -> Iterator[Schedule]:
     """Yield replayed scans of many chunks that follow `plan`, of one chunk, in the order of `box_scans`.
 
     Nothing is yielded for other collectives, and where the sums of the plan do not add up.
@@ -99,34 +110,60 @@ def planned_scans(network: Network, task: Collective, plan: Schedule) -> Iterato
         replay.schedule(plan)
     except VerificationError:
         return
-    yield from _scans(network, task, [[list(step.sends) for step in plan.steps]])
+    yield from _scans(network, task, [[[list(step.sends) for step in plan.steps]]], goal)
 
 
-def _scans(network: Network, task: Collective, lanes: list[list[list[Send]]]) -> Iterator[Schedule]:
+class _Option(NamedTuple):
+    """A schedule that may be written out: `size` chunks in a group, over the lanes of a way, and `groups` one step
+    apart."""
+
+    steps: int
+    rate: Fraction
+    sends: int
+    size: int
+    groups: int
+    way: int = 0
+
+
+def _scans(network: Network, task: Collective, ways: Sequence[list[Lane]], goal: Fraction) -> Iterator[Schedule]:
     """Yield the replayed schedules of the best numbers of chunks and groups; none where a send has no route.
 
-    Sends that name no switches take the first route between their ranks.
+    `ways`: the lanes of one group, in each way to make them. Sends that name no switches take the first route between
+    their ranks.
     """
-    lanes = _routed(network, lanes)
-    best: Fraction | None = None
-    chosen = []
-    for _, rate, copies, groups in sorted(_options(network, lanes)) if lanes else ():
-        if best is None or rate <= best * (1 - SETTINGS.worth):
-            best = rate
-            chosen.append((copies, groups))
-    for copies, groups in _in_offered_order(chosen):
-        schedule = _pipelined(network, task, lanes * copies, groups)
+    routed = list(filter(None, (_routed(network, lanes) for lanes in ways)))
+    options: list[_Option] = []
+    for way, lanes in enumerate(routed):
+        if way == 0 or not goal or _least_rate(lanes) <= goal:
+            options += [option._replace(way=way) for option in _options(network, lanes)]
+    chosen: list[_Option] = []
+    for option in sorted(options):
+        if not chosen or option.rate <= chosen[-1].rate * (1 - SETTINGS.worth):
+            chosen.append(option)
+    for option in _in_offered_order(chosen, goal):
+        lanes = routed[option.way]
+        group = [lanes[k] for k in _spread(len(lanes), option.size)]
+        schedule = _pipelined(network, task, group, option.groups)
         replay.schedule(schedule)
         yield schedule
 
 
-def _in_offered_order(sizes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return (copies, groups), by growing steps, in the order in which they are offered: see `box_scans`."""
-    early: list[tuple[int, int]] = []
-    for copies, groups in sizes:
-        if not early or copies * groups >= SETTINGS.growth * early[-1][0] * early[-1][1]:
-            early.append((copies, groups))
-    return early + [size for size in reversed(sizes) if size not in early]
+def _least_rate(lanes: Sequence[Lane]) -> Fraction:
+    """Return rounds per chunk that no schedule of these lanes with few enough sends goes below."""
+    sends = sum(not send.local for lane in lanes for step in lane for send in step)
+    return Fraction(max(map(len, lanes)) * sends, SETTINGS.most_sends * len(lanes))
+
+
+def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
+    """Return the options, given by growing steps, in the order in which they are offered: see `box_scans`."""
+    good = [option for option in options if option.rate <= goal]
+    early = [*options[:1], *sorted(good, key=lambda option: option.sends)[:1]]
+    largest = 0
+    for option in options:
+        if option.sends >= SETTINGS.growth * largest:
+            early.append(option)
+            largest = option.sends
+    return list(dict.fromkeys([*early, *reversed(options)]))
 
 
 def _boxes(nodes: Sequence[int]) -> list[Box] | None:
@@ -271,10 +308,10 @@ class _Chain:
             self.load[route] += 1 / self.network.routes[route].units
 
 
-def _lane(boxes: Sequence[Box], k: int) -> list[list[Send]]:
-    """Return the steps of a chunk, number 0, whose first hub is at place k of the first box."""
+def _side_by_side(boxes: Sequence[Box], k: int) -> Lane:
+    """Return the steps of a chunk, number 0, whose first hub is at place k of the first box; boxes add up at once."""
     start = max(map(len, boxes))  # step in which the sum of the first box leaves it
-    steps: list[list[Send]] = [[] for _ in range(start + 2 * len(boxes) - 1)]
+    steps: Lane = [[] for _ in range(start + 2 * len(boxes) - 1)]
 
     def send(step: int, src: int, dst: int, kind: str) -> None:
         steps[step].append(Send(0, src, dst, kind))
@@ -319,37 +356,84 @@ def _lane(boxes: Sequence[Box], k: int) -> list[list[Send]]:
     return steps
 
 
-def _options(network: Network, lanes: Sequence[list[list[Send]]]) -> Iterator[tuple[int, Fraction, int, int]]:
-    """Yield (steps, rounds per chunk, copies of all lanes in a group, groups) of schedules with few enough sends."""
+def _one_after_another(boxes: Sequence[Box], k: int) -> Lane:
+    """Return the steps of a chunk, number 0, that passes all ranks of a box; its hubs are at place k of each box."""
+    steps: Lane = []
+
+    def send(step: int, src: int, dst: int, kind: str) -> None:
+        steps.extend([] for _ in range(step + 1 - len(steps)))
+        steps[step].append(Send(0, src, dst, kind))
+
+    step = 0
+    for b, box in enumerate(boxes):
+        hub = box[k % len(box)]
+        if b > 0 and hub != box[0]:
+            send(step, hub, box[0], "reduce")  # the sum before the box
+            step += 1
+        for i in range(1, len(box)):
+            if box[i] == hub and b > 0:
+                send(step, box[i - 1], hub, "copy")
+                send(step, hub, hub, "reduce-input")
+            else:
+                send(step, box[i - 1], box[i], "reduce")
+            step += 1
+        if b == len(boxes) - 1:
+            break
+        if hub != box[-1]:
+            send(step, box[-1], hub, "copy")
+            step += 1
+        following = boxes[b + 1]
+        entry = following[k % len(following)]
+        send(step, hub, entry, "reduce" if entry == following[0] else "copy")
+        if hub == box[0] and b == 0:
+            send(step, hub, hub, "copy-input")
+        elif hub == box[0]:  # it has changed values with the last rank, and they change back
+            send(step - 1, hub, box[-1], "copy")
+            send(step, box[-1], hub, "copy")
+            send(step, hub, box[-1], "copy")
+        elif hub != box[-1]:
+            send(step, box[k % len(box) - 1], hub, "copy")
+            send(step, hub, hub, "reduce-input")
+        step += 1
+    return steps
+
+
+def _spread(lanes: int, size: int) -> list[int]:
+    """Return the lane of each of `size` chunks of a group, which are spread evenly over the lanes."""
+    return [i * lanes // size for i in range(size)]
+
+
+def _options(network: Network, lanes: Sequence[Lane]) -> Iterator[_Option]:
+    """Yield the schedules with few enough sends, of ever more groups: each number is about half as large again."""
     units = np.array([resource.units for resource in (*network.routes, *network.caps)], np.int64)
-    load = np.zeros((len(lanes[0]), len(units)), np.int64)  # of one group, by step and resource
-    sends = 0
-    for lane in lanes:
+    depth = max(map(len, lanes))
+    load = np.zeros((len(lanes), depth, len(units)), np.int64)  # by lane, step and resource
+    sends = [0] * len(lanes)
+    for k, lane in enumerate(lanes):
         for t, step in enumerate(lane):
             for each in step:
                 if not each.local:
-                    sends += 1
+                    sends[k] += 1
                     i = network.route_index[each.src, each.dst, each.via]
-                    load[t, i] += 1
-                    np.add.at(load[t], [len(network.routes) + k for k in network.caps_of[i]], 1)
-    used = np.flatnonzero(load.any(axis=0))
-    load, units = load[:, used], units[used]
-    before = np.concatenate([np.zeros((1, len(units)), np.int64), np.cumsum(load, axis=0)])
-    depth = len(load)
-    for copies in SETTINGS.copies:
-        groups = 1
-        while sends * copies * groups <= SETTINGS.most_sends:
+                    load[k, t, i] += 1
+                    np.add.at(load[k, t], [len(network.routes) + c for c in network.caps_of[i]], 1)
+    used = np.flatnonzero(load.any(axis=(0, 1)))
+    load, units = load[:, :, used], units[used]
+    for size in dict.fromkeys(ceil(share * len(lanes)) for share in SETTINGS.shares):
+        chosen = _spread(len(lanes), size)
+        before = np.cumsum(np.concatenate([np.zeros((1, len(units)), np.int64), load[chosen].sum(axis=0)]), axis=0)
+        each, groups = sum(sends[k] for k in chosen), 1
+        while each * groups <= SETTINGS.most_sends:
             steps = np.arange(depth + groups - 1)
             carried = before[np.minimum(steps + 1, depth)] - before[np.maximum(0, steps + 1 - groups)]
-            rounds = np.maximum(1, (-(-copies * carried // units)).max(axis=1))
-            rate = Fraction(int(rounds.sum()), len(lanes) * copies * groups)
-            yield len(steps), rate, copies, groups
-            groups *= 2
+            rounds = np.maximum(1, (-(-carried // units)).max(axis=1))
+            yield _Option(len(steps), Fraction(int(rounds.sum()), size * groups), each * groups, size, groups)
+            groups += (groups + 1) // 2
 
 
 def _pipelined(network: Network, task: Collective, lanes: Sequence[list[list[Send]]], groups: int) -> Schedule:
     """Return the schedule in which group g of chunks, one for each lane, is g steps behind the first."""
-    steps: list[list[Send]] = [[] for _ in range(len(lanes[0]) + groups - 1)]
+    steps: list[list[Send]] = [[] for _ in range(max(map(len, lanes)) + groups - 1)]
     for k, lane in enumerate(lanes):
         for t, step in enumerate(lane):
             for send in step:

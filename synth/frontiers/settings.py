@@ -26,7 +26,9 @@ class FrontierSettings:
             take; the rest is for writing out their points.
         few_ranks: Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
         max_sends: Most sends of a first row, which is written out and replayed within a second.
+        few_sends: The same for those composed of messages or of several roots until one is within `goal`.
         message_worth: Messages are composed over boxes until R/C is above the bound by no more than this fraction.
+        goal: A schedule within this factor of the bound comes before those of more sends.
         max_written_sends: Most sends of a schedule that is written out after exact synthesis.
         least_written_rounds: Where such schedules have fewer rounds than this, "auto" means flow methods on fewer
             ranks, too: the first and last steps alone would cost more than a tenth of them.
@@ -48,7 +50,9 @@ class FrontierSettings:
     search_share: float = 0.5
     few_ranks: int = 8
     max_sends: int = 60_000
+    few_sends: int = 15_000
     message_worth: Fraction = Fraction(1, 100)
+    goal: int = 2
     max_written_sends: int = 200_000
     least_written_rounds: int = 64
     seconds_per_send: float = 1.5e-5

@@ -41,7 +41,15 @@ class Boxes:
 
         Ranks `without` are no part of the tree.
         """
-        return self._tree([rank for rank in self.boxes[box] if rank not in without], hub)
+        key = box, hub, without
+        if key not in self._found:
+            self._found[key] = self._tree([rank for rank in self.boxes[box] if rank not in without], hub)
+        return self._found[key]
+
+    @cached_property
+    def _found(self) -> dict[tuple[int, int, tuple[int, ...]], Levels | None]:
+        """The trees so far, by their arguments: messages ask for the same ones many times."""
+        return {}
 
     def trees(self, hubs: list[int], boxes: list[int]) -> Levels | None:
         """Return the levels of the trees of these boxes from their hubs, all at once."""

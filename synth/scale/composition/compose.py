@@ -101,6 +101,29 @@ def composed_messages(
     yield from best.points(sends, steps, known, enough)
 
 
+def composed_roots(
+    topology: Topology, collective: Collective, one_root: str, *, most_sends: int, known: Sequence[Rate] = (),
+    enough: Fraction = Fraction(0),
+) -> Iterator[Candidate]:  # fmt: skip
+    """Yield composed schedules of a collective that is a broadcast, or a reduce, from each of several roots.
+
+    `one_root`: which of the two. One linear program divides links and limits between the roots. The schedules are as
+    those of `composed_messages`.
+    """
+    index = PathIndex(topology, flipped=one_root == "reduce")
+    boxes = boxes_of(index)
+    if boxes is None:
+        return
+    listed = []
+    for unit, root in enumerate(collective.roots):
+        for template in templates(boxes, one_root, root, block_groups(one_root, (), False), running=True):
+            listed.append(replace(template, unit=unit, blocks=(unit,) * len(template.blocks)))
+    composition = Composition(Resources(index), collective.name, None, listed, None)
+    if listed:
+        steps = [s for s in SETTINGS.steps if s <= SETTINGS.most_message_steps]
+        yield from composition.points(most_sends, steps, known, enough)
+
+
 def _messages(collective: Collective) -> list[Message]:
     """Return the messages of a collective; none where it combines, or where a unit has several sources or ends."""
     messages = []
