@@ -256,7 +256,8 @@ def _over_boxes_or_roots(
     """
     from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
 
-    composed = few and _has_boxes(machine) and task.name != "alltoall"
+    messages = not task.combining and all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
+    composed = few and _has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall"
     if composed and (task.name not in SINGLE or network.ranks <= SETTINGS.exact_ranks):
         yield from _composed(machine, network, task, known, SETTINGS.few_sends, bound * SETTINGS.goal)
     if network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
