@@ -5,7 +5,8 @@ is an event; the threads of a block learn of a wait, a flush, a packet or an ear
 tells what was known at the last `nop`. Two uses of one chunk of memory, one a write, must be ordered. A put through a
 port channel reads its source later: until flushed, or until its receiver is known to have waited. Thread k hands the
 k-th put of an op to its channel, and the k-th signal or flush: those of one thread are in order. Packets need no such
-order, but no writer may be two launches ahead of the owner of the scratch it writes to.
+order, but no writer may be two launches ahead of the owner of the scratch it writes to. Ops with packets deal their
+spans out alike: what two of them have as the k-th chunk, the same threads move, which know what they did before.
 
 Addresses, in chunks. With packets (LL) scratch is double and every second launch uses the upper half, which a rank
 seeks in the middle of its *own* scratch, on other ranks too; a packet is two chunks long. The place of a buffer in its
@@ -62,6 +63,7 @@ class Machine:
         self.released = {}
         self.signals, self.waited = defaultdict(list), defaultdict(int)
         self.flying = defaultdict(list)  # port end → events of puts through it
+        self.threads = defaultdict(dict)  # block → (place, chunk of a span): what its threads know since the last join
         self.handed = defaultdict(list)  # block → (port end, thread, event) of such puts since the last join
         self.reads = defaultdict(list)  # rank → events of reads by port channels
         self.packet_pairs = set()
@@ -178,7 +180,7 @@ class Machine:
                         self.open[key] |= e | e << 1
         elif op.code in ("nop", "barrier"):
             self.known[key] |= self.open[key]
-            self.handed[key] = []
+            self.handed[key], self.threads[key] = [], {}
         else:
             raise Wrong(f"{op.code} in a one-sided program")
         self.released[rank, b, self.pc[key]] = self.known[key]
@@ -205,16 +207,24 @@ class Machine:
             len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))
         ):
             raise Wrong(f"{key} op {self.pc[key]}: ports and destinations differ")
-        values, seen = None, self.known[key]  # a thread that forwards a packet knows what it read
+        dealt_out = not port and any(span.packet for span in (*op.src, *op.dst))
+        own = []  # the rank's plain memory that the op touches: (place, which chunk of its span)
+        for span in (*op.src, *op.dst) if dealt_out else ():
+            if span.rank is None and not span.packet:
+                own += [(place, k) for k, place in enumerate(self.places(rank, span, op.count))]
+        seen = [self.known[key]] * op.count  # what the threads of each chunk know
+        for place, k in own:
+            seen[k] |= self.threads[key].get((place, k), 0)
+        values = None
         for span in op.src:
             got = []
-            for place in self.places(rank, span, op.count, port):
+            for k, place in enumerate(self.places(rank, span, op.count, port)):
                 if span.packet:
                     value, mask = self.packets[place]
                     self.open[key] |= mask
-                    seen |= mask
+                    seen[k] |= mask
                 else:
-                    self.use(key, place, event, False)
+                    self.use(key, place, event, False, seen[k])
                     if port:
                         self.uses[place].append((far, False))
                         self.reads[rank].append(far)
@@ -228,16 +238,17 @@ class Machine:
         if port and op.dst[0].packet and not op.src[0].packet:
             raise Wrong(f"{key} op {self.pc[key]}: a port channel carries packets only from packets")
         for span in op.dst:
-            for place, value in zip(self.places(rank, span, op.count), values, strict=True):
+            for k, (place, value) in enumerate(zip(self.places(rank, span, op.count), values, strict=True)):
                 if span.packet:
                     if place in self.packets:
                         raise Wrong(f"{key} op {self.pc[key]}: packet {place} is written twice")
-                    self.packets[place] = (value, seen | event)
+                    self.packets[place] = (value, seen[k] | event)
                     if place[0] != rank and not self.known[key] & self.begun[place[0]]:
                         self.packet_pairs.add((rank, place[0]))
                 else:
-                    self.use(key, place, far if port else event, True)
+                    self.use(key, place, far if port else event, True, seen[k])
                     self.mem[place] = value
+        self.threads[key].update(((place, k), seen[k] | event) for place, k in own)
         self.open[key] |= event
         for thread, end in enumerate(ends):
             if port:

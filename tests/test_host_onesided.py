@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from host_runs import needs_compiler, same_outputs
 from multicast_schedules import random_schedule
 from programs import put_allgather
 
+from synth.algorithms import hierarchical, two_shot
 from synth.errors import SynthError, UsageError
 from synth.model.collective import collective
 from synth.program.checked_lowering import onesided
@@ -81,6 +83,28 @@ def test_packets(kind: str) -> None:
     same_outputs(program, 37, kind)
     with pytest.raises(UsageError, match="would overwrite packets"):
         same_outputs(program, 37, kind, ranks_on=(0,) * 4)
+
+
+@pytest.mark.parametrize("in_place", ["in", "out"])
+@pytest.mark.parametrize("machine", ["fully-connected:4", "dgx-a100*2"])
+def test_sums_that_are_stored_as_packets(machine: str, in_place: Literal["in", "out"]) -> None:
+    """Without joins between operations of packets, in the box (respkt) and on the way to another one (recpkt)."""
+    boxes = (0,) * 8 + (1,) * 8 if machine == "dgx-a100*2" else None
+    library = two_shot if boxes is None else hierarchical
+    options = LoweringOptions("mscclpp", "LL", in_place=in_place, nodes=boxes)
+    program = onesided(library.allreduce.schedule(machine, chunks=1), options)
+    ops = [op for gpu in program.gpus for block in gpu.blocks for op in block.ops]
+    assert any(op.code == "reduce" and len(op.dst) > 1 for op in ops)
+    assert all(op.code != "nop" for op in ops)
+    same_outputs(program, 37, in_place=in_place == "in", threads=4)
+
+
+@needs_sanitizer
+def test_threads_order_packets_on_the_same_chunks() -> None:
+    options = LoweringOptions("mscclpp", "LL", in_place="in")
+    program = onesided(two_shot.allreduce.schedule("fully-connected:4", chunks=1), options)
+    found = thread_sanitizer.find_races(program, threads=4, launches=3, in_place=True)
+    assert found == thread_sanitizer.RaceReport((), False, True)
 
 
 def local(*blocks: tuple[Op, ...], ports: tuple[Port, ...] = ()) -> Program:

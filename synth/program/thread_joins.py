@@ -4,22 +4,37 @@ The kernel runs the ops of a block without joining its threads in between (execu
 only some threads wait and signal, and each data op deals the bytes out to threads in its own way. So a `nop` stands
 after a wait or flush before anything but a wait; after data before a signal or flush; between two data ops that touch
 the same chunk of the rank's memory, one of them writing; between two waits, or two signals, on one port. Packets need
-none: each thread reads the flag of what it takes. Nor does a signal or flush after a put through a port channel, if one
-thread does both: thread k serves the k-th port of an op, and what it hands over for a channel stays in order.
+none: each thread reads the flag of what it takes. Ops with packets deal out their spans in one way: one thread moves
+the k-th chunk of all, so two of them on the same k-th chunk are in order. Nor does a signal or flush need one after a
+put through a port channel, if one thread does both: thread k serves the k-th port of an op, and what it hands over for
+a channel stays in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from synth.program.buffer_layout import Layout
 from synth.program.program import SWITCHED, Block, Gpu, Op, Program, Span
 
 Key = tuple[str, int]  # one chunk of a rank's memory; input and output have the same keys where they are one memory
 Keys = Callable[[int, Span, int], tuple[Key, ...]]
+UNKNOWN = "io"  # the name in keys of input and output together, where the memory that they share is not known
 DATA = SWITCHED | {"put", "get", "cpy", "reduce"}
 JOINING = frozenset({"nop", "barrier"})
+
+
+class Access(NamedTuple):
+    """An access of an op to a chunk of the rank's own plain memory.
+
+    `element`: the place of the chunk in its span, where it names the threads that move it; else None.
+    """
+
+    key: Key
+    writes: bool
+    element: int | None
 
 
 class UnjoinedAccesses:
@@ -29,22 +44,29 @@ class UnjoinedAccesses:
         self._reset()
 
     def _reset(self) -> None:
-        self.reads: set[Key] = set()
-        self.writes: set[Key] = set()
+        self.reads: dict[Key, set[int | None]] = {}  # chunk → the elements as which it was read
+        self.writes: dict[Key, set[int | None]] = {}
         self.data = self.waited = False
         self.port_ops: set[tuple[str, int]] = set()  # (wait or signal, port)
         self.handed: dict[int, set[int]] = {}  # port → the threads that have handed puts to it
 
-    def must_join(self, op: Op, reads: set[Key], writes: set[Key]) -> bool:
-        """True if a `nop` is needed before `op`, which reads and writes the memory keys `reads` and `writes`."""
+    def must_join(self, op: Op, accesses: Sequence[Access]) -> bool:
+        """True if a `nop` is needed before `op`, which accesses the rank's memory so."""
         if op.code in ("wait", "signal") and any((op.code, port) in self.port_ops for port in op.ports):
             return True
         if op.code in ("signal", "flush"):
             others = any(self.handed.get(port, {thread}) != {thread} for thread, port in enumerate(op.ports))
             return self.data or others or (op.code == "signal" and self.waited)
-        return op.code in DATA and (self.waited or bool(reads & self.writes or writes & (self.reads | self.writes)))
+        return op.code in DATA and (self.waited or any(map(self._by_other_threads, accesses)))
 
-    def record(self, op: Op, reads: set[Key], writes: set[Key], handed: bool = False) -> None:
+    def _by_other_threads(self, access: Access) -> bool:
+        """Return True if other threads have made an access that must come before `access`."""
+        earlier = set(self.writes.get(access.key, ()))
+        if access.writes:
+            earlier |= self.reads.get(access.key, set())
+        return bool(earlier) and (access.element is None or earlier != {access.element})
+
+    def record(self, op: Op, accesses: Sequence[Access], handed: bool = False) -> None:
         """Record `op` as the next op of the block. `handed`: single threads hand it to port channels (`is_handed`)."""
         if op.code in JOINING:
             self._reset()
@@ -52,8 +74,9 @@ class UnjoinedAccesses:
             self.data |= not handed
             for thread, port in enumerate(op.ports if handed else ()):
                 self.handed.setdefault(port, set()).add(thread)
-            self.reads |= reads
-            self.writes |= writes
+            for access in accesses:
+                known = self.writes if access.writes else self.reads
+                known.setdefault(access.key, set()).add(access.element)
         else:
             self.waited |= op.code in ("wait", "flush")
             self.port_ops |= {(op.code, port) for port in op.ports}
@@ -64,14 +87,20 @@ def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
     return op.code == "put" and not op.src[0].packet and any(kind(port) == "port" for port in op.ports)
 
 
-def touched(rank: int, op: Op, keys: Keys) -> tuple[set[Key], set[Key]]:
-    """Return the keys of the rank's own plain memory that `op` reads, and of that which it writes."""
-    accessed: list[set[Key]] = []
-    for spans in (op.src, op.dst):
-        accessed.append(
-            {key for span in spans if span.rank is None and not span.packet for key in keys(rank, span, op.count)}
-        )
-    return accessed[0], accessed[1]
+def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[Access]:
+    """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`.
+
+    Shares of ops (`part`) are dealt out anew each.
+    """
+    dealt = not handed and op.part is None and any(span.packet for span in (*op.src, *op.dst))
+    found = []
+    for writes, spans in ((False, op.src), (True, op.dst)):
+        for span in spans:
+            if span.rank is not None or span.packet:
+                continue
+            for k, key in enumerate(keys(rank, span, op.count)):
+                found.append(Access(key, writes, k if dealt and key[0] != UNKNOWN else None))
+    return found
 
 
 def memory_keys(program: Program) -> Keys:
@@ -86,7 +115,7 @@ def memory_keys(program: Program) -> Keys:
             return tuple((span.buffer, span.offset + i) for i in range(count))
         shift = None if layout is None else layout.overlaps[rank]
         if shift is None:
-            return (("io", 0),)
+            return ((UNKNOWN, 0),)
         start = span.offset + (shift if span.buffer == "o" else 0)
         return tuple(("i", start + i) for i in range(count))
 
@@ -131,15 +160,16 @@ def _joined_ops(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int
     threads, ops, new_index = UnjoinedAccesses(), [], []
     starts = {loop.first for loop in block.loops if block.ops[loop.end - 1].code not in JOINING}
     for i, op in enumerate(block.ops):
-        reads, writes = touched(rank, op, keys)
+        handed = is_handed(op, lambda port: block.ports[port].kind)
+        touched = accesses(rank, op, keys, handed)
         plain = op.code not in JOINING
-        if (plain and (op.deps or i in starts)) or threads.must_join(op, reads, writes):
+        if (plain and (op.deps or i in starts)) or threads.must_join(op, touched):
             ops.append(Op("nop", deps=op.deps if plain else ()))
-            threads.record(ops[-1], set(), set())
+            threads.record(ops[-1], ())
         ops.append(op._replace(deps=(), flag=False) if plain else op)
-        threads.record(op, reads, writes, is_handed(op, lambda port: block.ports[port].kind))
+        threads.record(op, touched, handed)
         if plain and op.flag:
             ops.append(Op("nop", flag=True))
-            threads.record(ops[-1], set(), set())
+            threads.record(ops[-1], ())
         new_index.append(len(ops) - 1)
     return ops, new_index

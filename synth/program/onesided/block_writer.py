@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from synth.program.plan_limits import BLOCK_OPS, OP_CHANNELS
 from synth.program.program import PORT_KINDS, Op
-from synth.program.thread_joins import Keys, UnjoinedAccesses, is_handed, touched
+from synth.program.thread_joins import Keys, UnjoinedAccesses, accesses, is_handed
 
 
 class WrittenBlock(NamedTuple):
@@ -59,14 +59,15 @@ class BlockWriter:
         return self.ports[rank].setdefault((kind, peer), len(self.ports[rank]))
 
     def _add(self, rank: int, op: Op) -> int:
-        reads, writes = touched(rank, op, self.keys)
-        threads = self._threads[rank]
-        if threads.must_join(op, reads, writes):
-            self.ops[rank].append(Op("nop"))
-            threads.record(self.ops[rank][-1], set(), set())
-            self.joined_clock[rank] = list(self.clock[rank])
         kinds = [kind for kind, _ in self.ports[rank]]
-        threads.record(op, reads, writes, is_handed(op, kinds.__getitem__))
+        handed = is_handed(op, kinds.__getitem__)
+        touched = accesses(rank, op, self.keys, handed)
+        threads = self._threads[rank]
+        if threads.must_join(op, touched):
+            self.ops[rank].append(Op("nop"))
+            threads.record(self.ops[rank][-1], ())
+            self.joined_clock[rank] = list(self.clock[rank])
+        threads.record(op, touched, handed)
         self.ops[rank].append(op)
         self.overfull |= len(self.ops[rank]) > BLOCK_OPS
         self.clock[rank][rank] += 1

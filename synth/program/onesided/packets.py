@@ -1,8 +1,9 @@
 """The one-sided LL protocol: packets (data with flags) are put into the peer's scratch, and their reader awaits them.
 
 Data is ordered by packets alone, without signals. A packet that only passes through a rank is forwarded from the slot
-in which it arrived. Sums are taken from packets and a plain chunk into a plain chunk. Port channels carry only packets
-that lie in scratch, so plain data is first turned into packets there. Every arrival has its own packet slot, because
+in which it arrived. Sums are taken from packets and a plain chunk into a plain chunk; the op that adds up stores the
+sum as packets, too, where the next step sends it. Port channels carry only packets that lie in scratch, so plain data
+is first turned into packets there. Every arrival has its own packet slot, because
 the flag of a slot changes only with the launch. The scratch is double, and launches take its halves in turn. A rank may
 therefore be one launch ahead of a peer that it writes to, but not two: where the rank can end before that peer has
 begun, the peer signals first.
@@ -44,7 +45,11 @@ class PacketWriter:
             self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
         self.contribution = [dict(value) for value in self.value]
         self.packets: dict[tuple[int, int, Span], Span] = {}  # (rank, group, plain span) → packets in its own scratch
-        self.writer_clock: dict[tuple[int, Span], tuple[int, ...]] = {}  # (rank, packet) → clock of its writer
+        # (step, group, transfer of a sum) → the packets in which the op that added it up has stored it
+        self.stored: dict[tuple[int, int, GroupTransfer], Span] = {}
+        self.writer_clock: dict[
+            tuple[int, Span], tuple[int, ...]
+        ] = {}  # (rank, span) → clock of the threads that wrote
         self.steps = max((len(group.moves) for group in groups), default=0)
         self.pairs = {
             (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
@@ -62,7 +67,7 @@ class PacketWriter:
         for t in range(self.steps):
             if self.block.overfull and len(self.groups) > 1:
                 return self.block.finish(self.plain, self.slots)
-            self._receive(self._send(t))
+            self._receive(t, self._send(t))
         for g, group in enumerate(self.groups):
             for rank, home in sorted(self.home[g].items()):
                 value = self.value[g].get(rank)
@@ -105,6 +110,9 @@ class PacketWriter:
                     if contribution is not None:
                         arrivals.setdefault((move.dst, g), []).append((move, contribution))
                     continue
+                if (t, g, move) in self.stored:
+                    arrivals.setdefault((move.dst, g), []).append((move, self.stored[t, g, move]))
+                    continue
                 src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
                 kind = self.block.kind(move.src, move.dst)
                 if kind == "port" and not src.packet:
@@ -112,7 +120,9 @@ class PacketWriter:
                 dst = self._slot(move.dst, group.count)
                 targets.setdefault((move.src, g, src, kind), []).append((move.dst, dst))
                 arrivals.setdefault((move.dst, g), []).append((move, dst))
-        for (rank, g, src, _), peers in sorted(targets.items(), key=lambda item: item[0][:2]):
+        # what goes to other boxes goes first
+        in_order = sorted(targets.items(), key=lambda item: (item[0][0], item[0][3] == "memory", item[0][1]))
+        for (rank, g, src, _), peers in in_order:
             for i in range(0, len(peers), OP_CHANNELS):
                 self._put(rank, g, src, peers[i : i + OP_CHANNELS])
         return arrivals
@@ -129,22 +139,20 @@ class PacketWriter:
         dsts = tuple(dst._replace(rank=peer) for peer, dst in peers)
         ports = tuple(self.block.port(rank, peer) for peer, _ in peers)
         self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
-        # a thread forwards packets that it read itself; of other threads' reads it knows since the last join
-        read = self.writer_clock.get((rank, src), self.block.joined_clock[rank])
-        clock = tuple(map(max, read, self.block.joined_clock[rank]))
-        self.writer_clock.update(((peer, dst), clock) for peer, dst in peers)
 
-    def _receive(self, arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]) -> None:
-        """Take in the arrivals of a step: a copy replaces the value and stays a packet, sums are taken at once."""
+    def _receive(self, t: int, arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]) -> None:
+        """Take in the arrivals of step `t`: a copy replaces the value and stays a packet, sums are taken at once."""
         for (rank, g), arrived in sorted(arrivals.items()):
             for move, slot in arrived:
                 if move.kind == "copy" or rank not in self.value[g]:
                     self.value[g][rank] = slot
             slots = [slot for _, slot in arrived if slot != self.value[g][rank]]
             if slots:
-                self._reduce(rank, g, slots)
+                self._reduce(t, rank, g, slots)
 
-    def _reduce(self, rank: int, g: int, slots: list[Span]) -> None:
+    def _reduce(self, t: int, rank: int, g: int, slots: list[Span]) -> None:
+        """Add the packets `slots`, which arrived in step `t`, to the value of the rank; store the sum where the next
+        step sends it."""
         count = self.groups[g].count
         if rank not in self.home[g]:
             self.home[g][rank] = Span("s", self.plain[rank])
@@ -153,12 +161,32 @@ class PacketWriter:
         if self.value[g][rank].packet:
             self._local(rank, Op("cpy", (self.value[g][rank],), (home,), count))
             self.value[g][rank] = home
+        self.packets.pop((rank, g, home), None)
         while slots:
             batch, slots = slots[: OP_BUFFERS - 1], slots[OP_BUFFERS - 1 :]
+            stores = [] if slots else self._stores(t + 1, rank, g, home)
             # the kernel adds up the packets first, then the plain chunk
-            self._local(rank, Op("reduce", (*batch, self.value[g][rank]), (home,), count))
+            self._local(rank, Op("reduce", (*batch, self.value[g][rank]), (home, *stores), count))
             self.value[g][rank] = home
-        self.packets.pop((rank, g, home), None)
+
+    def _stores(self, t: int, rank: int, g: int, home: Span) -> list[Span]:
+        """Return the packets in which the op that adds up a sum at `home` stores it, for its sends of step `t`.
+
+        These are own packets where port channels carry it, since what goes to other boxes goes first; else those of
+        the ranks that it goes to.
+        """
+        group = self.groups[g]
+        moves = sorted(group.moves[t]) if t < self.steps else []
+        sent = [move for move in moves if move.src == rank and not move.local and not move.original]
+        if any(self.block.kind(rank, move.dst) == "port" for move in sent):
+            slot = self.packets[rank, g, home] = self._slot(rank, group.count)
+            return [slot]
+        stores = []
+        for move in sent[: OP_BUFFERS - 1]:
+            slot = self.stored[t, g, move] = self._slot(move.dst, group.count)
+            self.block.port(rank, move.dst)
+            stores.append(slot._replace(rank=move.dst))
+        return stores
 
     def _as_packets(self, rank: int, g: int, src: Span) -> Span:
         """Return the packets of a plain chunk of the rank; its first use writes them."""
@@ -169,10 +197,18 @@ class PacketWriter:
         return self.packets[rank, g, src]
 
     def _local(self, rank: int, op: Op) -> None:
+        """Append a data op. Of what its threads read, or knew when they wrote what it reads, they tell the readers of
+        what it writes; of other threads' reads they know since the last join."""
         self.block.data(rank, op)
+        clock = tuple(self.block.joined_clock[rank])
         for span in op.src:
             if (rank, span) in self.writer_clock:
-                self.block.learn(rank, self.writer_clock[rank, span])
+                known = self.writer_clock[rank, span]
+                self.block.learn(rank, known)
+                clock = tuple(map(max, clock, known))
+        for span in op.dst:
+            owner = rank if span.rank is None else span.rank
+            self.writer_clock[owner, span._replace(rank=None)] = clock
 
     def _slot(self, rank: int, count: int) -> Span:
         self.slots[rank] += count
