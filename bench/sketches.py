@@ -1,7 +1,7 @@
 """Costs and gains of sketches: bounds with and without each one, and the time of one query over seeds.
 
 python -m bench.sketches [--seeds 10] [--chunks 1]
-python -m bench.sketches --table          the table again, from the JSON
+python -m bench.sketches --table [--chunks 1]   the table again, from the JSON
 
 The query is allgather on dgx-a100*2 in two steps, of C chunks in 2 C rounds, by the `step` encoding and CaDiCaL, in one
 process. Seconds are CPU time of the solver, after encoding. Each schedule is replayed, with the rules of its sketch.
@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import synth
 from bench import measure
@@ -24,7 +25,6 @@ from synth.model.rational import show
 from synth.model.schedule import Problem
 from synth.solvers.cadical import Cadical
 
-RESULTS = measure.RESULTS / "sketches.json"
 MACHINE, COLLECTIVE, STEPS = "dgx-a100*2", "allgather", 2
 SKETCHES = (
     synth.Sketch("free"),
@@ -55,6 +55,11 @@ def measured(sketch: synth.Sketch, chunks: int, seeds: int) -> dict:
         if answer.status == "sat":
             replay.schedule(StepEncoding().invert(inverse, answer.values))
     return row
+
+
+def results(chunks: int) -> Path:
+    """Return the file of the results of so many chunks: beside those of one chunk, a file for each other number."""
+    return measure.RESULTS / ("sketches.json" if chunks == 1 else f"sketches-{chunks}-chunks.json")
 
 
 def page(found: dict) -> str:
@@ -88,13 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args(arguments)
     if options.table:
-        found = json.loads(RESULTS.read_text())
+        found = json.loads(results(options.chunks).read_text())
     else:
         found = {"where": measure.where(), "chunks": options.chunks, "rows": []}
         for sketch in SKETCHES:
             found["rows"].append(measured(sketch, options.chunks, options.seeds))
             print(found["rows"][-1], flush=True)
-    measure.keep(found, page(found), RESULTS)
+    measure.keep(found, page(found), results(options.chunks))
     return 0
 
 
