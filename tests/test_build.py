@@ -96,7 +96,8 @@ def test_times_are_at_least_the_certified_bound(built):
 
 def test_the_folder_has_what_a_job_needs(built):
     assert {"README.txt", "build.json", "plan.json", "report.html", "run.sh"} <= set(names(built[1]))
-    assert "MSCCL_ALGO_DIR=" in (built[1] / "run.sh").read_text()
+    script = (built[1] / "run.sh").read_text()
+    assert "MSCCL_ALGO_DIR=" in script and f"--nproc-per-node {built[0].tables[0].ranks} " in script
     page = (built[1] / "README.txt").read_text()
     assert "torchrun" in page and "all_gather_perf" in page
     assert json.loads((built[1] / "build.json").read_text())["schema"] == "synth.build/1"

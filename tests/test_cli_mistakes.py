@@ -146,6 +146,7 @@ MISTAKES = [
     ("build ring:3 --coll AllGatherV", 2, "allgatherv has chunk counts"),
     ("show s.json --svg - -o -", 2, "both write to stdout"),
     ("allocations --topo dgx1 --gpus 99", 2, "2 to 8"),
+    ("allocations --topo dgx1 --gpus six", 2, "not a list of numbers of GPUs such as"),
     ("run f.json --point 9", 2, "points 1 to 2"),
     ("show f.json", 2, "--point K or --step S"),
     # names of executors and the like

@@ -657,3 +657,9 @@ def test_no_schedule_through_a_switch_is_offered_where_no_plan_is_made_of_it(ran
     points = (made("direct", topology=machine, collective="allreduce"),)
     work = tuning_inputs.CollectiveInputs("allreduce", ranks, None, machine.network(), points, ())
     assert len(tuning._with_switches(work, machine, TuningRequest()).through_switches) == count
+
+
+def test_a_log_that_is_not_there_is_said_before_any_search(monkeypatch, tmp_path):
+    monkeypatch.setattr("synth.api.tuning.collective_inputs", lambda *given: pytest.fail("searched first"))
+    with pytest.raises(FormatError, match="does not exist"):
+        tuning.tune("ring:4", "allgather", logs=[("nccl", tmp_path / "missing.txt")])

@@ -1,10 +1,11 @@
-"""Keyword arguments of the public functions: a misspelled one is answered with the nearest."""
+"""Keyword arguments of the public functions: a misspelled one gets the nearest as an answer, a wrong limit an error."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
+from numbers import Real
 from typing import ParamSpec, TypeVar
 
 from synth.errors import ArgumentError, unknown
@@ -15,6 +16,8 @@ R = TypeVar("R")
 
 def keywords_checked(function: Callable[P, R]) -> Callable[P, R]:
     """Return `function` with the same signature; a keyword that it does not have raises ArgumentError.
+
+    So does a `time_limit` that is no number of seconds, 0 or more.
 
     The error is a TypeError, as Python's own, and names the nearest keywords. A function that takes any keyword, for an
     executor, is left as it is: `make_executor` answers.
@@ -32,6 +35,9 @@ def keywords_checked(function: Callable[P, R]) -> Callable[P, R]:
             line, _, hint = unknown("keyword", wrong, named, "").partition("; ")
             hint = hint if hint.startswith("did you mean") else f"there are {', '.join(named)}"
             raise ArgumentError(f"{function.__name__}() has an {line}; {hint}")
+        limit = kwargs.get("time_limit")
+        if limit is not None and not (isinstance(limit, Real) and float(limit) >= 0):
+            raise ArgumentError(f"time_limit: {limit!r:.60} is not a number of seconds, such as 20 or 0.5")
         return function(*args, **kwargs)
 
     return checked

@@ -486,12 +486,12 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
     page = report([folder / PLAN, *frontiers], title=title, verify=False)
     write(folder / "report.html", page.html)
     programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
-    write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs))
+    ranks = result.tables[0].ranks
+    write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs, ranks))
     (folder / "run.sh").chmod(0o755)
     lines: list[str] = []
     for one in reports(result):
         lines += [*report_lines(one), ""]
-    ranks = result.tables[0].ranks
     sizes = [row.size for table in result.tables for row in table.rows]
     screen = "\n".join(lines)
     page_text = job_files.readme(title, result.runtime, ranks, names, screen, (min(sizes), max(sizes)))

@@ -40,7 +40,9 @@ class _Number(click.ParamType):
     shell_complete=names_of("collectives"),
     help="Collectives, with commas.",
 )
-@click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; by default 3 and more.")
+@click.option(
+    "--gpus", type=Ranks("numbers of GPUs"), metavar="3,4,8", help="Sizes of the allocations; by default 3 and more."
+)
 @click.option(
     "--pcie",
     type=_Number(),

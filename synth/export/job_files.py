@@ -14,10 +14,10 @@ NCCL_TESTS = {
 }  # fmt: skip
 
 
-def run_script(runtime: str, folder: str, files: Sequence[str]) -> str:
+def run_script(runtime: str, folder: str, files: Sequence[str], ranks: int) -> str:
     """Return a shell script that exports the variables of `runtime` and runs its arguments.
 
-    `folder`: the name of the folder of `files`, beside the script.
+    `folder`: the name of the folder of `files`, beside the script. `ranks`: of one machine, for the example.
     """
     match runtime:
         case "msccl":
@@ -38,7 +38,7 @@ def run_script(runtime: str, folder: str, files: Sequence[str]) -> str:
     lines = [
         "#!/usr/bin/env bash",
         "# Exports the variables with which the runtime loads these algorithms, then runs the command given:",
-        "#   ./run.sh torchrun --nproc-per-node 8 train.py     (or: source run.sh)",
+        f"#   ./run.sh torchrun --nproc-per-node {ranks} train.py     (or: source run.sh)",
         'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
         *(f"export {line}" for line in [*exports, *ENABLE.get(runtime, [])] if files),
         'if [ "$#" -gt 0 ]; then exec "$@"; fi',

@@ -56,9 +56,13 @@ class PerSend(click.ParamType):
 
 
 class Ranks(click.ParamType):
-    """Distinct ranks: ``0,1,5`` or ``0-3,7``."""
+    """Distinct ranks, or other whole numbers: ``0,1,5`` or ``0-3,7``."""
 
     name = "ranks"
+
+    def __init__(self, what: str = "ranks") -> None:
+        """`what`: what the numbers are, in messages."""
+        self.what = what
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """As a tuple, in the order given."""
@@ -67,9 +71,10 @@ class Ranks(click.ParamType):
         try:
             ranks = tuple(read(",".join(map(str, value)) if isinstance(value, list) else str(value)))
         except ValueError:
-            self.fail(f"{value!r} is not a list of ranks such as 0,1,5 or 0-3", param, ctx)
+            self.fail(f"{value!r} is not a list of {self.what} such as 0,1,5 or 0-3", param, ctx)
         if len(set(ranks)) != len(ranks):
-            self.fail(f"{value!r} names a rank twice", param, ctx)
+            twice = next(number for number in ranks if ranks.count(number) > 1)
+            self.fail(f"{value!r} names {twice} twice", param, ctx)
         return ranks
 
 
