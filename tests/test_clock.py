@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.api.tuning import times_at
+from synth.api.tuning_inputs import SearchOptions
 from synth.cli import root
 from synth.errors import UsageError
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
@@ -35,6 +36,7 @@ def documents(*commands):
 )
 def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, protocol):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("synth.api.tuning.cpu_seconds", lambda seconds: SearchOptions())
     on = f"--topo {machine} --coll allgather"
     assert CliRunner().invoke(root, f"pareto {on} -o f.json".split()).exit_code == 0
     how = f"--sizes {size} --protocol {protocol}"

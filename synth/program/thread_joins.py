@@ -26,7 +26,7 @@ DATA = SWITCHED | {"put", "get", "cpy", "reduce"}
 JOINING = frozenset({"nop", "barrier"})
 
 
-class Access(NamedTuple):
+class ChunkAccess(NamedTuple):
     """An access of an op to a chunk of the rank's own plain memory.
 
     `element`: the place of the chunk in its span, where it names the threads that move it; else None.
@@ -50,7 +50,7 @@ class UnjoinedAccesses:
         self.port_ops: set[tuple[str, int]] = set()  # (wait or signal, port)
         self.handed: dict[int, set[int]] = {}  # port → the threads that have handed puts to it
 
-    def must_join(self, op: Op, accesses: Sequence[Access]) -> bool:
+    def must_join(self, op: Op, accesses: Sequence[ChunkAccess]) -> bool:
         """True if a `nop` is needed before `op`, which accesses the rank's memory so."""
         if op.code in ("wait", "signal") and any((op.code, port) in self.port_ops for port in op.ports):
             return True
@@ -59,14 +59,14 @@ class UnjoinedAccesses:
             return self.data or others or (op.code == "signal" and self.waited)
         return op.code in DATA and (self.waited or any(map(self._by_other_threads, accesses)))
 
-    def _by_other_threads(self, access: Access) -> bool:
+    def _by_other_threads(self, access: ChunkAccess) -> bool:
         """Return True if other threads have made an access that must come before `access`."""
         earlier = set(self.writes.get(access.key, ()))
         if access.writes:
             earlier |= self.reads.get(access.key, set())
         return bool(earlier) and (access.element is None or earlier != {access.element})
 
-    def record(self, op: Op, accesses: Sequence[Access], handed: bool = False) -> None:
+    def record(self, op: Op, accesses: Sequence[ChunkAccess], handed: bool = False) -> None:
         """Record `op` as the next op of the block. `handed`: single threads hand it to port channels (`is_handed`)."""
         if op.code in JOINING:
             self._reset()
@@ -87,7 +87,7 @@ def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
     return op.code == "put" and not op.src[0].packet and any(kind(port) == "port" for port in op.ports)
 
 
-def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[Access]:
+def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[ChunkAccess]:
     """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`.
 
     Shares of ops (`part`) are dealt out anew each.
@@ -99,7 +99,7 @@ def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[Access]:
             if span.rank is not None or span.packet:
                 continue
             for k, key in enumerate(keys(rank, span, op.count)):
-                found.append(Access(key, writes, k if dealt and key[0] != UNKNOWN else None))
+                found.append(ChunkAccess(key, writes, k if dealt and key[0] != UNKNOWN else None))
     return found
 
 

@@ -77,11 +77,12 @@ class Prediction:
 class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
-    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; no run begins after
-    that. `judged`: the sizes at which times are not interpolated. `model` is the nominal model. `slower(protocol)`
-    returns the network with the protocol's costs. `not_run`: the variants that were too long or too late to run, whose
-    times are nominal. `carried`: those with a time that is nominal, scaled by the run at the nearest size, as it was
-    too late for more runs. Both are known when times have been asked for.
+    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; no program is run for
+    the first time after that, and with more than a few sizes that are judged no run begins. `judged`: the sizes at
+    which times are not interpolated. `model` is the nominal model. `slower(protocol)` returns the network with the
+    protocol's costs. `not_run`: the variants that were too long or too late to run, whose times are nominal. `carried`:
+    those with a time that is nominal, scaled by the run at the nearest size, as it was too late for more runs. Both are
+    known when times have been asked for.
     """
 
     def __init__(
@@ -189,7 +190,10 @@ class PredictedTimes:
                         raise UsageError("nothing is known of the cost of messages in programs of switches")
                     network, lowering = self.overheads.links(schedule.network, protocol), onesided
                 launch = self.overheads.launch(protocol)
-                return ProgramTimes(lowering(schedule, options), network, self.per_send, launch, self.judged, self.late)
+                program = lowering(schedule, options)
+                # a program that is run at few sizes is run at all of them
+                late = (lambda: False) if 0 < len(self.judged) <= RUNS.few else self.late
+                return ProgramTimes(program, network, self.per_send, launch, self.judged, late)
         except VerificationError:
             raise
         except SynthError:
