@@ -94,31 +94,6 @@ def test_programs_that_are_far_behind_or_too_long_are_not_run():
     assert {(one.schedule, one.instances) for one in late.not_run} == {(direct, 1), (direct, 2)}
 
 
-def test_a_time_that_is_too_late_for_a_run_follows_from_the_nearest_run():
-    schedule, over, size = api.baseline("ring", "dgx1", "allgather"), [], 64 * KB
-    variant = Variant(schedule, shape(schedule), "LL")
-    judged = [size, *(1 << k for k in (20, 22, 24, 30))]
-    times = PredictedTimes(schedule.network, late=lambda: bool(over), judged=judged)
-    found = times.add(variant)
-    ran = found(size)
-    assert times.ran(variant, size) and not times.carried
-    over.append(True)
-    assert found(size) == ran and not times.carried
-    nominal = [times.model.seconds(shape(schedule), "LL", 1, one) or 0 for one in (size, 1 << 30)]
-    assert found(1 << 30) == pytest.approx((ran or 0) * nominal[1] / nominal[0])
-    assert times.carried == {variant} and not times.not_run and not times.ran(variant, 1 << 30)
-
-
-def test_a_program_that_was_run_in_time_is_run_at_all_of_a_few_sizes():
-    schedule, over, sizes = api.baseline("ring", "dgx1", "allgather"), [], (64 * KB, 1 << 24)
-    variant = Variant(schedule, shape(schedule), "LL")
-    found = PredictedTimes(schedule.network, late=lambda: bool(over), judged=sizes).add(variant)
-    alone = PredictedTimes(schedule.network, judged=sizes).add(variant)
-    assert found(sizes[0]) == alone(sizes[0])
-    over.append(True)
-    assert found(sizes[1]) == alone(sizes[1])
-
-
 def test_messages_have_their_cost_in_the_nominal_model_too():
     """One at either end, and six more that a rank sends: what was not run must not look faster than what was."""
     schedule = api.baseline("direct", "full:8", "allgather")

@@ -25,8 +25,10 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
+from synth.program.overheads import NCCL as NCCL_OVERHEADS
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale import list_schedules
+from synth.scale.clock_bound import clock_bound
 from synth.solvers.processes.deadline import TimeUp, current_deadline
 from synth.view import plans
 
@@ -588,24 +590,23 @@ def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch
     assert ends["_answer"] - ends["collective_inputs"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)
 
 
-def test_no_run_begins_after_the_end_of_a_time_limit_and_no_size_is_without_a_time(monkeypatch):
-    """Each run takes a second; times took as long as they did, whatever the limit."""
+def test_no_size_is_without_a_time_and_no_time_below_the_bound_after_the_end_of_a_time_limit(monkeypatch):
+    """Each run takes a second. Times scaled from the nearest run were below what the links allow."""
     frontier = made("direct", "ring", topology="full:4")
-    clock, begun = Clock(monkeypatch, frontier), []
+    clock = Clock(monkeypatch, frontier)
     compute = ProgramTimes.computed
 
     def computed(times, elements):
-        if elements not in times._computed and not times._late():
-            begun.append(clock.now)
-            clock.now += 1.0
+        clock.now += elements not in times._computed
         return compute(times, elements)
 
     monkeypatch.setattr(ProgramTimes, "computed", computed)
     plan = api.tune("full:4", ["allgather"], SIZES, protocols=["Simple", "LL"], dividing=False, time_limit=60)
     (table,) = plan.tables
     assert table.sizes == SIZES and all(table.seconds) and all(table.library)
-    assert len(begun) == 15 and max(begun) < 160  # a quarter of the limit is for the times
-    assert any(note.startswith("the time limit ended the runs of") for note in plan.notes)
+    bound = clock_bound(frontier.network, frontier.collective, SIZES, NCCL_OVERHEADS)
+    for row, seconds, library in zip(bound.rows, table.seconds, table.library, strict=True):
+        assert min(seconds, library) >= float(row.microseconds) * 1e-6 * (1 - 1e-9)
     assert any(note.startswith("the time limit ended the comparison between these sizes") for note in plan.notes)
 
 

@@ -60,7 +60,7 @@ class BuildSettings:
     """`time_limit`: wall seconds of all searches of a build by default. `for_frontiers`: their part for the frontiers;
     the rest is for schedules of one size and for predicted times."""
 
-    time_limit: float = 45.0
+    time_limit: float = 30.0
     for_frontiers: float = 0.4
 
 

@@ -70,7 +70,7 @@ def plans(
     dtype : the type of the elements for which they are compared. Plans serve all types.
     root : the root of rooted collectives, by default 0. The job must use no other.
     plan_version : the version of MSCCL++ whose plan format is written.
-    time_limit : wall seconds of all searches. None: 45 for each number of ranks.
+    time_limit : wall seconds of all searches. None: 30 for each number of ranks.
     jobs : processes of a search. None: one for each core.
     on_event : called with each line of progress.
 

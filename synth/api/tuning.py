@@ -351,26 +351,10 @@ def _answer(
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
-    if offers.times:
-        notes += _without_runs(offers.times)
+    if offers.times and offers.times.not_run:
+        schedules = {variant.schedule for variant in offers.times.not_run}
+        notes += (f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps",)
     return answer._replace(notes=notes), offers.model, offers.measured
-
-
-def _without_runs(times: PredictedTimes) -> tuple[str, ...]:
-    """Return notes on the schedules whose predicted times are not all those of runs."""
-    notes = []
-    if times.not_run:
-        schedules = {variant.schedule for variant in times.not_run}
-        notes.append(
-            f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps"
-        )
-    if times.carried:
-        schedules = {variant.schedule for variant in times.carried}
-        notes.append(
-            f"the time limit ended the runs of {counted(len(schedules), 'schedule')}: times at further sizes follow "
-            "from the nearest run by synchronous steps"
-        )
-    return tuple(notes)
 
 
 def _list_schedules(

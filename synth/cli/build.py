@@ -38,7 +38,7 @@ class RuntimeChoice(click.Choice[str]):
 @click.option("--for", "runtime", type=RuntimeChoice(RUNTIMES, case_sensitive=False),
               help="Runtime that loads the files; by default rccl with xGMI links, else msccl-executor.")  # fmt: skip
 @machine_job_options
-@time_limit_option("Wall time of all searches; by default 45 s.")
+@time_limit_option("Wall time of all searches; by default 30 s.")
 @jobs_option("Processes of a search; by default the number of cores.")
 @click.option("--fresh", is_flag=True, help="Search anew, whatever earlier builds of this machine have found.")
 @change_options

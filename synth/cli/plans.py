@@ -47,7 +47,7 @@ class Numbers(click.ParamType):
 @click.option("-o", "--output", default="plans", show_default=True, metavar="DIR", help="The folder to write.")
 @machine_job_options
 @plan_version_option
-@time_limit_option("Wall time of all searches; by default 45 s for each number of ranks.")
+@time_limit_option("Wall time of all searches; by default 30 s for each number of ranks.")
 @jobs_option("Processes of a search; by default the number of cores.")
 @quiet_option
 def plans(machine: str | None, **flags: Any) -> int:

@@ -9,8 +9,7 @@ least. The steps of a timed schedule say nothing about its time, so it always ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -26,7 +25,6 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, Overheads
 from synth.runtime.reference.program_times import FLOAT32, ProgramTimes
 from synth.runtime.reference.program_times import SETTINGS as RUNS
-from synth.solvers.processes.deadline import TimeUp
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,10 @@ class Prediction:
 class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
-    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; no program is run for
-    the first time after that, and with more than a few sizes that are judged no run begins. `judged`: the sizes at
-    which times are not interpolated. `model` is the nominal model. `slower(protocol)` returns the network with the
-    protocol's costs. `not_run`: the variants that were too long or too late to run, whose times are nominal. `carried`:
-    those with a time that is nominal, scaled by the run at the nearest size, as it was too late for more runs. Both are
-    known when times have been asked for.
+    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
+    been run by then are not run any more. `judged`: the sizes at which times are not interpolated. `model` is the
+    nominal model. `slower(protocol)` returns the network with the protocol's costs. `not_run`: the variants
+    that were too long or too late to run, known when times have been asked for.
     """
 
     def __init__(
@@ -102,26 +98,21 @@ class PredictedTimes:
         self._least = cache(self._least_nominal)
         self._least_rough = cache(self._least_rough_time)
         self.not_run: set[Variant] = set()
-        self.carried: set[Variant] = set()
 
     def add(self, variant: Variant) -> Prediction:
         """Add a variant. Returns its time as a function of the size, to be called when all variants are added."""
         self._variants.append(variant)
         program_times = cache(lambda: self._program_times(variant))
-        ran: dict[int, float] = {}  # seconds by size
-
-        def run(size: int, ask: Callable[[ProgramTimes], float]) -> float | None:
-            if times := program_times():
-                with suppress(TimeUp):
-                    ran[size] = ask(times)
-                    return ran[size]
-            return self._carried(variant, ran, size)
 
         @cache
         def rough(size: int) -> float | None:
+            predicted = self._nominal(variant, size)
             if not self._runs_at(variant, size):
-                return self._nominal(variant, size)
-            return run(size, lambda times: times.rough_seconds(size))
+                return predicted
+            if times := program_times():
+                return times.rough_seconds(size)
+            # instances that share links are what the nominal model knows least about
+            return predicted if variant.instances == 1 else None
 
         def seconds(size: int) -> float | None:
             runs = self._runs_at(variant, size)
@@ -129,7 +120,8 @@ class PredictedTimes:
                 time = rough(size)
                 if not runs or time is None or time > SETTINGS.near * self._least_rough(size):
                     return time
-            return run(size, lambda times: times.seconds(size))
+            times = program_times()
+            return times.seconds(size) if times else rough(size)
 
         def jumps(low: int, high: int) -> list[int]:
             times = program_times() if self._runs_at(variant, low) or self._runs_at(variant, high) else None
@@ -140,7 +132,7 @@ class PredictedTimes:
 
     def ran(self, variant: Variant, size: int) -> bool:
         """Return True if the time of the variant at this size, which was asked for, is that of runs of its program."""
-        return variant not in self.not_run | self.carried and self._runs_at(variant, size)
+        return variant not in self.not_run and self._runs_at(variant, size)
 
     def _judges(self, variant: Variant, size: int) -> bool:
         """Return True at a judged size, and where there are few of them also at one to which its chunks pad it."""
@@ -154,18 +146,6 @@ class PredictedTimes:
         """Return True if the variant's program is to be run at this size."""
         predicted = self._nominal(variant, size)
         return predicted is not None and (predicted <= SETTINGS.screen * self._least(size) or variant.schedule.timed)
-
-    def _carried(self, variant: Variant, ran: Mapping[int, float], size: int) -> float | None:
-        """Return the time at `size` without a run there; `ran`: seconds by size of the variant's runs so far."""
-        predicted = self._nominal(variant, size)
-        if ran and predicted is not None:
-            near = min(ran, key=lambda other: (max(other, size) / min(other, size), other))
-            if size in ran or not (there := self._nominal(variant, near)):
-                return ran[near]
-            self.carried.add(variant)
-            return predicted * ran[near] / there
-        # instances that share links are what the nominal model knows least about
-        return predicted if variant.instances == 1 else None
 
     def _nominal(self, variant: Variant, size: int) -> float | None:
         return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
@@ -190,10 +170,7 @@ class PredictedTimes:
                         raise UsageError("nothing is known of the cost of messages in programs of switches")
                     network, lowering = self.overheads.links(schedule.network, protocol), onesided
                 launch = self.overheads.launch(protocol)
-                program = lowering(schedule, options)
-                # a program that is run at few sizes is run at all of them
-                late = (lambda: False) if 0 < len(self.judged) <= RUNS.few else self.late
-                return ProgramTimes(program, network, self.per_send, launch, self.judged, late)
+                return ProgramTimes(lowering(schedule, options), network, self.per_send, launch, self.judged)
         except VerificationError:
             raise
         except SynthError:
