@@ -39,7 +39,10 @@ class Option(NamedTuple):
     needs: frozenset[str] = frozenset()
 
     def stands_in(self, other: Option) -> bool:
-        """Return True if a runtime may run this option at a size at which it cannot run `other`."""
+        """Return True if a runtime may run this option where it cannot run `other`.
+
+        It does not pad, and this option divides sizes that the other does not; or it lacks what only the other needs.
+        """
         return self.divisor % other.divisor > 0 or not other.needs <= self.needs
 
 
@@ -151,7 +154,10 @@ def _path(options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], t
 
 
 def _good_enough(options: Sequence[Option], size: int, times: dict[int, float], tolerance: float) -> list[int]:
-    """Return the options that are good enough at `size`."""
+    """Return the options whose time at `size` exceeds the least by no more than the tolerance or the noise of repeats.
+
+    `times`: seconds at `size` by option. `tolerance`: as a share of the least time.
+    """
     winner = min(times, key=lambda k: (times[k], k))
     best = times[winner]
     noise = options[winner].spread(size) * best

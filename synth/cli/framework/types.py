@@ -79,7 +79,7 @@ class Ranks(click.ParamType):
 
 
 class Places(click.ParamType):
-    """A device for each rank: ``0,0,1,1``."""
+    """The GPU, by its number, on which each rank runs: ``0,0,1,1`` puts ranks 0 and 1 on GPU 0."""
 
     name = "devices"
 
