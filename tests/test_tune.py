@@ -664,3 +664,13 @@ def test_a_log_that_is_not_there_is_said_before_any_search(monkeypatch, tmp_path
     monkeypatch.setattr("synth.api.tuning.collective_inputs", lambda *given: pytest.fail("searched first"))
     with pytest.raises(FormatError, match="does not exist"):
         tuning.tune("ring:4", "allgather", logs=[("nccl", tmp_path / "missing.txt")])
+
+
+def test_a_long_log_is_read(monkeypatch, tmp_path):
+    """Debug output makes logs of tens of megabytes."""
+    monkeypatch.chdir(tmp_path)
+    write_logs({1024: 5.0}, {})
+    with Path("nccl.txt").open("a") as file:
+        file.writelines(f"{'#' * 1_000_000}\n" for _ in range(9))
+    plan = tuning.tune(collective="allgather", sizes=[1024], logs=[("nccl", "nccl.txt")])
+    assert plan.tables[0].seconds == pytest.approx((5e-6,))

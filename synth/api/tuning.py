@@ -19,6 +19,7 @@ from synth.api.tuning_inputs import (
     SETTINGS,
     CollectiveInputs,
     SearchOptions,
+    check_logs,
     collective_inputs,
     frontier,
     logged,
@@ -28,7 +29,6 @@ from synth.api.tuning_inputs import dividing as dividing_schedules
 from synth.catalog.tuner.request import TuningRequest
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.model.documents.text_file import text_of
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
 from synth.model.rational import counted
@@ -150,8 +150,7 @@ def tune(
 def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Plan:
     """Tune as `tune` does, with all options as one value."""
     machine = None if request.topology is None else named_topology(request.topology)
-    for _, file in request.logs:
-        text_of(Path(file))  # one that cannot be read is said before anything is searched for
+    check_logs(request.logs)  # before anything is searched for
     divide = machine is not None and request.dividing is not False
     began, limit = time.monotonic(), request.time_limit
     end = None if limit is None else began + limit * (1 - SETTINGS.for_times)

@@ -138,6 +138,14 @@ def measurements(
     return found
 
 
+def check_logs(logs: Sequence[tuple[str, str | Path]]) -> None:
+    """Raise FormatError where a log cannot be read, or is too long."""
+    from synth.catalog.tuner import logs as readers
+
+    for _, file in logs:
+        readers.log_text(Path(file))
+
+
 def logged(logs: Sequence[tuple[str, str | Path]], inputs: CollectiveInputs, in_place: bool) -> list[Measurement]:
     """Return the measurements of the collective of `inputs` in the logs.
 

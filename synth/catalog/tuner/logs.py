@@ -21,6 +21,11 @@ def backend(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return name.lower(), tuple(zip(("algorithm", "protocol"), more, strict=False))
 
 
+def log_text(path: Path) -> str:
+    """Return the text of a log of at most `MOST` bytes. Raises FormatError."""
+    return text_of(path, MOST)
+
+
 def load(
     path: Path, name: str, collective: str, ranks: int | None, root: int | None = None, in_place: bool = False
 ) -> list[Measurement]:
@@ -30,7 +35,7 @@ def load(
     `ranks`: the number of ranks, None to take it from the log. `root`: of a rooted collective. Raises FormatError with
     the line, also where the log is of another collective, of another number of ranks, or holds wrong results.
     """
-    text = text_of(path, MOST)
+    text = log_text(path)
     kind, options = backend(name)
     rows = [(i, _untagged(line)) for i, line in enumerate(text.splitlines(), 1)]
     if nccl_tests_json.is_document(text):
