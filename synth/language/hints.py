@@ -35,7 +35,11 @@ def hint_at(place: SourceLine, given: SendHint) -> SendHint:
 
 
 def check_hints(ops: Operations) -> None:
-    """Raise UsageError where a block or a channel that hints name would have two peers, channels or blocks."""
+    """Raise UsageError where hints contradict each other.
+
+    A named thread block of a rank sends to one rank, receives from one, and has one channel; a named channel from one
+    rank to another is in one block of each.
+    """
     known: dict[tuple, tuple[int | str | None, SourceLine | None]] = {}
     for i in ops.needed:
         row = ops.rows[i]

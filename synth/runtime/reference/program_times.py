@@ -129,9 +129,10 @@ class ProgramTimes:
 
     def picoseconds(self, elements: Fraction | int) -> Fraction:
         """Return the ps of a call whose chunks have `elements` elements, interpolated where that is near enough."""
-        whole = self._rhythm(ceil(elements / Fraction(self._slice)))
+        slices = ceil(elements / Fraction(self._slice))
+        whole = self._rhythm(slices)
         half = whole // 2
-        if (more := ceil(elements / Fraction(self._slice)) - half - 1) > 0:
+        if (more := slices - half - 1) > 0:
             each = Fraction(self._of_slices(whole) - self._of_slices(half), whole - half)
             return self.picoseconds(elements - more * self._slice) + more * each
         ends = self._ends(whole)
