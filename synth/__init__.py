@@ -42,6 +42,7 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
+    from synth import api as api
     from synth.api import (
         bound,
         build,
@@ -95,10 +96,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "api":
+        return import_module("synth.api")
     if name not in _HOME:
         raise AttributeError(f"module 'synth' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, "api"})

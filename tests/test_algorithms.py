@@ -179,6 +179,11 @@ def test_bounds_hold_and_the_library_is_ranked(capsys):
     assert [row["name"] for row in listed if "steps" in row] == ["ring", "packed-trees"]
     refused = {row["name"]: row["refused"] for row in listed if "refused" in row}
     assert "ring:6 has no link" in refused["two-shot"]
+    with pytest.raises(SystemExit):
+        root(["algorithms", "--coll", "allreduce", "--topo", "hypercube:4", "--size", "64MB", "--format", "json"])
+    times = [row["microseconds"] for row in json.loads(capsys.readouterr().out) if "steps" in row]
+    assert [*times[0]] == ["1 KB", "1 MB", "64 MB", "1 GB"]
+    assert times == sorted(times, key=lambda row: row["64 MB"]) != sorted(times, key=lambda row: row["1 KB"])
 
 
 @algorithm("allgather")

@@ -104,6 +104,12 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_programming_interface_is_there_after_importing_the_package():
+    code = "import synth\nassert 'api' in dir(synth)\nprint(synth.api.library.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "library\n"
+
+
 def test_importing_the_package_imports_nothing_heavy():
     code = (
         "import sys, synth\nprint([m for m in ('z3', 'networkx', 'scipy', 'numpy', 'pysat', 'ortools', 'click') "

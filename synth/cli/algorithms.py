@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from synth.language.algorithm import ChunkAlgorithm
     from synth.view.frontier_text import Report
 
-SIZES = ((1 << 10, "1 KB"), (1 << 20, "1 MB"), (1 << 30, "1 GB"))
+DEFAULT_SIZE = 1 << 20
+SIZES = frozenset({1 << 10, DEFAULT_SIZE, 1 << 30})  # of every table
 
 
 @click.command("algorithms", context_settings=CONTEXT, short_help="List the library's algorithms, ranked on a machine.")
@@ -60,19 +61,20 @@ def algorithms(**flags: Any) -> None:
         return
     if flags["coll"] is None:
         raise UsageError("no collective given; add --coll NAME to rank the library's algorithms on a machine")
-    machine = chosen_machine(flags)
+    machine, size = chosen_machine(flags), flags["size"] or DEFAULT_SIZE
     with waiting(f"algorithms on {machine.name}", flags["time_limit"]):
         rows = api.library_on(
             machine,
             flags["coll"],
-            size=flags["size"] or 1 << 20,
+            size=size,
             bounds=flags["bounds"],
             time_limit=flags["time_limit"],
         )
+    sizes = sorted(SIZES | {size})
     title = f"{flags['coll']} on {machine.name}: {machine.ranks} ranks"
     emit(
-        lambda: [_document(row) for row in rows],
-        lambda: print_report(_report(title, rows)),
+        lambda: [_document(row, sizes) for row in rows],
+        lambda: print_report(_report(title, rows, sizes)),
         flags["output"],
         flags["form"],
     )
@@ -96,24 +98,26 @@ def _list_report(chosen: Sequence[ChunkAlgorithm]) -> Report:
     )
 
 
-def _document(row: LibraryRow) -> dict[str, Any]:
+def _document(row: LibraryRow, sizes: Sequence[int]) -> dict[str, Any]:
+    from synth.model.number_text import size_text
+
     document: dict[str, Any] = {"name": row.algorithm.name, "collective": row.algorithm.collective}
     if row.schedule is None:
         return document | {"refused": row.refusal}
     factor = None if row.factor is None else str(row.factor)
-    times = {name: row.microseconds(size) for size, name in SIZES}
+    times = {size_text(size): row.microseconds(size) for size in sizes}
     return document | {
         "steps": row.schedule.step_count, "rounds_per_chunk": str(row.schedule.rounds_per_chunk),
         "chunks": row.schedule.chunks, "factor": factor, "microseconds": times,
     }  # fmt: skip
 
 
-def _report(title: str, rows: Sequence[LibraryRow]) -> Report:
-    from synth.model.number_text import number
+def _report(title: str, rows: Sequence[LibraryRow], sizes: Sequence[int]) -> Report:
+    from synth.model.number_text import number, size_text
     from synth.model.rational import show
     from synth.view.frontier_text import Report
 
-    heads = ["steps", "rounds/chunk", "factor", *(f"µs at {name}" for _, name in SIZES)]
+    heads = ["steps", "rounds/chunk", "factor", *(f"µs at {size_text(size)}" for size in sizes)]
     columns = (("algorithm", "left"), *((head, "right") for head in heads))
     table, lines = [], []
     for row in rows:
@@ -121,7 +125,7 @@ def _report(title: str, rows: Sequence[LibraryRow]) -> Report:
             lines.append(f"{row.algorithm.name}: {row.refusal}")
             continue
         factor = "" if row.factor is None else f"{float(row.factor):.2f}"
-        times = [number(row.microseconds(size) or 0) for size, _ in SIZES]
+        times = [number(row.microseconds(size) or 0) for size in sizes]
         table.append(
             (row.algorithm.name, str(row.schedule.step_count), show(row.schedule.rounds_per_chunk), factor, *times)
         )
