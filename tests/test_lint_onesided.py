@@ -34,6 +34,12 @@ def test_entry_put_signal_wait_is_proved():
     assert report.safe is None
 
 
+def test_a_plan_without_a_collective_is_warned_of_as_its_outputs_are_not_compared():
+    report = analysis.check(replace(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT]), collective=None))
+    assert report.ok
+    assert rules(report, "warning") == {"collective-unknown"}
+
+
 def test_who_is_not_in_the_call_yet_keeps_its_memory():
     report = analysis.check(pair([PUT, SIGNAL], [WAIT]))
     assert report.ok

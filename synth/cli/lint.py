@@ -25,7 +25,7 @@ FAILED = 5
     "The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default mscclpp for a "
     "MSCCL++ plan, else synth's own."
 )
-@coll_option("The program's collective, if the file does not name it.")
+@coll_option("The program's collective, or a file of one, if the program does not name it.")
 @click.option(
     "--root",
     type=Ranks(),

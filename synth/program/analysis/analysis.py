@@ -93,6 +93,7 @@ def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Waiting
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:
     findings = [
         *rules.buffer_faults(program),
+        *rules.unknown_collective(program),
         *symbolic_execution_onesided.shared_ports(program),
         *rules_onesided.unpaired_ports(program),
     ]

@@ -24,7 +24,9 @@ NOWHERE = (None, None, None)
 
 def check(program: Program, runtime: Runtime) -> list[Finding]:
     """Return a finding for every rule of `runtime` that a two-sided `program` without structural faults breaks."""
-    findings = [*buffer_faults(program), *_call(program, runtime), *_limits(program, runtime)]
+    findings = [
+        *buffer_faults(program), *unknown_collective(program), *_call(program, runtime), *_limits(program, runtime),
+    ]  # fmt: skip
     if runtime.name in MSCCL_LIKE:
         findings += _file(program, runtime)
         for gpu in program.gpus:
@@ -60,6 +62,13 @@ def buffer_faults(program: Program) -> Iterator[Finding]:
                         yield error("buffers", (gpu.rank, b, i), text)
 
 
+def unknown_collective(program: Program) -> Iterator[Finding]:
+    """Yield a warning for a program without a collective: what its outputs must hold is then not known."""
+    if program.collective is None:
+        text = "does not say which collective it is for, so its outputs are not compared; name it with --coll"
+        yield Finding("collective-unknown", "warning", *NOWHERE, text)
+
+
 def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
     """Yield findings on the calls that the program claims to serve and `runtime` never gives it.
 
@@ -69,8 +78,6 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
     if program.max_bytes is not None and program.max_bytes < program.min_bytes:
         yield error("sizes", NOWHERE, f"is offered from {program.min_bytes} bytes to {program.max_bytes}: for no size")
     if task is None:
-        text = "does not say which collective it is for, so its outputs are not compared; name it with --coll"
-        yield Finding("collective-unknown", "warning", *NOWHERE, text)
         return
     if program.in_place != "out" and not Layout(task, program.chunks).shares_chunks:
         yield error("in-place", NOWHERE, f"{task.name} cannot be called in place")
