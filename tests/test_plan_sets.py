@@ -181,6 +181,26 @@ def test_the_machine_is_shared_evenly():
     assert _cluster_name("ring:4", 2) == "ring:4*2"
 
 
+def test_gpus_that_do_not_fill_their_boxes_are_said_before_and_after(tmp_path):
+    """99 of boxes of 8 are 3 of each of 33, which nothing had said."""
+    said: list[str] = []
+    for gpus, text in (
+        (2, "the first 2 GPUs of 1 box"),
+        (4, "the first 2 GPUs of each of 2 boxes, the fewest that 4 GPUs share evenly"),
+        (5, "the first GPU of each of 5 boxes, the fewest that 5 GPUs share evenly"),
+    ):
+        folder, events = tmp_path / str(gpus), []
+        found = synth.plans(
+            "switch:3", (), "allgather", folder, gpus=[gpus], sizes=["64KB"], time_limit=ENOUGH, on_event=events.append
+        )
+        name = f"switch-3-{gpus}gpus"
+        assert events[0].text == f"{name}: {text}"
+        assert text in found.parts[0].notes
+        assert f"{name}: {text}" in view.report(found).sentences
+        said += [note for note in json.loads((folder / "index.json").read_text())["parts"][0]["notes"] if note == text]
+    assert len(said) == 3
+
+
 def test_wrong_input_is_one_line(made, tmp_path):
     for call, error, said in (
         (lambda: synth.plans("ring:3*2", output=tmp_path / "a"), UsageError, "ring:3*2 is a cluster"),
