@@ -195,6 +195,8 @@ def test_gpus_that_do_not_fill_their_boxes_are_said_before_and_after(tmp_path):
         )
         name = f"switch-3-{gpus}gpus"
         assert events[0].text == f"{name}: {text}"
+        for file in Path(folder, name).rglob("0*.json"):
+            assert f"{name} (1 of 1): {file.name}: linted and run" in [event.text for event in events]
         assert text in found.parts[0].notes
         assert f"{name}: {text}" in view.report(found).sentences
         said += [note for note in json.loads((folder / "index.json").read_text())["parts"][0]["notes"] if note == text]
