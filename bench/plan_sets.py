@@ -1,11 +1,12 @@
 """Results of `synth plans` for each machine, number of boxes or GPUs, and collective.
 
-python -m bench.plan_sets [--machine NAME] [--minutes 15] [--limit 12] [--stop 120] [-o FILE.json]
+python -m bench.plan_sets [--machine NAME] [--minutes 15] [--limit 30] [--stop 120] [-o FILE.json]
 
 Each cell is one command with a time limit, at three sizes, as a user starts it; it is stopped after `--stop` seconds of
 wall. Machines of few ranks come first. Results are kept after each cell, and the same command goes on with those that
 are missing or were stopped, until the minutes of CPU are used; the table says which were not run, and of which commits
-the others are. It ends with 1 if a command failed without plans and without a reason, or had to be stopped.
+and time limits the others are. It ends with 1 if a command failed without plans and without a reason, or had to be
+stopped.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def attempt(cell: Cell, limit: float, stop: float) -> dict:
         parts = json.loads(index.read_text())["parts"] if index.is_file() else []
     row = {
         "commit": measure.where()["commit"],
+        "limit": limit,
         "code": run.code,
         "wall": round(run.wall),
         "cpu": round(run.cpu, 1),
@@ -110,14 +112,15 @@ def table(results: dict) -> str:
             line.append("not run" if row is None else f"{verdict(row)} ({row['cpu']} s)")
         lines.append(line)
     ran = results["cells"].values()
+    kinds = Counter((row["commit"], row["limit"]) for row in ran)
     bad = [name for name, row in results["cells"].items() if failed(row)]
     return (
-        f"# Sets of MSCCL++ plans\n\n`synth plans --sizes {SIZES} --time-limit {results['limit']}s` for "
+        f"# Sets of MSCCL++ plans\n\n`synth plans --sizes {SIZES} --time-limit ...` for "
         f"{len(ran)} of {len(cells())} cells: plans, sizes served, predicted gain over NCCL's ring and tree where a "
         f"plan runs, CPU seconds. The other sizes are left to the library with both times printed. {len(bad)} cells "
         f"were stopped, crashed or are slower than the library{': ' if bad else ''}{', '.join(bad)}.\n\n"
-        + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells by commit: "
-        + ", ".join(f"{count} of {commit}" for commit, count in Counter(row["commit"] for row in ran).items()) + ".\n"
+        + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells: "
+        + ", ".join(f"{count} of {commit} in {limit:g} s" for (commit, limit), count in kinds.items()) + ".\n"
     )  # fmt: skip
 
 
@@ -128,7 +131,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--machine", choices=MACHINES, help="its cells alone")
     parser.add_argument("--minutes", type=float, default=15, help="of CPU")
-    parser.add_argument("--limit", type=float, default=12, help="seconds of --time-limit")
+    parser.add_argument("--limit", type=float, default=30, help="seconds of --time-limit")
     parser.add_argument("--stop", type=float, default=120, help="wall seconds after which a command is stopped")
     parser.add_argument("-o", type=Path, dest="output", default=measure.RESULTS / "plan_sets.json")
     given = parser.parse_args(arguments)
@@ -145,7 +148,7 @@ def main(arguments: Sequence[str]) -> int:
         known[name] = attempt(cell, given.limit, given.stop)
         spent += known[name]["cpu"]
         print(name, verdict(known[name]), known[name]["cpu"], flush=True)
-        results = {"where": measure.where(), "limit": given.limit, "cells": known}
+        results = {"where": measure.where(), "cells": known}
         measure.keep(results, table(results), given.output)
     return int(any(map(failed, known.values())))
 

@@ -96,6 +96,14 @@ def known(large=False):
     yield "allgather", "hierarchical", "dgx-h100*2", 2, Fraction(11, 12), {}
     yield "allreduce", "hierarchical", "dgx-a100*2", 4, Fraction(43, 192), {}
     yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(17, 144), {}
+    for n in (16, 18) if large else (4, 12):
+        switch = f"switch:{n}:units=12"
+        yield "allgather", "grid", switch, 2, Fraction(n - 1, 12), {}
+        yield "reduce-scatter", "grid", switch, 2, Fraction(n - 1, 12), {}
+        yield "allreduce", "grid", switch, 4, Fraction(2 * (n - 1), 12 * n), {}
+    yield "allgather", "grid", "dgx-a100*2", 3, Fraction(11, 6), {}
+    yield "reduce-scatter", "grid", "dgx-a100*2", 3, Fraction(11, 6), {}
+    yield "allreduce", "grid", "dgx-a100*2", 6, Fraction(1, 4), {}
     for machine, height, rate in (("torus:3x3", 4, Fraction(9, 4)), ("fully-connected:5", 2, Fraction(5, 2))):
         # packed spanning trees: M parts of each, in M + height - 1 levels, at the rate of Nash-Williams and Tutte
         for pieces in (4, 16):

@@ -229,7 +229,7 @@ def test_what_is_assumed_of_the_machine_is_said(tmp_path):
     dump.write_text("\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n")
     lines = []
     result = synth.build(dump, output=tmp_path / "a", on_event=lambda event: lines.append(event.text), **SMALL)
-    assert lines[-1] == "files of the runtime: written, linted and run"
+    assert lines[-1] == "files of the runtime: lowered and proved"
     assumed = synth.topology(dump).notes
     assert assumed and set(assumed) <= set(result.notes)
     page = " ".join((tmp_path / "a" / "README.txt").read_text().split())

@@ -110,6 +110,18 @@ def test_what_cannot_be_read_is_no_finding(tmp_path):
     assert "missing.txt" in synth("lint", "missing.txt", code=1).stderr
 
 
+def test_a_file_without_permission_to_read_it_ends_as_a_missing_one(monkeypatch):
+    """The command line's own check of permissions ended with 2, that of a wrong command."""
+    Path("secret.txt").write_text("program p\n")
+
+    def refused(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert "secret.txt: cannot be read: Permission denied" in synth("lint", "secret.txt", code=1).stderr
+
+
 def test_the_documentation_lists_the_rules():
     folder = Path(analysis.__file__).parent
     used = {

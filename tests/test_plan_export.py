@@ -272,6 +272,9 @@ def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen(monkeypat
     between = replace(odd, sizes=(4096,), ranges=(Range(0, 4096, (0,)), Range(4097, 8000, (0, 1))))
     api.export_plan(replace(plan(), tables=(between,)))
     assert lowered == ["S2 C1 LL"] * 2  # nor what comes after one that serves the whole range
+    judged = replace(odd, sizes=(4096, 8192), ranges=(Range(0, 8192, (0, 1)),))
+    api.export_plan(replace(plan(), tables=(judged,)))
+    assert lowered == ["S2 C1 LL"] * 3  # nor what comes after one that serves all judged sizes, too
     alone = replace(odd, ranges=(Range(0, None, (1,)),))
     with pytest.raises(SynthError, match=r"4096, 8192, 1048576 bytes are not served \(multiples of 96 bytes are\)"):
         api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(alone,)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from synth.export.plans import registration_code
 from synth.export.request import Machine
 from synth.model.build_result import BuildResult
 from synth.model.collective import collective
-from synth.model.frontier import Frontier
+from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet
 from synth.model.schedule import Schedule
@@ -180,6 +181,28 @@ def test_the_machine_is_shared_evenly():
     assert _cluster_name("ring:4", 2) == "ring:4*2"
 
 
+def test_gpus_that_do_not_fill_their_boxes_are_said_before_and_after(tmp_path):
+    """99 of boxes of 8 are 3 of each of 33, which nothing had said."""
+    said: list[str] = []
+    for gpus, text in (
+        (2, "the first 2 GPUs of 1 box"),
+        (4, "the first 2 GPUs of each of 2 boxes, the fewest that 4 GPUs share evenly"),
+        (5, "the first GPU of each of 5 boxes, the fewest that 5 GPUs share evenly"),
+    ):
+        folder, events = tmp_path / str(gpus), []
+        found = synth.plans(
+            "switch:3", (), "allgather", folder, gpus=[gpus], sizes=["64KB"], time_limit=ENOUGH, on_event=events.append
+        )
+        name = f"switch-3-{gpus}gpus"
+        assert events[0].text == f"{name}: {text}"
+        for file in Path(folder, name).rglob("0*.json"):
+            assert f"{name} (1 of 1): {file.name}: linted and run" in [event.text for event in events]
+        assert text in found.parts[0].notes
+        assert f"{name}: {text}" in view.report(found).sentences
+        said += [note for note in json.loads((folder / "index.json").read_text())["parts"][0]["notes"] if note == text]
+    assert len(said) == 3
+
+
 def test_wrong_input_is_one_line(made, tmp_path):
     for call, error, said in (
         (lambda: synth.plans("ring:3*2", output=tmp_path / "a"), UsageError, "ring:3*2 is a cluster"),
@@ -253,6 +276,24 @@ def test_no_more_sends_than_a_plan_is_written_of_in_bounded_time(monkeypatch):
     assert reason_against_plan(schedule, (0,) * 4) is None
     monkeypatch.setattr(plan_limits, "PLAN_SENDS", 11)
     assert reason_against_plan(schedule, (0,) * 4) == "it has 12 sends, plans are made of at most 11"
+
+
+def test_of_more_ranks_than_a_block_has_channels_rows_and_columns_are_candidates():
+    """Direct sends of 18 ranks meet 17 others in a chunk, a thread block of MSCCL++ has 16 channels."""
+    over = SearchOptions(time.monotonic(), 1, None, 1.0)
+    for name, grid in (("switch:16", False), ("switch:18", True), ("switch:9*2", True)):
+        machine = named_topology(name)
+        task = collective("allgather", machine.ranks)
+        direct = baseline("direct", machine.network(), task)
+        point = Point.of(direct, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand")
+        found = Frontier(machine.network(), task, (point,))
+        inputs = CollectiveInputs("allgather", machine.ranks, None, machine.network(), (found,), ())
+        known = tuning._schedules(inputs, TuningRequest(machine, "allgather", plans=True), over)
+        schedules = {one.name: one.schedule for one in known}
+        assert ("grid" in schedules) == grid
+        if grid:
+            assert reason_against_plan(schedules["grid"], machine.nodes) is None
+            assert len(schedules["grid"].steps) == 2 + (name == "switch:9*2")
 
 
 def test_without_time_alltoall_has_direct_sends_among_its_candidates():

@@ -94,6 +94,19 @@ def test_programs_that_are_far_behind_or_too_long_are_not_run():
     assert {(one.schedule, one.instances) for one in late.not_run} == {(direct, 1), (direct, 2)}
 
 
+def test_times_between_judged_sizes_stay_rough_when_the_time_is_over():
+    """Run algorithms answer at other sizes, too; no other one is run to see how near it is."""
+    over = False
+    ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
+    times = PredictedTimes(ring.network, late=lambda: over, judged=[1 << 20])
+    ran, other = Variant(ring, shape(ring), "LL"), Variant(direct, shape(direct), "LL")
+    predict, _ = times.add(ran), times.add(other)
+    assert predict(1 << 20)
+    over = True
+    assert predict(1 << 21)
+    assert not times.not_run
+
+
 def test_messages_have_their_cost_in_the_nominal_model_too():
     """One at either end, and six more that a rank sends: what was not run must not look faster than what was."""
     schedule = api.baseline("direct", "full:8", "allgather")

@@ -15,6 +15,7 @@ from synth.algorithms import (
     bruck,
     direct,
     double_tree,
+    grid,
     halving_doubling,
     hierarchical,
     one_shot,
@@ -29,7 +30,7 @@ from synth.language import ChunkAlgorithm
 
 _MODULES = (
     direct, one_shot, two_shot, ring, recursive_doubling, halving_doubling, bruck, swing, torus, broadcast, double_tree,
-    hierarchical, alltoall, packed_trees,
+    hierarchical, grid, alltoall, packed_trees,
 )  # fmt: skip
 # Families by name, for programs that take one as a parameter.
 FAMILIES: Mapping[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

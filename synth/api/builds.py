@@ -166,8 +166,8 @@ def build(
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
     load_plan(folder / PLAN)  # replays every schedule
-    _tell(on_event, "files of the runtime: written, linted and run")
-    tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted)
+    _tell(on_event, "files of the runtime: lowered and proved")
+    tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted, on_event)
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
     result = BuildResult(
         machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes, registrations
@@ -363,7 +363,12 @@ def _joined(plans: Sequence[Plan], assumed: tuple[str, ...]) -> Plan:
 
 
 def _exported(
-    plan: Plan, machine: Topology, runtime: str, folder: Path, request: ExportRequest
+    plan: Plan,
+    machine: Topology,
+    runtime: str,
+    folder: Path,
+    request: ExportRequest,
+    on_event: Listener | None,
 ) -> tuple[list[BuiltTable], list[str], list[str], tuple[PlanRegistration, ...]]:
     """Write the files of the runtime and check them.
 
@@ -393,7 +398,7 @@ def _exported(
                 names |= {id(row.share): tuple(f"{runtime}/{name}" for name in row.files)}
             files = [f"{runtime}/{name}" for name, _ in done.files]
             registrations = done.registrations
-            _check_files(folder, done, runtime, machine)
+            _check_files(folder, done, runtime, machine, on_event)
         except NoFilesError as error:
             shares = list(error.tables)
             reasons = [reason for table in shares for reason in table.refused.values()]
@@ -453,7 +458,9 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
     return rows
 
 
-def _check_files(folder: Path, done: PlanExport, runtime: str, machine: Topology) -> None:
+def _check_files(
+    folder: Path, done: PlanExport, runtime: str, machine: Topology, on_event: Listener | None
+) -> None:  # fmt: skip
     """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
     from synth.api.programs import lint
     from synth.api.running import run
@@ -464,6 +471,7 @@ def _check_files(folder: Path, done: PlanExport, runtime: str, machine: Topology
         size = row.program.loop_chunks * 16  # a program is the same at all sizes that it is for
         for name in row.files:
             path = folder / runtime / name
+            _tell(on_event, f"{name}: linted and run")
             place = "in" if path.stem.endswith("-in-place") else None
             report = lint(path, runtime=runtime, collective=task, roots=roots, in_place=place)
             if not report.ok:

@@ -34,11 +34,16 @@ INDEX = "index.json"
 
 @dataclass(frozen=True)
 class _Machine:
-    """One size of the machine. `hosts`: whether a box is one host, as MSCCL++ counts ranks of a node."""
+    """One size of the machine.
+
+    `hosts`: whether a box is one host, as MSCCL++ counts ranks of a node. `notes`: a sentence on which GPUs they are,
+    where they do not fill their boxes.
+    """
 
     name: str
     topology: Topology
     hosts: bool
+    notes: tuple[str, ...] = ()
 
 
 @keywords_checked
@@ -106,8 +111,9 @@ def plans(
     known = _known(folder, machine, key)
     result = PlanSet(machine, plan_version, str(folder), ())
     for place, one in enumerate(machines, 1):
-        part = PlanSetPart(one.name, one.topology.ranks, key)
+        part = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes)
         before = result
+        _tell(on_event, one)
         for name in names:
             done = _of_collective(known.get(one.name, part), name)
             if done is None or not all((folder / f"{plan.name}.json").is_file() for plan in done.plans):
@@ -120,7 +126,7 @@ def plans(
                 except (UsageError, VerificationError):
                     raise
                 except SynthError as error:
-                    done = replace(part, plans=(), tables=(), notes=(), refused=((name, str(error)),))
+                    done = replace(part, plans=(), tables=(), refused=((name, str(error)),))
                 else:
                     registered = tuple(_placed(plan, one, name) for plan in made.registrations)
                     done = PlanSetPart(one.name, one.topology.ranks, key, registered, made.tables, made.notes)
@@ -177,8 +183,12 @@ def _machines(machine: str, boxes: Iterable[int], gpus: Iterable[int]) -> list[_
         if ranks == whole.ranks:
             found.append(_Machine(f"{name}x{count}" if count > 1 else name, whole, hosts))
             continue
-        allocated = [place * box.ranks + k for place in range(count) for k in range(ranks // count)]
-        found.append(_Machine(f"{name}-{ranks}gpus", changed_topology(whole, ranks=allocated), hosts))
+        share = ranks // count
+        allocated = [place * box.ranks + k for place in range(count) for k in range(share)]
+        first = "GPU" if share == 1 else f"{share} GPUs"
+        of_each = "1 box" if count == 1 else f"each of {count} boxes, the fewest that {ranks} GPUs share evenly"
+        note = f"the first {first} of {of_each}"
+        found.append(_Machine(f"{name}-{ranks}gpus", changed_topology(whole, ranks=allocated), hosts, (note,)))
     if not found:
         raise UsageError("no number of boxes or GPUs is given; --boxes 1,2 or --gpus 6 do")
     return found
@@ -230,6 +240,15 @@ def _placed(plan: PlanRegistration, machine: _Machine, name: str) -> PlanRegistr
     """
     per_node = plan.ranks_per_node if machine.hosts else 0
     return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}", ranks_per_node=per_node)
+
+
+def _tell(listener: Listener | None, machine: _Machine) -> None:
+    """Say before the search which GPUs of the boxes it is for."""
+    from synth.pareto.events import Event
+
+    if listener is not None:
+        for note in machine.notes:
+            listener(Event("query", f"{machine.name}: {note}"))
 
 
 def _labelled(listener: Listener, label: str) -> Listener:

@@ -37,7 +37,7 @@ from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
-from synth.program.plan_limits import ALIGNMENT
+from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
 if TYPE_CHECKING:
@@ -444,11 +444,13 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     if request.plans:
         # each chunk of it meets few ranks, so that a plan can hold it
         kept.append("direct" if task.name == "alltoall" else "hierarchical")
-    for name in dict.fromkeys((*request.baselines, *seen, *ALWAYS)):
+        if inputs.network.ranks > BLOCK_CHANNELS:  # no thread block has a channel to all others
+            kept.append("grid")
+    for name in dict.fromkeys((*kept, *ALWAYS)):
         if search.left == 0 and name not in kept and not few:
             continue
         try:
-            schedule = baseline(name, inputs.network, task)
+            schedule = baseline(name, inputs.network if name != "grid" else request.topology or inputs.network, task)
         except SynthError:
             if name in request.baselines:
                 raise

@@ -14,6 +14,7 @@ from synth.api import synthesis
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.encodings import spanning_tree_packing
+from synth.encodings.fewer_chunks import with_fewer_chunks
 from synth.errors import TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier, Point
@@ -42,7 +43,7 @@ class TuningInputSettings:
         for_frontiers: Fraction of the rest for frontiers, where dividing schedules are looked for too.
         flows_add: Fraction that flow methods add, about, to the time of a frontier.
         tree_ranks: Maximum number of ranks for which spanning trees are packed: within a second or two.
-        tree_worth: Least fraction by which more chunks on spanning trees lower the rounds per chunk.
+        worth: Least fraction by which a schedule of more chunks lowers the rounds per chunk.
         few_ranks: Maximum number of ranks for which all points and baselines are candidates for MSCCL++ plans though
             the time is over: their steps are counted in milliseconds.
         after: Time of a frontier's baselines and predictions, about, over the time to write it out.
@@ -57,7 +58,7 @@ class TuningInputSettings:
     for_frontiers: float = 0.6
     flows_add: float = 0.1
     tree_ranks: int = 16
-    tree_worth: Fraction = Fraction(1, 50)
+    worth: Fraction = Fraction(1, 50)
     few_ranks: int = 16
     after: float = 3.0
 
@@ -325,10 +326,10 @@ def dividing(
 ) -> tuple[list[Schedule], list[int]]:
     """Search for schedules whose chunks divide every one of `sizes`, at most `SETTINGS.most_chunks` of a unit.
 
-    At each number of steps whose point does not divide them, a schedule of about the point's rounds per chunk is
-    sought, if it is better than those of fewer steps. For large sizes there are allreduces on spanning trees. Returns
-    the schedules, and the numbers of steps at which the time was over first. `to_come`: the number of frontiers that
-    share the remaining time.
+    At each number of steps whose point does not divide them there are some of the point's chunks, for the greatest
+    size, and a schedule of about the point's rounds per chunk is sought, each if it is better than those of fewer
+    steps. For large sizes there are allreduces on spanning trees. Returns the schedules, and the numbers of steps at
+    which the time was over first. `to_come`: the number of frontiers that share the remaining time.
     """
     count = 0
     if all(size % element == 0 for size in sizes):
@@ -342,6 +343,9 @@ def dividing(
         if point.chunks in able:
             best = point.rounds_per_chunk
             continue
+        for schedule in fewer_chunks(point, max(sizes), element, best):
+            made.append(schedule)
+            best = schedule.rounds_per_chunk
         tries = sorted((Fraction(max(point.steps, ceil(c * point.rounds_per_chunk)), c), c) for c in able)  # (R/C, C)
         for rate, chunks in tries[: SETTINGS.tries]:
             if best is not None and rate >= best:
@@ -361,6 +365,29 @@ def dividing(
     return made, late
 
 
+def fewer_chunks(point: Point, size: int, element: int, best: Fraction | None) -> list[Schedule]:
+    """Return schedules of some of the chunks of a point's, in numbers that divide `size` bytes.
+
+    Each has fewer rounds per chunk than `best` and than those with fewer chunks. None where the chunks of the point
+    itself divide the size.
+    """
+    whole = point.schedule
+    units, count = whole.collective.buffer_units, size // element
+    if size % element or count % (whole.chunks * units) == 0 or whole.uses_multicast:
+        return []
+    made = []
+    for chunks in range(1, whole.chunks):
+        if best is not None and point.rounds_per_chunk > best * (1 - SETTINGS.worth):
+            break
+        if count % (chunks * units) or (best is not None and len(whole.steps) >= best * chunks):
+            continue
+        schedule = with_fewer_chunks(whole, chunks)
+        if best is None or schedule.rounds_per_chunk <= best * (1 - SETTINGS.worth):
+            made.append(schedule)
+            best = schedule.rounds_per_chunk
+    return made
+
+
 def _on_trees(found: Frontier, able: Sequence[int]) -> list[Schedule]:
     """Return allreduces on packed spanning trees in numbers of chunks of `able`, for sizes that fill the pipeline.
 
@@ -378,7 +405,7 @@ def _on_trees(found: Frontier, able: Sequence[int]) -> list[Schedule]:
     made = []
     for chunks in able:
         rate = Fraction(ceil(Fraction(chunks, len(packing.trees))) * packing.rate.denominator, chunks)
-        if best is None or rate <= best * (1 - SETTINGS.tree_worth):
+        if best is None or rate <= best * (1 - SETTINGS.worth):
             best = rate
             made.append(spanning_tree_packing.schedule(packing, found.collective, chunks))
     return made

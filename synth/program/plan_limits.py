@@ -25,9 +25,9 @@ GPU_BLOCKS = 80
 # Port channels of a rank, each a queue pair of its NIC, above which a plan is made of fewer thread blocks. MSCCL++ sets
 # no limit, but a NIC keeps the state of a few hundred connections at hand only.
 RANK_PORTS = 256
-# The most sends of a schedule that a tuner offers to MSCCL++: those of a reduce-scatter and an allgather on 128 ranks,
-# with one chunk a rank, fit. Of so many sends a plan is written, proved and run in a minute or two.
-PLAN_SENDS = 1 << 15
+# The most sends of a schedule that a tuner offers to MSCCL++: those of a reduce-scatter and an allgather on 144 ranks
+# (two boxes of 72), with one chunk a rank, fit. Of so many sends a plan is written, proved and run in two minutes.
+PLAN_SENDS = 3 << 14
 
 
 def scratch_bytes(double: bool) -> int:

@@ -76,9 +76,9 @@ class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
     `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
-    been run by then are not run any more. `judged`: the sizes at which times are not interpolated. `model` is the
-    nominal model. `slower(protocol)` returns the network with the protocol's costs. `not_run`: the variants
-    that were too long or too late to run, known when times have been asked for.
+    been run by then are not run any more, and times stay rough. `judged`: the sizes at which times are not
+    interpolated. `model` is the nominal model. `slower(protocol)` returns the network with the protocol's costs.
+    `not_run`: the variants that were too long or too late to run, known when times have been asked for.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PredictedTimes:
             runs = self._runs_at(variant, size)
             if not (runs and self._judges(variant, size)):
                 time = rough(size)
-                if not runs or time is None or time > SETTINGS.near * self._least_rough(size):
+                if not runs or time is None or self.late() or time > SETTINGS.near * self._least_rough(size):
                     return time
             times = program_times()
             return times.seconds(size) if times else rough(size)

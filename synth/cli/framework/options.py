@@ -22,7 +22,7 @@ from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import PROTOCOLS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-FILE = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, readable=False)  # what reads it says why it cannot, as for a missing one
 STEP = "synth.step"  # the key of --step in a context, until --point is read
 
 

@@ -69,10 +69,11 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
 
     for row in one.ranges:
         left_out = () if few else _idle(plan, one, row)
-        for i in row.order:
+        for place, i in enumerate(row.order):
             if i not in left_out and i not in offers and i not in refused:
                 consider(i)
-            if not few and i in offers and not judged_sizes(one, row) and covers_range(row, offers[i]):
+            before = {k: offers[k] for k in row.order[: place + 1] if k in offers}
+            if not few and _served(plan, one, row, before):
                 break
     return TablePrograms(shares(one, offers, refused), programs, targets)
 
@@ -89,6 +90,21 @@ def _idle(plan: Plan, one: Table, row: Range) -> list[int]:
         if sizes and all(size % step for size in sizes):
             found.append(i)
     return found if len(found) < len(row.order) else []
+
+
+def _served(plan: Plan, one: Table, row: Range, before: Mapping[int, Offer]) -> bool:
+    """Return True if no algorithm of `row` serves a size after those of `before`, which are the first in its order.
+
+    One of them, a schedule where sizes were judged, covers the range, and each judged size there has one that admits
+    it. The time of a schedule is printed beside the library's.
+    """
+    sizes = judged_sizes(one, row)
+    useful = []
+    for i, offer in before.items():
+        if not sizes or (plan.algorithms[i].backend == OURS and any(map(offer.admits, sizes))):
+            useful.append(offer)
+    admitted = {size for offer in useful for size in filter(offer.admits, sizes)}
+    return len(admitted) == len(sizes) and any(covers_range(row, offer) for offer in useful)
 
 
 def missing(algorithm: Algorithm) -> str:

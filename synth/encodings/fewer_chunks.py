@@ -1,0 +1,73 @@
+"""Schedules of fewer chunks: those chunks of a schedule that load its links most evenly.
+
+Chunks move independently of each other, so any C of the chunks of each unit are a schedule of C chunks.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from synth.model.dead_sends import with_fewest_rounds
+from synth.model.schedule import Schedule, Step
+
+
+def with_fewer_chunks(schedule: Schedule, chunks: int) -> Schedule:
+    """Return a schedule of `chunks` chunks of each unit, which are some of those of `schedule`, in as many steps.
+
+    Chunks are taken one by one. Each is the one that adds least to the sum of the squares of all loads, where a load
+    is the time for which the sends of a step occupy a route or a limit. `schedule` has at least `chunks` chunks and no
+    switch sends.
+    """
+    usage = _usage(schedule)
+    count = len(schedule.collective.pre)
+    own = np.asarray(usage.multiply(usage).sum(axis=1))
+    load = np.zeros(usage.indices.max(initial=-1) + 1)
+    units = np.repeat(np.arange(count), schedule.chunks)
+    remaining = np.full(count, chunks)
+    cost = own.copy()
+    taken = []
+    for _ in range(chunks * len(remaining)):
+        chunk = int(np.argmin(cost))
+        taken.append(chunk)
+        row = usage[[chunk]]
+        load[row.indices] += row.data
+        remaining[units[chunk]] -= 1
+        cost = own + 2 * (usage @ load)
+        cost[taken] = np.inf
+        cost[remaining[units] == 0] = np.inf
+    return _with_chunks(schedule, sorted(taken), chunks)
+
+
+def _usage(schedule: Schedule) -> csr_array:
+    """Return the load of each chunk (row) on each route and limit in each step (column), in rounds."""
+    network = schedule.network
+    resources = len(network.routes) + len(network.caps)
+    rows, columns, values = [], [], []
+    for place, step in enumerate(schedule.steps):
+        for send in step.sends:
+            if send.local:
+                continue
+            route = network.route_index[send.src, send.dst, send.via]
+            loads = [(route, network.routes[route].units)]
+            for limit in network.caps_of[route]:
+                loads.append((len(network.routes) + limit, network.caps[limit].units))
+            for resource, units in loads:
+                rows.append(send.chunk)
+                columns.append(place * resources + resource)
+                values.append(float(Fraction(1, units)))
+    shape = (len(schedule.collective.pre) * schedule.chunks, len(schedule.steps) * resources)
+    _, known = np.unique(columns, return_inverse=True)
+    return csr_array((values, (rows, known)), shape=(shape[0], int(known.max(initial=0)) + 1))
+
+
+def _with_chunks(schedule: Schedule, taken: list[int], chunks: int) -> Schedule:
+    """Return the schedule of the chunks `taken`, in ascending order; `chunks` of each unit."""
+    number = {chunk: place for place, chunk in enumerate(taken)}
+    steps = []
+    for step in schedule.steps:
+        sends = tuple(send._replace(chunk=number[send.chunk]) for send in step.sends if send.chunk in number)
+        steps.append(Step(1, sends))
+    return with_fewest_rounds(Schedule(schedule.network, schedule.collective, chunks, tuple(steps)))
